@@ -1,0 +1,57 @@
+"""The exceptions of FastLoop.
+
+    FastLoopError
+    ├── ConfigError      (ValueError)       the configuration is wrong
+    ├── TopologyError    (ValueError)       the nodes do not fit together
+    ├── SegmentError     (RuntimeError)     shared memory is missing, too small or damaged
+    ├── TransportError   (RuntimeError)     a message or a ring refused
+    │   ├── RingFull     (TimeoutError)
+    │   └── RingEmpty    (TimeoutError)
+    ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
+    └── NodeFailed       (RuntimeError)     a node died or raised
+        └── EnvironmentFailed               an environment raised inside its node
+
+Each also inherits the built-in that callers expect, so ``except ValueError`` keeps working.
+"""
+
+from __future__ import annotations
+
+
+class FastLoopError(Exception):
+    """Base of every error that FastLoop raises on purpose."""
+
+
+class ConfigError(FastLoopError, ValueError):
+    """A configuration key or value is wrong; the message names both and what is allowed."""
+
+
+class TopologyError(FastLoopError, ValueError):
+    """The nodes of a run do not fit together, for instance an event nobody consumes."""
+
+
+class SegmentError(FastLoopError, RuntimeError):
+    """Shared memory can't be made, or what is mapped is not what was expected."""
+
+
+class TransportError(FastLoopError, RuntimeError):
+    """A message can't be encoded, decoded or delivered."""
+
+
+class RingFull(TransportError, TimeoutError):
+    """No place became free in a ring within the time allowed; nothing was written."""
+
+
+class RingEmpty(TransportError, TimeoutError):
+    """No record arrived in a ring within the time allowed."""
+
+
+class CheckpointError(FastLoopError, RuntimeError):
+    """A checkpoint is missing, damaged, or belongs to a different run configuration."""
+
+
+class NodeFailed(FastLoopError, RuntimeError):
+    """A node died or raised; the message carries its first cause."""
+
+
+class EnvironmentFailed(NodeFailed):
+    """An environment raised; the message names environment, episode, step, seed and action."""
