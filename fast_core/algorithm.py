@@ -79,7 +79,7 @@ class ShardRollout:
     Attributes:
         shard: Shard index.
         rollout_id: Serial number of the rollout within its shard.
-        policy_version: ``[T]`` int64, version of the weights that acted in each step.
+        policy_version: ``[T, B]`` int64, version of the weights that acted.
         obs: ``[T + 1, B, ...]``; row ``t + 1`` is the reset observation where an episode
             ended at step ``t``.
         action: ``[T, B, ...]``.
@@ -183,6 +183,10 @@ class Blueprint(Protocol):
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Rough floating point operations of one optimizer step; chooses the thread count."""
+        ...
+
+    def uses_torch(self, *, device: str, compile: bool) -> bool:
+        """Whether the learner imports torch: then its process imports it ahead of time."""
         ...
 
     def make_policy(self, environment: EnvironmentSpec, backend: Backend) -> Policy:

@@ -20,13 +20,13 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of every group of keys; a key that is not a field is refused."""
 
 
-class AlgorithmConfig(Section, frozen=True):
+class AlgorithmConfig(Section, frozen=True, kw_only=True):
     """Base of every algorithm's own configuration type (``algos/<name>_config.py``)."""
 
     name: Annotated[str, Meta(description="Registered algorithm, or `package.module:Class`.")]
 
 
-class EnvironmentConfig(Section, frozen=True):
+class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
     id: Annotated[str, Meta(description="Gymnasium environment id.")]
@@ -182,7 +182,7 @@ class SupervisionConfig(Section, frozen=True):
     ] = 30.0
     grace_s: Annotated[
         Seconds, Meta(description="From asking a node to stop until it is killed.")
-    ] = 3.0
+    ] = 2.5
 
 
 class DiagnosticsConfig(Section, frozen=True):
@@ -196,7 +196,7 @@ class DiagnosticsConfig(Section, frozen=True):
     ] = 0.0
 
 
-class RunConfig(Section, frozen=True):
+class RunConfig(Section, frozen=True, kw_only=True):
     """Everything that defines a run."""
 
     name: Annotated[str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")]

@@ -8,6 +8,7 @@
     │   ├── RingFull     (TimeoutError)
     │   └── RingEmpty    (TimeoutError)
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
+    ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     └── NodeFailed       (RuntimeError)     a node died or raised
         └── EnvironmentFailed               an environment raised inside its node
 
@@ -49,9 +50,21 @@ class CheckpointError(FastLoopError, RuntimeError):
     """A checkpoint is missing, damaged, or belongs to a different run configuration."""
 
 
+class TrainingDiverged(FastLoopError, ArithmeticError):
+    """Too many updates in a row were NaN or infinite."""
+
+
 class NodeFailed(FastLoopError, RuntimeError):
     """A node died or raised; the message carries its first cause."""
 
 
 class EnvironmentFailed(NodeFailed):
-    """An environment raised; the message names environment, episode, step, seed and action."""
+    """An environment raised; the message names environment, episode, step, seed and action.
+
+    Attributes:
+        context: The same by name, for crash reports.
+    """
+
+    def __init__(self, message: str, context: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.context = context or {}

@@ -1,0 +1,1 @@
+"""Algorithms: a torch-free configuration beside each learner."""

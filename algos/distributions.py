@@ -1,0 +1,160 @@
+"""Action distributions in NumPy: sampling, log-probability, entropy and their gradients.
+
+Outputs of a policy head are ``[A, B]`` (see `algos.dense`). Each class keeps what `evaluate`
+computed until `backward`, so an object serves one caller at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algos.networks import F32
+
+I64 = NDArray[np.int64]
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Distribution(Protocol):
+    """What a policy head's output means."""
+
+    def sample(self, output: F32, noise: NDArray[np.generic]) -> tuple[NDArray[np.generic], F32]:
+        """Return actions ``[B, ...]`` and their log-probabilities ``[B]``."""
+        ...
+
+    def mode(self, output: F32) -> tuple[NDArray[np.generic], F32]:
+        """Return the most likely actions and their log-probabilities."""
+        ...
+
+    def evaluate(self, output: F32, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Return log-probability and entropy, each ``[B]``."""
+        ...
+
+    def backward(self, log_prob_gradient: F32, entropy_gradient: float) -> F32:
+        """Return the gradient ``[A, B]`` with respect to the output last evaluated.
+
+        Args:
+            log_prob_gradient: ``[B]``, of the loss with respect to each log-probability.
+            entropy_gradient: The same number for the entropy of every row.
+        """
+        ...
+
+
+class Categorical:
+    """One of ``A`` choices, from logits. Actions count from 0."""
+
+    def __init__(self) -> None:
+        self._log_probs: F32 = np.empty((0, 0), np.float32)
+        self._probs = self._entropy = self._log_probs
+        self._index: I64 = np.empty(0, np.int64)
+        self._columns: dict[int, I64] = {}
+
+    def sample(self, output: F32, noise: NDArray[np.generic]) -> tuple[I64, F32]:
+        """Invert the distribution function: ``noise [B]`` is uniform in [0, 1)."""
+        shifted, exponentials, total = _exponentials(output)
+        threshold = noise * total
+        if len(output) == 2:  # the general way, less two calls on every step of many tasks
+            action: I64 = (threshold >= exponentials[0]).astype(np.int64)
+        else:
+            below = np.add.accumulate(exponentials[:-1], axis=0)
+            action = np.add.reduce(threshold >= below, axis=0, dtype=np.int64)
+        return action, self._pick(shifted, action) - np.log(total)
+
+    def mode(self, output: F32) -> tuple[I64, F32]:
+        """Take the largest logit, the first of equal ones."""
+        shifted, _, total = _exponentials(output)
+        action: I64 = output.argmax(axis=0)
+        return action, self._pick(shifted, action) - np.log(total)
+
+    def evaluate(self, output: F32, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Return log-probability and entropy of ``action [B]`` int64."""
+        shifted, exponentials, total = _exponentials(output)
+        self._log_probs = np.subtract(shifted, np.log(total), out=shifted)
+        self._probs = np.divide(exponentials, total, out=exponentials)
+        self._entropy = -np.add.reduce(self._probs * self._log_probs, axis=0)
+        return self._pick(self._log_probs, action), self._entropy
+
+    def backward(self, log_prob_gradient: F32, entropy_gradient: float) -> F32:
+        """Return the gradient with respect to the logits."""
+        gradient = self._probs * -log_prob_gradient
+        gradient.reshape(-1)[self._index] += log_prob_gradient
+        if entropy_gradient != 0.0:
+            surprise = self._log_probs + self._entropy
+            gradient -= np.float32(entropy_gradient) * self._probs * surprise
+        return gradient
+
+    def _pick(self, table: F32, action: NDArray[np.generic]) -> F32:
+        """Take the entry of each row's action from ``table [A, B]``."""
+        rows = action.shape[0]
+        columns = self._columns.get(rows)
+        if columns is None:
+            columns = self._columns[rows] = np.arange(rows)
+        self._index = action * rows + columns
+        picked: F32 = table.reshape(-1).take(self._index)
+        return picked
+
+
+def _exponentials(logits: F32) -> tuple[F32, F32, F32]:
+    """Return logits less their maximum, the exponentials of those, and their sum ``[B]``."""
+    shifted: F32 = logits - np.maximum.reduce(logits, axis=0)
+    exponentials: F32 = np.exp(shifted)
+    total: F32 = np.add.reduce(exponentials, axis=0)
+    return shifted, exponentials, total
+
+
+class DiagonalGaussian:
+    """Independent normals with the given means and one log-scale per dimension.
+
+    Args:
+        log_std: ``[A]``, read whenever the distribution is used.
+        log_std_gradient: ``[A]``, where `backward` writes the gradient; None for acting.
+    """
+
+    def __init__(self, log_std: F32, log_std_gradient: F32 | None = None) -> None:
+        self._log_std = log_std
+        self._gradient = log_std_gradient
+        self._standard: F32 = np.empty((0, 0), np.float32)
+
+    def sample(self, output: F32, noise: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Scale and shift ``noise [B, A]``, standard normal."""
+        standard = np.asarray(noise, np.float32).reshape(output.shape[1], -1)
+        action: F32 = np.multiply(standard, np.exp(self._log_std))
+        np.add(action, output.T, out=action)
+        return action, self._log_prob(standard.T)
+
+    def mode(self, output: F32) -> tuple[F32, F32]:
+        """Take the means."""
+        log_prob = np.full(output.shape[1], self._normaliser(), np.float32)
+        return np.ascontiguousarray(output.T), log_prob
+
+    def evaluate(self, output: F32, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Return log-probability and entropy of ``action [B, A]``."""
+        self._standard = (np.asarray(action, np.float32).T - output) * np.exp(-self._log_std)[
+            :, None
+        ]
+        entropy = np.full(output.shape[1], 0.5 * len(output) - self._normaliser(), np.float32)
+        return self._log_prob(self._standard), entropy
+
+    def backward(self, log_prob_gradient: F32, entropy_gradient: float) -> F32:
+        """Return the gradient with respect to the means and write that of ``log_std``."""
+        standard = self._standard
+        gradient: F32 = standard * log_prob_gradient
+        if self._gradient is not None:
+            np.add.reduce(gradient * standard, axis=1, out=self._gradient)
+            rows = standard.shape[1]
+            self._gradient += entropy_gradient * rows - np.add.reduce(log_prob_gradient)
+        gradient *= np.exp(-self._log_std)[:, None]
+        return gradient
+
+    def _log_prob(self, standard: F32) -> F32:
+        squares: F32 = np.add.reduce(np.square(standard), axis=0)
+        squares *= np.float32(-0.5)
+        squares += np.float32(self._normaliser())
+        return squares
+
+    def _normaliser(self) -> float:
+        """Return the log-density at the means."""
+        return -float(np.add.reduce(self._log_std)) - 0.5 * LOG_2PI * len(self._log_std)

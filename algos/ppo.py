@@ -1,0 +1,211 @@
+"""PPO's learner: from the rollouts of a ticket to committed optimizer steps.
+
+The numbers of a round: targets and advantages are computed once, with the values and the
+statistics at its start; each epoch visits every row once, in a new order.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from algos.networks import F32, NetworkShape, Parameter, initial_parameters, parameter_layout
+from algos.ppo_columns import ColumnMaker
+from algos.ppo_core import Columns, GradientStats, OptimizerState, UpdateCore
+from algos.ppo_explicit import ExplicitCore
+from algos.ppo_settings import PPOSettings
+from algos.rollouts import merge
+from fast_core.algorithm import Array, RolloutBatch, UpdateReport
+from fast_core.errors import CheckpointError, TrainingDiverged
+from fast_core.spec import EnvironmentSpec
+
+STATE_FORMAT = 1
+
+
+class PPO:
+    """Proximal policy optimisation; implements `fast_core.algorithm.Algorithm`.
+
+    Args:
+        settings: Hyper-parameters; they are never part of the state.
+        environment: What is learned.
+        seed: Seeds the first parameters and the order of rows.
+        shards: Shards of the run, for the running returns of reward normalisation.
+        envs_per_shard: Environments of each shard.
+        device: Torch device; anything but ``"cpu"`` needs torch.
+        compile: Whether to try torch.compile.
+    """
+
+    def __init__(
+        self,
+        settings: PPOSettings,
+        environment: EnvironmentSpec,
+        shape: NetworkShape,
+        *,
+        seed: int,
+        shards: int,
+        envs_per_shard: int,
+        device: str,
+        compile: bool,
+    ) -> None:
+        self._settings = settings
+        self._layout = parameter_layout(shape)
+        init_seed, order_seed = np.random.SeedSequence(seed).spawn(2)
+        first = initial_parameters(
+            self._layout,
+            np.random.default_rng(init_seed),
+            initial_log_std=settings.initial_log_std,
+        )
+        self._rng = np.random.default_rng(order_seed)
+        self._core = _make_core(settings, shape, first, device, compile)
+        self._maker = ColumnMaker(
+            settings, environment.observation, shards=shards, envs_per_shard=envs_per_shard
+        )
+        self._nonfinite_updates = 0
+        self._nonfinite_in_a_row = 0
+
+    def update(self, batch: RolloutBatch) -> UpdateReport:
+        """Train on the rollouts of one ticket.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        settings = self._settings
+        merged = merge(batch, self._maker.encoder)
+        with np.errstate(all="ignore"):  # what overflows is caught by the checks below
+            columns = self._maker.columns(merged, self._core.values)
+            granted = settings.updates_granted(len(columns.obs))
+            if not columns.finite:
+                self._count_nonfinite(batch.env_steps)
+                metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+                return UpdateReport(updates=0, skipped=granted, metrics=metrics)
+            updates, metrics = self._train(columns, batch)
+            self._maker.observe(merged)
+        return UpdateReport(updates=updates, skipped=granted - updates, metrics=metrics)
+
+    def policy_parameters(self) -> Sequence[Array]:
+        """Parameters of the actor, then the observation statistics where they are used."""
+        flat = self._core.parameters()
+        parameters: list[Array] = [p.view(flat) for p in self._layout if p.belongs_to_policy]
+        return parameters + self._maker.published_statistics()
+
+    def state_dict(self) -> dict[str, object]:
+        """Parameters, Adam's moments, statistics, counters and the random stream."""
+        core = self._core.export_state()
+        return {
+            "format": STATE_FORMAT,
+            "parameters": {p.name: p.view(core.parameters) for p in self._layout},
+            "first_moment": core.first_moment,
+            "second_moment": core.second_moment,
+            "optimizer_steps": core.steps,
+            "statistics": self._maker.state_dict(),
+            "nonfinite_updates": self._nonfinite_updates,
+            "nonfinite_in_a_row": self._nonfinite_in_a_row,
+            # As text: its 128-bit numbers exceed what most formats can hold.
+            "random_state": json.dumps(self._rng.bit_generator.state),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly from ``state_dict()``.
+
+        Raises:
+            CheckpointError: If the state belongs to another network.
+        """
+        if state.get("format") != STATE_FORMAT:
+            raise CheckpointError(
+                f"PPO loads states of format {STATE_FORMAT}; got {state.get('format')!r}. "
+                "Resume with the FastLoop version that wrote the checkpoint."
+            )
+        self._core.import_state(
+            OptimizerState(
+                parameters=_flatten(state["parameters"], self._layout),
+                first_moment=np.asarray(state["first_moment"], np.float32),
+                second_moment=np.asarray(state["second_moment"], np.float32),
+                steps=int(state["optimizer_steps"]),
+            )
+        )
+        self._maker.load_state_dict(state["statistics"])
+        self._nonfinite_updates = int(state["nonfinite_updates"])
+        self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
+        self._rng.bit_generator.state = json.loads(state["random_state"])
+
+    def _train(self, columns: Columns, batch: RolloutBatch) -> tuple[int, dict[str, float]]:
+        """Take the round's optimizer steps; return how many were committed, and metrics."""
+        settings = self._settings
+        left = max(0.0, 1.0 - batch.progress)
+        linear_rate = settings.learning_rate_schedule == "linear"
+        learning_rate = settings.learning_rate * (left if linear_rate else 1.0)
+        clip = settings.clip_epsilon * (left if settings.clip_schedule == "linear" else 1.0)
+        limit = math.inf if settings.target_kl is None else 1.5 * settings.target_kl
+        longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
+        seen: list[GradientStats] = []
+        self._core.begin(columns)
+        for start, stop in self._minibatches(len(columns.obs)):
+            stats = self._core.gradient(start, stop, clip)
+            if stats.approx_kl > limit:
+                break
+            if not math.isfinite(stats.gradient_norm):
+                self._count_nonfinite(batch.env_steps)
+                continue
+            self._core.apply(learning_rate, min(1.0, longest / (stats.gradient_norm + 1e-6)))
+            self._nonfinite_in_a_row = 0
+            seen.append(stats)
+        metrics = _means(seen)
+        metrics["explained_variance"] = columns.explained_variance
+        metrics["learning_rate"] = learning_rate
+        metrics["nonfinite_updates"] = float(self._nonfinite_updates)
+        return len(seen), metrics
+
+    def _minibatches(self, rows: int) -> Iterator[tuple[int, int]]:
+        size = self._settings.minibatch_size
+        for _ in range(self._settings.epochs):
+            self._core.shuffle(self._rng.permutation(rows))
+            for start in range(0, rows, size):
+                yield start, min(start + size, rows)
+
+    def _count_nonfinite(self, env_steps: int) -> None:
+        self._nonfinite_updates += 1
+        self._nonfinite_in_a_row += 1
+        if self._nonfinite_in_a_row >= self._settings.nonfinite_limit:
+            raise TrainingDiverged(
+                f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
+                f"algorithm.nonfinite_limit allows (after {env_steps} env steps, "
+                f"{self._nonfinite_updates} in all); the parameters are those before them. "
+                "Lower algorithm.learning_rate, or look for infinite observations or rewards."
+            )
+
+
+def _make_core(
+    settings: PPOSettings, shape: NetworkShape, parameters: F32, device: str, compile: bool
+) -> UpdateCore:
+    if settings.gradient == "explicit" and device == "cpu" and not compile:
+        return ExplicitCore(settings, shape, parameters)
+    # Imported here because torch costs a second or two and 200 MB.
+    from algos.ppo_autograd import AutogradCore
+
+    return AutogradCore(settings, shape, parameters, device=device, compile=compile)
+
+
+def _means(stats: list[GradientStats]) -> dict[str, float]:
+    """Mean of each number over the committed steps; nothing without any."""
+    if not stats:
+        return {}
+    means = np.mean(stats, axis=0).tolist()
+    return dict(zip(GradientStats._fields, means, strict=True))
+
+
+def _flatten(parameters: dict[str, Any], layout: tuple[Parameter, ...]) -> F32:
+    found = {name: np.shape(array) for name, array in parameters.items()}
+    needed = {p.name: p.shape for p in layout}
+    if found != needed:
+        raise CheckpointError(
+            f"the checkpoint's network must have the configured parameters {needed}; got "
+            f"{found}. Resume with the configuration that wrote it."
+        )
+    flat = np.empty(layout[-1].end, np.float32)
+    for p in layout:
+        p.view(flat)[...] = np.asarray(parameters[p.name])
+    return flat

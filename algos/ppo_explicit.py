@@ -1,0 +1,163 @@
+"""PPO's optimizer steps with a gradient written by hand, in NumPy on the CPU."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from algos.adam import Adam
+from algos.dense import Torso, hidden_layers
+from algos.distributions import I64, Categorical, DiagonalGaussian, Distribution
+from algos.networks import F32, NetworkShape, parameter_layout
+from algos.ppo_core import Columns, GradientStats, OptimizerState
+from algos.ppo_loss import clipped_surrogate, squared_error, standardise
+from algos.ppo_settings import PPOSettings
+
+CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
+
+
+class ExplicitCore:
+    """An actor-critic, its gradient and its optimizer over flat vectors."""
+
+    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+        layout = parameter_layout(shape)
+        self._config = config
+        self._parameters = parameters
+        self._gradient: F32 = np.zeros_like(parameters)
+        self._adam = Adam(parameters, epsilon=config.adam_epsilon)
+        views = {p.name: p.view(parameters) for p in layout}
+        gradients = {p.name: p.view(self._gradient) for p in layout}
+        layers = hidden_layers(shape, layout, parameters)
+        self._torso = Torso(layers, shape.activation)
+        self._layer_gradients = hidden_layers(shape, layout, self._gradient)
+        self._value_torso = Torso([layer.only(-1) for layer in layers], shape.activation)
+        self._policy_head = Head(views, gradients, "policy")
+        self._value_head = Head(views, gradients, "value")
+        self._shared = shape.shared_torso
+        self._distribution: Distribution = Categorical()
+        if shape.gaussian:
+            self._distribution = DiagonalGaussian(
+                views["policy.log_std"], gradients["policy.log_std"]
+            )
+        self._columns = self._epoch = Columns(
+            np.empty((0, 0), np.float32), np.empty(0), np.empty((4, 0), np.float32)
+        )
+
+    def values(self, obs: F32) -> F32:
+        """Values ``[M]`` of ``obs [M, in]``."""
+        values: F32 = np.empty(len(obs), np.float32)
+        for start in range(0, len(obs), CHUNK):
+            rows = obs[start : start + CHUNK]
+            features = self._value_torso.forward(rows)
+            values[start : start + CHUNK] = self._value_head.forward(features[-1])[0]
+        return values
+
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round and make room for their shuffled copy."""
+        self._columns = columns
+        if self._epoch.obs.shape != columns.obs.shape:
+            self._epoch = Columns(
+                np.empty_like(columns.obs),
+                np.empty_like(columns.action),
+                np.empty_like(columns.scalars),
+            )
+
+    def shuffle(self, order: I64) -> None:
+        """Gather every column once, so that minibatches are slices."""
+        rows, epoch = self._columns, self._epoch
+        # The order is a permutation; "clip" only spares the copy that "raise" makes.
+        np.take(rows.obs, order, axis=0, out=epoch.obs, mode="clip")
+        np.take(rows.action, order, axis=0, out=epoch.action, mode="clip")
+        np.take(rows.scalars, order, axis=1, out=epoch.scalars, mode="clip")
+
+    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+        """Write the loss gradient of the shuffled rows into the flat gradient."""
+        config, count = self._config, stop - start
+        obs, action = self._epoch.obs[start:stop], self._epoch.action[start:stop]
+        behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, start:stop]
+        if config.normalize_advantage:
+            advantage = standardise(advantage)
+        features = self._torso.forward(obs)
+
+        output = self._policy_head.forward(features[0])
+        log_prob, entropy = self._distribution.evaluate(output, action)
+        surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
+        output_gradient = self._distribution.backward(
+            surrogate.log_prob_gradient, -config.entropy_coef / count
+        )
+        value = self._value_head.forward(features[-1])[0]
+        value_loss, value_gradient = squared_error(
+            value, target, old_value, config.value_clip_epsilon
+        )
+        value_gradient *= np.float32(config.value_coef)
+
+        delta = self._torso.delta(count)
+        self._policy_head.backward(features[0], output_gradient, delta[0], add=False)
+        self._value_head.backward(features[-1], value_gradient[None], delta[-1], add=self._shared)
+        self._torso.backward(obs, self._layer_gradients)
+        return GradientStats(
+            gradient_norm=math.sqrt(float(np.dot(self._gradient, self._gradient))),
+            policy_loss=surrogate.loss,
+            value_loss=value_loss,
+            entropy=float(np.add.reduce(entropy)) / count,
+            approx_kl=surrogate.approx_kl,
+            clip_fraction=surrogate.clip_fraction,
+        )
+
+    def apply(self, learning_rate: float, scale: float) -> None:
+        """Take one Adam step; the gradient is used up."""
+        self._adam.step(self._gradient, learning_rate, scale)
+
+    def parameters(self) -> F32:
+        """Current flat parameters; shares memory."""
+        return self._parameters
+
+    @property
+    def flat_gradient(self) -> F32:
+        """The last gradient, laid out like the parameters."""
+        return self._gradient
+
+    def export_state(self) -> OptimizerState:
+        """Copy everything that changes."""
+        adam = self._adam
+        return OptimizerState(
+            self._parameters.copy(),
+            adam.first_moment.copy(),
+            adam.second_moment.copy(),
+            adam.steps,
+        )
+
+    def import_state(self, state: OptimizerState) -> None:
+        """Continue from `export_state`, in place: views and optimizer stay bound."""
+        self._parameters[:] = state.parameters
+        self._adam.first_moment[:] = state.first_moment
+        self._adam.second_moment[:] = state.second_moment
+        self._adam.steps = state.steps
+
+
+class Head:
+    """A linear layer from features ``[in, B]`` to outputs ``[A, B]``."""
+
+    def __init__(self, views: dict[str, F32], gradients: dict[str, F32], name: str) -> None:
+        self._weight = views[f"{name}.head.weight"]
+        self._bias = views[f"{name}.head.bias"][:, None]
+        self._weight_gradient = gradients[f"{name}.head.weight"]
+        self._bias_gradient = gradients[f"{name}.head.bias"]
+
+    def forward(self, features: F32) -> F32:
+        """Return outputs in a fresh array."""
+        output: F32 = np.matmul(self._weight, features)
+        np.add(output, self._bias, out=output)
+        return output
+
+    def backward(self, features: F32, gradient: F32, delta: F32, *, add: bool) -> None:
+        """Write parameter gradients, and write or add the gradient of the features."""
+        np.matmul(gradient, features.T, out=self._weight_gradient)
+        np.add.reduce(gradient, axis=1, out=self._bias_gradient)
+        if add:
+            delta += np.matmul(self._weight.T, gradient)
+        elif len(gradient) == 1:  # NumPy's matmul has no fast path for an outer product
+            np.multiply(self._weight.T, gradient, out=delta)
+        else:
+            np.matmul(self._weight.T, gradient, out=delta)

@@ -1,0 +1,105 @@
+"""The settings of PPO; the configuration reference is made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from algos.networks import Activation
+from fast_core.config import AlgorithmConfig
+
+Schedule = Literal["constant", "linear"]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
+    """Proximal policy optimisation with a clipped surrogate.
+
+    Source: Schulman et al. 2017, arXiv:1707.06347. Defaults follow Andrychowicz et al. 2020,
+    arXiv:2006.05990, and common practice.
+    """
+
+    name: Annotated[str, Meta(description="`ppo`.")] = "ppo"
+    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
+    learning_rate_schedule: Annotated[
+        Schedule, Meta(description="linear falls to 0 at stop.env_steps.")
+    ] = "constant"
+    adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-5
+    gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
+    gae_lambda: Annotated[
+        float, Meta(ge=0, le=1, description="Decay of generalised advantage estimation.")
+    ] = 0.95
+    clip_epsilon: Annotated[
+        float, Meta(gt=0, description="Distance of the probability ratio from 1 that is rewarded.")
+    ] = 0.2
+    clip_schedule: Annotated[
+        Schedule, Meta(description="linear lets clip_epsilon fall to 0 at stop.env_steps.")
+    ] = "constant"
+    value_clip_epsilon: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Largest useful change of a value in one round; null for no limit."),
+    ] = None
+    value_coef: Annotated[
+        float, Meta(ge=0, description="Weight of the mean squared value error.")
+    ] = 0.5
+    entropy_coef: Annotated[float, Meta(ge=0, description="Weight of the entropy bonus.")] = 0.0
+    max_grad_norm: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Longest gradient, over all parameters; null for no limit."),
+    ] = 0.5
+    epochs: Annotated[int, Meta(ge=1, description="Passes over the rows of a ticket.")] = 4
+    minibatch_size: Annotated[
+        int,
+        Meta(ge=1, description="Rows of one optimizer step; the last of an epoch may have fewer."),
+    ] = 256
+    normalize_advantage: Annotated[
+        bool, Meta(description="Centre and scale advantages within each minibatch of 2 or more.")
+    ] = True
+    target_kl: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Stop the round's remaining updates once a minibatch's approximate KL "
+            "divergence exceeds 1.5 times this; null never stops."
+        ),
+    ] = None
+    normalize_observations: Annotated[
+        bool, Meta(description="Scale observations by running mean and variance.")
+    ] = False
+    normalize_rewards: Annotated[
+        bool, Meta(description="Scale rewards by the running deviation of the discounted return.")
+    ] = False
+    observation_clip: Annotated[
+        float, Meta(gt=0, description="Limit of a normalised observation.")
+    ] = 10.0
+    reward_clip: Annotated[float, Meta(gt=0, description="Limit of a normalised reward.")] = 10.0
+    hidden_sizes: Annotated[
+        tuple[Positive, ...], Meta(min_length=1, description="Widths of the hidden layers.")
+    ] = (64, 64)
+    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "tanh"
+    shared_torso: Annotated[
+        bool, Meta(description="One torso under policy and value, instead of one for each.")
+    ] = False
+    initial_log_std: Annotated[
+        float, Meta(description="First log standard deviation of continuous actions.")
+    ] = 0.0
+    gradient: Annotated[
+        Literal["explicit", "autograd"],
+        Meta(
+            description="explicit: written by hand in NumPy, several times faster for small "
+            "networks and free of torch. autograd: torch, also used wherever the device is not "
+            "the CPU or nodes.optimizer.compile is set."
+        ),
+    ] = "explicit"
+    nonfinite_limit: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The run ends with an error after so many NaN or infinite updates in "
+            "a row; each is skipped and counted. A round with such data counts as one.",
+        ),
+    ] = 10
+
+    def updates_granted(self, rows: int) -> int:
+        """Optimizer steps of one ticket of ``rows`` rows."""
+        return self.epochs * -(-rows // self.minibatch_size)

@@ -1,0 +1,1 @@
+"""Measurements: each module prints a ratio of two things measured alternately in one run."""

@@ -1,0 +1,58 @@
+"""The `fastloop` command: its entry point, kept free of everything that takes time to import.
+
+Importing this module does nothing, because nodes import it too: Python's process start runs the
+main script's imports again in every child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    0 is success, 2 a wrong configuration, topology or command line, 130 Ctrl-C, and 1 anything
+    else. Errors that FastLoop raises on purpose are shown as one message; ``FASTLOOP_DEBUG=1``
+    shows their tracebacks.
+    """
+    # First, so that Ctrl-C during the imports ends quietly. `launch` puts its own in its place.
+    before = signal.signal(signal.SIGINT, _exit_interrupted)
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    # An exception could surface anywhere, for instance in a destructor that swallows it.
+    os._exit(INTERRUPTED)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from fast_core.commands import app
+    from fast_core.errors import ConfigError, FastLoopError, TopologyError
+
+    try:
+        app(list(arguments), prog_name="fastloop")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except FastLoopError as error:
+        if os.environ.get("FASTLOOP_DEBUG") == "1":
+            raise
+        print(f"fastloop: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError | TopologyError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

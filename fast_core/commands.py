@@ -1,0 +1,137 @@
+"""The commands of `fastloop`. Each imports what it needs when it runs, so `--help` is instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fast_core.config import RunConfig
+
+
+# Without Rich: it would cost more time than all the rest of `--help`.
+app = typer.Typer(
+    name="fastloop",
+    help="Train reinforcement-learning policies as fast as the machine allows.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(
+    help="Look at configurations and check them, without starting anything.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(config_app, name="config")
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
+]
+
+
+@app.command()
+def launch(
+    config: Config,
+    overrides: Overrides = None,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="Run every node in this process, for debuggers.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on from this run's newest checkpoint.")
+    ] = None,
+) -> None:
+    """Train as a configuration says."""
+    run_config = _load(config, [*(overrides or ()), *(["mode=inline"] if inline else ())])
+    from fast_core.launcher import launch as launch_run
+
+    raise typer.Exit(launch_run(run_config, resume_from=resume))
+
+
+@app.command()
+def resume(run: Run, overrides: Overrides = None) -> None:
+    """Go on with a run from its newest complete checkpoint."""
+    from fast_core.launcher import resume as resume_run
+
+    raise typer.Exit(resume_run(run, overrides or []))
+
+
+@app.command("eval")
+def evaluate(
+    run: Run,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
+    ] = None,
+) -> None:
+    """Evaluate the newest policy of a run, without exploration."""
+    from fast_core.launcher import evaluate_run
+
+    raise typer.Exit(evaluate_run(run, episodes))
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: cores, memory, limits, versions, CUDA, and what to change."""
+    from fast_core.doctor import diagnose, report
+
+    findings = diagnose()
+    typer.echo(report(findings))
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@config_app.command()
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the reference for people instead.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of configuration files."""
+    from algos.registry import REGISTRY, algorithm_config_type
+    from fast_core import config_reference
+
+    algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
+    write = config_reference.markdown if markdown else config_reference.json_schema
+    typer.echo(write(algorithms), nl=False)
+
+
+@config_app.command()
+def defaults(
+    algorithm: Annotated[str, typer.Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
+) -> None:
+    """Print a commented configuration file with every default."""
+    from algos.registry import algorithm_config_type
+    from fast_core import config_reference
+
+    text = config_reference.template(algorithm, algorithm_config_type(algorithm))
+    typer.echo(text, nl=False)
+
+
+@config_app.command()
+def validate(
+    config: Config,
+    overrides: Overrides = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print it with every default filled in.")
+    ] = False,
+) -> None:
+    """Check a configuration file."""
+    run_config = _load(config, overrides or [])
+    if show:
+        from fast_core.config_file import dumps
+
+        typer.echo(dumps(run_config), nl=False)
+    else:
+        name, environment = run_config.algorithm.name, run_config.environment.id
+        typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _load(path: Path, overrides: list[str]) -> RunConfig:
+    from algos.registry import algorithm_config_type
+    from fast_core.config_file import load
+
+    return load(path, overrides, algorithm_config_type)

@@ -1,0 +1,93 @@
+"""Rules between keys of a configuration, which no single type can state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fast_core.config import RunConfig
+
+NAME_LENGTH = 200
+NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong.
+
+    Attributes:
+        key: Dotted key.
+        must: What it must be, as a predicate.
+        got: The value, as the user would recognise it.
+        remedy: What to do, a sentence.
+    """
+
+    key: str
+    must: str
+    got: str
+    remedy: str
+
+    def text(self, origin: str) -> str:
+        """The message, with the place that the value came from."""
+        return f"{self.key} {self.must}; got {self.got} ({origin}). {self.remedy}"
+
+
+def problems(config: RunConfig) -> list[Problem]:
+    """Everything that is wrong with a configuration whose single values are all allowed."""
+    return [*_name(config), *_stop(config), *_schedules(config), *_nodes(config)]
+
+
+def _name(config: RunConfig) -> Iterator[Problem]:
+    name, got = config.name, f"{config.name!r:.80}"
+    if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
+        yield Problem(
+            "name",
+            "must be usable as a folder name: not empty, no slash or backslash, no leading dot, "
+            "no control characters",
+            got,
+            "Choose another name; the folder above it is `directory`.",
+        )
+    elif len(name) > NAME_LENGTH or len(name.encode()) > NAME_BYTES:
+        must = f"must have at most {NAME_LENGTH} characters and {NAME_BYTES} bytes"
+        yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
+
+
+def _stop(config: RunConfig) -> Iterator[Problem]:
+    stop = config.stop
+    if stop.env_steps is stop.updates is stop.time_s is stop.score is None:
+        yield Problem(
+            "stop",
+            "must have at least one of env_steps, updates, time_s, score",
+            "none",
+            "Set one, for instance `stop: {env_steps: 1000000}`.",
+        )
+    if stop.score is not None and config.evaluation.every_env_steps is None:
+        yield Problem(
+            "stop.score",
+            "needs evaluations, which evaluation.every_env_steps: null turns off",
+            repr(stop.score),
+            "Set evaluation.every_env_steps or remove stop.score.",
+        )
+
+
+def _schedules(config: RunConfig) -> Iterator[Problem]:
+    if config.stop.env_steps is not None:
+        return
+    for name in config.algorithm.__struct_fields__:
+        if name.endswith("schedule") and getattr(config.algorithm, name) == "linear":
+            yield Problem(
+                f"algorithm.{name}",
+                "can be 'linear' only when stop.env_steps says how far the line goes",
+                "'linear' without stop.env_steps",
+                "Set stop.env_steps or make the schedule constant.",
+            )
+
+
+def _nodes(config: RunConfig) -> Iterator[Problem]:
+    count, shards = config.nodes.env.count, config.rollout.shards
+    if isinstance(count, int) and count > shards:
+        yield Problem(
+            "nodes.env.count",
+            f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
+            repr(count),
+            f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )

@@ -1,0 +1,145 @@
+"""What the configuration types say of their keys: path, allowed values, default, meaning.
+
+Error messages, the reference in docs/configuration.md and `fastloop config` are all made from
+this, so they can't disagree with what is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import inspect, structs
+
+from fast_core.config import Section
+
+REQUIRED = msgspec.NODEFAULT
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a section.
+
+    Attributes:
+        name: Its name in the section.
+        annotation: Its type, as annotated.
+        section: The type of the group of keys below it, or None for a value.
+        optional: Whether null may stand for it.
+        default: Its default, or `REQUIRED`.
+        description: One sentence.
+    """
+
+    name: str
+    annotation: object
+    section: type[Section] | None
+    optional: bool
+    default: object
+    description: str
+
+    @property
+    def allowed(self) -> str:
+        """The values it takes, in words that follow "must be"."""
+        return describe(inspect.type_info(self.annotation))
+
+
+def keys(section: type[Section]) -> dict[str, Key]:
+    """Keys of a section by name, in the order of declaration."""
+    return {field.encode_name: _key(field) for field in structs.fields(section)}
+
+
+def paths(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Dotted paths of all keys at and below a section."""
+    for name, key in keys(section).items():
+        yield prefix + name
+        if key.section is not None:
+            yield from paths(key.section, f"{prefix}{name}.")
+
+
+def choices(annotation: object) -> list[object]:
+    """Values that are listed one by one in a type, such as those of a `Literal` or a switch."""
+    listed: list[object] = []
+    for kind in _members(inspect.type_info(annotation)):
+        if isinstance(kind, inspect.LiteralType):
+            listed.extend(kind.values)
+        elif isinstance(kind, inspect.BoolType):
+            listed.extend((True, False))
+    return listed
+
+
+def takes_text(annotation: object) -> bool:
+    """Whether any text is a valid value."""
+    return any(
+        isinstance(kind, inspect.StrType) for kind in _members(inspect.type_info(annotation))
+    )
+
+
+def _key(field: structs.FieldInfo) -> Key:
+    info = inspect.type_info(field.type)
+    members = _members(info)
+    sections = [kind.cls for kind in members if isinstance(kind, inspect.StructType)]
+    default = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    return Key(
+        name=field.encode_name,
+        annotation=field.type,
+        section=sections[0] if len(sections) == 1 and issubclass(sections[0], Section) else None,
+        optional=any(isinstance(kind, inspect.NoneType) for kind in members),
+        default=default,
+        description=_description(info),
+    )
+
+
+def _bare(info: inspect.Type) -> inspect.Type:
+    return _bare(info.type) if isinstance(info, inspect.Metadata) else info
+
+
+def _members(info: inspect.Type) -> list[inspect.Type]:
+    bare = _bare(info)
+    return [_bare(kind) for kind in bare.types] if isinstance(bare, inspect.UnionType) else [bare]
+
+
+def _description(info: inspect.Type) -> str:
+    if isinstance(info, inspect.Metadata):
+        return str((info.extra_json_schema or {}).get("description", "")) or _description(info.type)
+    return (
+        (info.cls.__doc__ or "").partition("\n")[0] if isinstance(info, inspect.StructType) else ""
+    )
+
+
+def describe(info: inspect.Type) -> str:
+    """Say in words which values a type takes."""
+    match _bare(info):
+        case inspect.UnionType(types=types):
+            return ", or ".join(describe(kind) for kind in types)
+        case inspect.LiteralType(values=values):
+            return " or ".join(repr(value) for value in values)
+        case inspect.IntType() as number:
+            return f"an integer{_range(number)}"
+        case inspect.FloatType() as number:
+            return f"a number{_range(number)}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.StrType():
+            return "text"
+        case inspect.NoneType():
+            return "null"
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return f"a list, each item {describe(item).replace(', or ', ' or ')}"
+        case inspect.DictType():
+            return "a group of keys with single values or lists"
+        case inspect.StructType():
+            return "a group of keys"
+        case other:
+            return type(other).__name__.removesuffix("Type").lower()
+
+
+def _range(number: inspect.IntType | inspect.FloatType) -> str:
+    words = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+    limits = [
+        f"{word} {getattr(number, name)}"
+        for name, word in words.items()
+        if getattr(number, name) is not None
+    ]
+    return " " + " and ".join(limits) if limits else ""

@@ -1,0 +1,156 @@
+"""The YAML that configurations are written in: the scalars of YAML 1.2, no duplicate keys.
+
+PyYAML reads YAML 1.1, where `1e-4` is text, `on` and `no` are booleans, `010` is eight and
+`1:30` is ninety. In a configuration each of those trains something nobody asked for, so the
+scalars are read by the 1.2 core schema here (plus `1_000_000`). Text is written so that both
+kinds of reader get it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fast_core.errors import ConfigError
+
+_TAG = "tag:yaml.org,2002:"
+_DIGITS = r"[0-9]+(?:_[0-9]+)*"
+_INT = re.compile(rf"[-+]?{_DIGITS}\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(
+    rf"[-+]?(?:\.[0-9]+|{_DIGITS}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
+    r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file.
+
+    Attributes:
+        tree: What the file says, nested dicts.
+        lines: Line number (from 1) of every dotted key of the file.
+    """
+
+    tree: dict[str, object]
+    lines: dict[str, int]
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {}
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # Duplicates are looked for here because constructing resolves merge keys (`<<`), which
+        # may be overridden. The anchor is text or None, whatever the stubs say.
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
+                if key.value in seen:
+                    problem = f"the key {key.value!r} is given twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(key.value)
+        return node
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        text = node.value.replace("_", "")
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        return float(re.sub(r"\.(?=[iInN])|_", "", node.value))
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True  # A configuration is read by people: write a value twice, not an anchor.
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # In double quotes what can't be seen is escaped, and a line break does not break the line.
+    return dumper.represent_scalar(f"{_TAG}str", text, style=None if text.isprintable() else '"')
+
+
+def _resolve(tag: str, pattern: re.Pattern[str], first: list[str]) -> None:
+    _Loader.add_implicit_resolver(_TAG + tag, pattern, first)
+    # The dumper keeps the 1.1 rules as well: text that either reader mistakes is quoted.
+    _Dumper.add_implicit_resolver(_TAG + tag, pattern, first)
+
+
+_resolve("null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+_resolve("bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
+_resolve("int", _INT, list("-+0123456789"))
+_resolve("float", _FLOAT, list("-+.0123456789"))
+_resolve("merge", re.compile(r"<<\Z"), ["<"])
+_Dumper.add_representer(str, _represent_text)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
+_Loader.add_constructor(f"{_TAG}float", _Loader.construct_yaml_float)
+
+
+def _lines(node: yaml.Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, int]]:
+    if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            yield prefix + key.value, key.start_mark.line + 1
+            yield from _lines(value, f"{prefix}{key.value}.", seen)
+
+
+def _read(text: str) -> tuple[object, yaml.Node | None]:
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), node
+    finally:
+        loader.dispose()
+
+
+def parse(text: str, source: str) -> Document:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: It is not YAML, gives a key twice, or is not a group of keys.
+    """
+    try:
+        tree, node = _read(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{source} is not a valid configuration: {_reason(error)}") from error
+    if tree is None or node is None:
+        return Document({}, {})
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{source} must hold keys such as `name: my_run`; got {tree!r:.80}.")
+    return Document(tree, dict(_lines(node, "", set())))
+
+
+def parse_value(text: str) -> object:
+    """Read one value of the command line; what is not YAML is text."""
+    try:
+        return _read(text)[0]
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply."
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"{error}."
+    mark = error.problem_mark
+    where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+    return f"{error.problem or error.context}{where}."
+
+
+def dump(tree: object) -> str:
+    """Write plain data as YAML that `parse` reads back equal; keys keep their order."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def inline(value: object) -> str:
+    """Write one value on one line, as it would stand in a file or on the command line."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=1 << 30
+    )
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,1 @@
+"""How messages travel: one contract (`channel`), two implementations."""

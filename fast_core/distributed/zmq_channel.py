@@ -1,0 +1,253 @@
+"""The channel of process mode: a ZeroMQ router in the launcher, a dealer in every node.
+
+The only file that imports ``zmq``. Contexts are made after the fork and belong to one process.
+Linger is finite from the first moment. The router is mandatory, so a message that can't be
+queued for a node is refused and counted, never dropped.
+
+A node's sockets belong to its I/O thread. The node's own thread hands over bytes through a
+deque and an event descriptor; what arrives goes into a deque and rings the node's doorbell.
+So a node that computes for a minute still answers heartbeats.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import zmq
+
+from fast_core.distributed.channel import ChannelStatistics, Notify
+from fast_core.errors import TransportError
+from fast_core.events import Command, Event, Heartbeat, Stop, decode_command, decode_event, encode
+
+HIGH_WATER_MARK = 10_000
+LINGER_MS = 1_000
+OUTBOX_LIMIT = 10_000
+HEARTBEAT_INTERVAL_S = 1.0
+UNIX_PATH_LIMIT = 107
+
+
+class ZmqHub:
+    """The scheduler's end; used by one thread of the launcher."""
+
+    def __init__(self, path: str) -> None:
+        """Listen on the socket file ``path``.
+
+        Raises:
+            TransportError: The path is longer than a Unix socket path may be.
+        """
+        if len(os.fsencode(path)) > UNIX_PATH_LIMIT:
+            raise TransportError(
+                f"socket path has {len(os.fsencode(path))} bytes, at most {UNIX_PATH_LIMIT} are "
+                f"possible: {path!r}; set XDG_RUNTIME_DIR or TMPDIR to a shorter folder"
+            )
+        self._sent = self._received = self._refused = 0
+        self._context = zmq.Context(io_threads=1)
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.linger = LINGER_MS
+        self._router.sndhwm = self._router.rcvhwm = HIGH_WATER_MARK
+        self._router.router_mandatory = True
+        self._router.bind(f"ipc://{path}")
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._others: tuple[int, ...] = ()
+
+    def send(self, node: str, command: Command) -> None:
+        """Queue a command for one node.
+
+        Raises:
+            TransportError: The node is not connected, or has stopped reading.
+        """
+        try:
+            self._router.send_multipart([node.encode(), encode(command)], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            self._refused += 1
+            reason = (
+                f"does not read: {HIGH_WATER_MARK} messages wait for it"
+                if error.errno == zmq.EAGAIN
+                else "is not connected"
+            )
+            raise TransportError(
+                f"{type(command).__name__} for node {node!r} was refused: it {reason}"
+            ) from error
+        self._sent += 1
+
+    def receive(self) -> list[Event]:
+        """Everything that arrived, oldest first per node; never blocks.
+
+        Raises:
+            TransportError: A message is not an event of this protocol version.
+        """
+        events: list[Event] = []
+        while True:
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            events.append(decode_event(frames[-1]))
+        self._received += len(events)
+        return events
+
+    def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
+        """Wait until an event or readability of one of ``others``; returns the readable ones."""
+        if tuple(others) != self._others:
+            self._watch(tuple(others))
+        ready = self._poller.poll(max(0, round(timeout_s * 1000)))
+        return [source for source, _ in ready if isinstance(source, int)]
+
+    def _watch(self, others: tuple[int, ...]) -> None:
+        for descriptor in set(self._others) - set(others):
+            self._poller.unregister(descriptor)
+        for descriptor in set(others) - set(self._others):
+            self._poller.register(descriptor, zmq.POLLIN)
+        self._others = others
+
+    def statistics(self) -> ChannelStatistics:
+        """Counters since the hub was made."""
+        return ChannelStatistics(self._sent, self._received, self._refused, 0)
+
+    def close(self) -> None:
+        """Close the socket; bounded by the linger time. May be called twice."""
+        if not self._router.closed:
+            self._router.close(linger=0)
+            self._context.term()
+
+
+class ZmqNodeChannel:
+    """A node's end.
+
+    Concurrency: the node's thread calls everything here; the I/O thread alone touches ZeroMQ.
+    They share two deques (append and popleft are atomic) and the event descriptor.
+    """
+
+    def __init__(self, path: str, node: str, notify: Notify) -> None:
+        """Connect to the launcher's socket file; ``notify`` is called after each arrival."""
+        self._path, self._node, self._notify = path, node, notify
+        self._outbox: deque[bytes] = deque()
+        self._inbox: deque[Command] = deque()
+        self._stop = False
+        self._closing = threading.Event()
+        self._fatal: Exception | None = None
+        self._sent = self._received = self._refused = 0
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._serve, name="io", daemon=True)
+        self._thread.start()
+
+    @property
+    def stop_requested(self) -> bool:
+        """True from the moment a `Stop` arrived, before it is received from the inbox."""
+        return self._stop
+
+    def send(self, event: Event) -> None:
+        """Queue an event; blocks while the queue is full and the run goes on."""
+        while len(self._outbox) >= OUTBOX_LIMIT and not self._stop and self._thread.is_alive():
+            time.sleep(0.001)
+        self._queue(event)
+
+    def try_send(self, event: Event) -> bool:
+        """Queue an event unless the queue is half full."""
+        if len(self._outbox) >= OUTBOX_LIMIT // 2:
+            self._refused += 1
+            return False
+        self._queue(event)
+        return True
+
+    def _queue(self, event: Event) -> None:
+        self._outbox.append(encode(event))
+        self._sent += 1
+        os.eventfd_write(self._wake, 1)
+
+    def receive(self) -> list[Command]:
+        """Everything that arrived, oldest first; never blocks.
+
+        Raises:
+            TransportError: The I/O thread met a message it can't read.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        commands: list[Command] = []
+        while self._inbox:
+            commands.append(self._inbox.popleft())
+        self._received += len(commands)
+        return commands
+
+    def statistics(self) -> ChannelStatistics:
+        """Counters since the channel was made."""
+        queued = len(self._outbox) + len(self._inbox)
+        return ChannelStatistics(self._sent, self._received, self._refused, queued)
+
+    def close(self) -> None:
+        """Deliver what is queued, for at most the linger time. May be called twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        os.eventfd_write(self._wake, 1)
+        self._thread.join(2 * LINGER_MS / 1000)
+        if not self._thread.is_alive():
+            os.close(self._wake)
+
+    # --- the I/O thread ---------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        context = zmq.Context(io_threads=1)
+        dealer = context.socket(zmq.DEALER)
+        dealer.linger = LINGER_MS
+        dealer.sndhwm = dealer.rcvhwm = HIGH_WATER_MARK
+        dealer.identity = self._node.encode()
+        dealer.connect(f"ipc://{self._path}")
+        try:
+            self._pump(dealer)
+        except TransportError as error:
+            self._fatal = error
+            self._notify()
+        finally:
+            dealer.close()
+            context.term()
+
+    def _pump(self, dealer: zmq.Socket[bytes]) -> None:
+        poller = zmq.Poller()
+        poller.register(dealer, zmq.POLLIN)
+        poller.register(self._wake, zmq.POLLIN)
+        heartbeat = encode(Heartbeat(self._node))
+        next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
+        deadline_s: float | None = None
+        while True:
+            blocked = not self._flush(dealer)
+            if self._closing.is_set():
+                deadline_s = deadline_s or time.monotonic() + LINGER_MS / 1000
+                if not blocked or time.monotonic() > deadline_s:
+                    return
+            poller.register(dealer, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
+            wait_s = max(0.0, next_heartbeat_s - time.monotonic())
+            ready = dict(poller.poll(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000))
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            if ready.get(dealer, 0) & zmq.POLLIN:
+                self._drain(dealer)
+            if time.monotonic() >= next_heartbeat_s:
+                self._outbox.append(heartbeat)
+                next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
+
+    def _flush(self, dealer: zmq.Socket[bytes]) -> bool:
+        """Send what is queued; False when ZeroMQ takes no more for now."""
+        while self._outbox:
+            try:
+                dealer.send(self._outbox[0], zmq.NOBLOCK)
+            except zmq.Again:
+                return False
+            self._outbox.popleft()
+        return True
+
+    def _drain(self, dealer: zmq.Socket[bytes]) -> None:
+        while True:
+            try:
+                data = dealer.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            command = decode_command(data)
+            self._inbox.append(command)
+            self._stop = self._stop or isinstance(command, Stop)
+        self._notify()

@@ -1,0 +1,48 @@
+"""Environments: adapters that step many of them together, behind one contract.
+
+Importing this package does not import Gymnasium; making something does.
+"""
+
+from __future__ import annotations
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
+from fast_core.seeding import Role
+
+__all__ = ["EnvBatch", "FinishedEpisodes", "ProgressWord", "make_batch", "progress_words"]
+
+
+def make_batch(
+    config: EnvironmentConfig,
+    *,
+    seed: int,
+    shard: int,
+    envs: int,
+    first_env: int = 0,
+    role: Role = Role.ENVIRONMENT_EPISODE,
+    incarnation: int = 1,
+    progress: memoryview | None = None,
+    keep_actions: bool = True,
+) -> EnvBatch:
+    """Make ``envs`` environments of ``shard`` with the adapter that suits them.
+
+    See `GymnasiumBatch` for the arguments.
+
+    Raises:
+        ConfigError: No such environment, or its spaces are not supported.
+        EnvironmentFailed: A constructor raised.
+    """
+    # here, so that who only needs the types does not pay 0.2 s for Gymnasium
+    from fast_core.envs.gymnasium_batch import GymnasiumBatch
+
+    return GymnasiumBatch(
+        config,
+        seed=seed,
+        shard=shard,
+        envs=envs,
+        first_env=first_env,
+        role=role,
+        incarnation=incarnation,
+        progress=progress,
+        keep_actions=keep_actions,
+    )

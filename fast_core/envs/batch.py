@@ -1,0 +1,124 @@
+"""The contract between an env node and whatever steps its environments."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.spec import EnvironmentSpec
+
+
+class ProgressWord(enum.IntEnum):
+    """Layout of the 64-bit words in which a batch keeps where it is.
+
+    The words may lie in shared memory, so that they can still be read after a simulator took
+    its process down. ``EPISODE`` begins ``envs`` words with each environment's episode, and as
+    many follow with the value of ``STEP`` when that episode began.
+
+    Concurrency: written by the batch alone, word by word; nothing publishes them together. Read
+    them for diagnosis, best after the writer is gone.
+    """
+
+    ENV = 0
+    STEP = 1
+    EPISODE = 2
+
+
+def progress_words(envs: int) -> int:
+    """Number of 64-bit words for the progress of ``envs`` environments."""
+    return ProgressWord.EPISODE + 2 * envs
+
+
+class FinishedEpisodes(NamedTuple):
+    """Episodes that ended since they were last taken, in the order in which they ended.
+
+    Attributes:
+        returns: Undiscounted sum of rewards of each episode.
+        lengths: Steps of each episode.
+        quarantined: How many values that were not finite were kept out (`EnvBatch`).
+    """
+
+    returns: list[float]
+    lengths: list[int]
+    quarantined: int
+
+
+class EnvBatch(Protocol):
+    """``B`` environments of one shard, stepped together, each reset where its episode ends.
+
+    Episode ``k`` of an environment is reset with the seed that belongs to (run, role, shard,
+    environment, ``k``) and with the configured reset options. Actions are what the
+    environments' action space contains, in its dtype; observations arrive in the dtype that the
+    observation space declares.
+
+    An observation or reward that is not finite (as float32, for a reward) either ends the run,
+    or is quarantined: the step counts as a truncation at the last good observation with reward
+    0, and the environment is reset.
+
+    The batch owns what it was given: arrays passed to it are copied or written, and not
+    kept, and environments may reuse theirs. After an exception only `close` is defined.
+    """
+
+    spec: EnvironmentSpec
+
+    @property
+    def position(self) -> int:
+        """Environment that is being reset or stepped, or was last; counted within the shard."""
+        ...
+
+    def reset(self, obs: Array) -> None:
+        """Begin the next episode of every environment; ``obs`` ``[B, ...]`` is written.
+
+        Raises:
+            EnvironmentFailed: An environment raised or gave what its spaces do not declare.
+        """
+        ...
+
+    def step(
+        self,
+        action: Array,
+        *,
+        next_obs: Array,
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: Array,
+    ) -> None:
+        """Step every environment once with ``action`` ``[B, ...]``; the rest is written.
+
+        Where an episode ends, at least one of ``terminated`` and ``truncated`` is set, both if
+        both are so; ``final_obs[b]`` is the true successor and ``next_obs[b]`` the observation
+        of the reset that follows within this call. Elsewhere ``final_obs[b]`` is left alone and
+        ``next_obs[b]`` is the successor. ``reward``, ``terminated`` and ``truncated`` are ``[B]``.
+
+        Raises:
+            EnvironmentFailed: An environment raised or gave what its spaces do not declare.
+        """
+        ...
+
+    def take_episodes(self) -> FinishedEpisodes:
+        """Return the episodes that ended since the last call, and forget them."""
+        ...
+
+    def state(self) -> bytes:
+        """Everything that `restore` needs to continue exactly, open episodes included."""
+        ...
+
+    def restore(self, state: bytes, obs: Array) -> None:
+        """Continue from `state`; the current observations are written to ``obs``.
+
+        Open episodes are reset and stepped again with the actions they had.
+
+        Raises:
+            CheckpointError: ``state`` is damaged or belongs to another batch, or an environment
+                did not come back to the same observation bit for bit.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close every environment once, also those after one whose close raises."""
+        ...

@@ -1,0 +1,94 @@
+"""The saved form of a batch of environments."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.envs.batch import FinishedEpisodes
+from fast_core.errors import CheckpointError
+from fast_core.spec import SpaceSpec
+
+VERSION = 1
+
+
+class OpenEpisode(msgspec.Struct, frozen=True):
+    """One environment's open episode.
+
+    Attributes:
+        episode: Its number.
+        seed: Seed it was reset with.
+        length: Steps so far.
+        total: Sum of rewards so far.
+        obs: Bytes of the current observation.
+        actions: Bytes of its actions ``[length, ...]``, or None where they were not kept.
+    """
+
+    episode: int
+    seed: int
+    length: int
+    total: float
+    obs: bytes
+    actions: bytes | None
+
+
+class BatchState(msgspec.Struct, frozen=True):
+    """Everything `EnvBatch.restore` needs.
+
+    Attributes:
+        version: Layout of this record.
+        id: Environment.
+        finished: Episodes that ended and were not yet taken.
+        open: Open episodes, by environment.
+    """
+
+    version: int
+    id: str
+    finished: FinishedEpisodes
+    open: list[OpenEpisode]
+
+
+def encode_state(state: BatchState) -> bytes:
+    """``state`` as MessagePack."""
+    return msgspec.msgpack.encode(state)
+
+
+def decode_state(data: bytes, *, id: str, envs: int) -> BatchState:
+    """Read what `encode_state` wrote for ``envs`` environments called ``id``.
+
+    Raises:
+        CheckpointError: It is damaged, of another version, or of other environments.
+    """
+    try:
+        state = msgspec.msgpack.decode(data, type=BatchState)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"the saved state of the environments is damaged: {error}") from error
+    if state.version != VERSION:
+        raise CheckpointError(
+            f"the saved state of the environments has version {state.version}; this FastLoop "
+            f"reads version {VERSION}. Resume with the FastLoop that wrote it."
+        )
+    if (state.id, len(state.open)) != (id, envs):
+        raise CheckpointError(
+            f"the saved state is of {len(state.open)} environments {state.id!r}; this run has "
+            f"{envs} of {id!r}. Resume with the configuration of the saved run."
+        )
+    return state
+
+
+def decode_actions(episode: OpenEpisode, space: SpaceSpec) -> Array:
+    """The actions of ``episode`` ``[length, ...]``, none where they were not kept.
+
+    Raises:
+        CheckpointError: Their number or size is not what ``space`` and the length say.
+    """
+    if episode.actions is None:
+        return np.empty((0, *space.shape), space.dtype)
+    try:
+        return np.frombuffer(episode.actions, space.dtype).reshape(episode.length, *space.shape)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{len(episode.actions)} bytes of saved actions are not {episode.length} actions "
+            f"of shape {space.shape} and dtype {space.dtype}"
+        ) from error

@@ -1,0 +1,136 @@
+"""Running exactly so many episodes, for evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.instance import close_all, make_instances
+from fast_core.envs.rows import Observations, fits_float32
+from fast_core.errors import EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role
+
+Act = Callable[[Array], Array]
+
+
+class EpisodeRunner:
+    """Runs episodes 0 to ``episodes - 1`` in ``envs`` environments stepped together.
+
+    Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, evaluation, ``k``).
+    So every evaluation sees the same episodes, none is run beyond the number asked, and all
+    that were begun count: taking those that end first would favour short ones.
+
+    The policy always sees ``envs`` rows, because its results may depend on the batch size. A
+    row whose environment has no episode left keeps its last observation, and what the policy
+    says about it is ignored.
+
+    Attributes:
+        spec: Spaces and time limit of the environments.
+        returns: Undiscounted return of each episode so far, in order of episodes.
+        lengths: Steps of each episode so far.
+        env_steps: Steps of all episodes so far.
+        quarantined: Values that were not finite; each ended its episode without its reward.
+    """
+
+    def __init__(self, config: EnvironmentConfig, *, episodes: int, envs: int, seed: int) -> None:
+        """Make the environments.
+
+        Raises:
+            ConfigError: As `make_batch`.
+            EnvironmentFailed: A constructor raised.
+        """
+        self._instances = make_instances(
+            config,
+            seed=seed,
+            role=Role.EVALUATION,
+            shard=0,
+            indices=range(min(envs, episodes)),
+            incarnation=1,
+        )
+        self.spec = self._instances[0].spec
+        self._episodes = episodes
+        self._fail_nonfinite = config.nonfinite == "fail"
+        self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
+        self._obs = Observations(envs, self.spec.observation)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all results; the next `step` begins with episode 0 again."""
+        self.returns = [0.0] * self._episodes
+        self.lengths = [0] * self._episodes
+        self.env_steps = 0
+        self.quarantined = 0
+        self._current: dict[int, int] = {}
+        self._begun = False
+
+    def step(self, act: Act) -> bool:
+        """Step every open episode once; returns whether any is open still.
+
+        Args:
+            act: Called once with observations ``[envs, ...]``, which it must not keep; returns
+                actions ``[envs, ...]`` as the environments take them.
+
+        Raises:
+            EnvironmentFailed: An environment raised or gave what its spaces do not declare.
+        """
+        if not self._begun:
+            self._begun = True
+            for place in range(len(self._instances)):
+                self._begin(place, place)
+        if not self._current:
+            return False
+        for place, action in self._taken(act(self._obs.array)):
+            self._step_one(place, action)
+        return bool(self._current)
+
+    def _taken(self, actions: Array) -> Iterable[tuple[int, object]]:
+        """Place and action of every open episode."""
+        kept = actions.copy()
+        rows: list[object] = kept.tolist() if self.spec.action.kind == "discrete" else list(kept)
+        return [(place, rows[place]) for place in self._current]
+
+    def _begin(self, place: int, episode: int) -> None:
+        if episode >= self._episodes:
+            self._current.pop(place, None)
+            return
+        self._current[place] = episode
+        seed = self._seeds[episode]
+        self._instances[place].reset(self._obs.rows[place], episode=episode, seed=seed)
+        if not self._obs.finite_row(place):
+            raise self._failure(place, "the first observation is NaN or infinite", None)
+
+    def _step_one(self, place: int, action: object) -> None:
+        episode = self._current[place]
+        before = self._obs.array[place].copy()
+        self.lengths[episode] += 1
+        self.env_steps += 1
+        reward, terminated, truncated = self._instances[place].checked_step(
+            self._obs.rows[place],
+            action,
+            number=self.lengths[episode],
+            episode=episode,
+            seed=self._seeds[episode],
+        )
+        if fits_float32(reward) and self._obs.finite_row(place):
+            self.returns[episode] += reward
+        else:
+            self._count_nonfinite(place, action)
+            self._obs.array[place] = before
+            truncated = True
+        if terminated or truncated:
+            self._begin(place, episode + len(self._obs.rows))
+
+    def _count_nonfinite(self, place: int, action: object) -> None:
+        if self._fail_nonfinite:
+            raise self._failure(place, "an observation or reward is NaN or infinite", action)
+        self.quarantined += 1
+
+    def _failure(self, place: int, cause: str, action: object) -> EnvironmentFailed:
+        episode = self._current[place]
+        when = "in reset" if action is None else f"in step {self.lengths[episode]}"
+        return self._instances[place].failure(when, cause, episode, self._seeds[episode], action)
+
+    def close(self) -> None:
+        """Close every environment once."""
+        close_all(self._instances)

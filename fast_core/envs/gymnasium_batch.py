@@ -1,0 +1,305 @@
+"""Gymnasium environments stepped one after the other in this process.
+
+Every environment step passes through `GymnasiumBatch._step_each`, so its loop does only what
+must be done between two environments; the rest is done once for the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.actions import ActionLog
+from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
+from fast_core.envs.batch_state import (
+    VERSION,
+    BatchState,
+    OpenEpisode,
+    decode_actions,
+    decode_state,
+    encode_state,
+)
+from fast_core.envs.instance import close_all, error_text, make_instances
+from fast_core.envs.open_episodes import OpenEpisodes
+from fast_core.envs.repeating import not_repeated, repeat_episode
+from fast_core.envs.rows import (
+    Observations,
+    fitting_rewards,
+    mismatch,
+    rewards_fit,
+    store_rewards,
+)
+from fast_core.errors import EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role
+
+_NEVER = 1 << 62
+_RESET_TRIES = 8
+_ENV = int(ProgressWord.ENV)
+
+Ends = dict[int, tuple[bool, bool]]
+
+
+class GymnasiumBatch:
+    """`EnvBatch` over environments made by `gymnasium.make`.
+
+    Attributes:
+        spec: Spaces and time limit of the environments.
+    """
+
+    def __init__(
+        self,
+        config: EnvironmentConfig,
+        *,
+        seed: int,
+        shard: int,
+        envs: int,
+        first_env: int = 0,
+        role: Role = Role.ENVIRONMENT_EPISODE,
+        incarnation: int = 1,
+        progress: memoryview | None = None,
+        keep_actions: bool = True,
+    ) -> None:
+        """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
+
+        Args:
+            config: Which environment.
+            seed: Seed of the run.
+            shard: Shard they belong to.
+            envs: Their number, ``B``.
+            first_env: Where they begin in the shard.
+            role: Which stream seeds their episodes.
+            incarnation: How often the shard was given out; seeds the constructors only.
+            progress: `progress_words` 64-bit words to keep the position in, or None.
+            keep_actions: Keep the actions of open episodes, for an exact `restore`. Without,
+                a restored batch begins the next episodes.
+        """
+        indices = range(first_env, first_env + envs)
+        self._instances = make_instances(
+            config, seed=seed, role=role, shard=shard, indices=indices, incarnation=incarnation
+        )
+        self.spec = self._instances[0].spec
+        self._first_env = first_env
+        self._fail_nonfinite = config.nonfinite == "fail"
+        self._discrete = self.spec.action.kind == "discrete"
+        self._limit = self._instances[0].limit or _NEVER
+        self._due = _NEVER
+        if progress is None:
+            progress = memoryview(bytearray(8 * progress_words(envs))).cast("q")
+        seeds = [EpisodeSeeds(seed, role, shard, index) for index in indices]
+        self._open = OpenEpisodes(seeds, progress)
+        self._log = ActionLog(envs, self.spec.action) if keep_actions else None
+        self._finished = FinishedEpisodes([], [], 0)
+        self._steps = [instance.step for instance in self._instances]
+        # after the last step and before it: a quarantined step needs both
+        self._obs = Observations(envs, self.spec.observation)
+        self._old_obs = Observations(envs, self.spec.observation)
+        self._given: list[object] = [0.0] * envs
+        self._reward = np.zeros(envs)
+        self._returns = np.zeros(envs)
+
+    @property
+    def position(self) -> int:
+        """See `EnvBatch.position`."""
+        return self._first_env + self._open.words[_ENV]
+
+    def reset(self, obs: Array) -> None:
+        """See `EnvBatch.reset`."""
+        for place in range(len(self._steps)):
+            self._begin(place)
+        self._find_due()
+        obs[...] = self._obs.array
+
+    def step(
+        self,
+        action: Array,
+        *,
+        next_obs: Array,
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: Array,
+    ) -> None:
+        """See `EnvBatch.step`."""
+        if self._log is not None:
+            self._log.append(action, self._open.oldest)
+        count = self._open.next_step()
+        ended = self._step_each(action)
+        if count >= self._due:
+            self._apply_limit(ended)
+        if not (self._obs.finite() and rewards_fit(self._reward)):
+            self._quarantine(ended, action)
+        np.add(self._returns, self._reward, out=self._returns)
+        reward[...] = self._reward
+        terminated.fill(False)
+        truncated.fill(False)
+        if ended:
+            for place in sorted(ended):
+                terminated[place], truncated[place] = ended[place]
+                final_obs[place] = self._obs.array[place]
+                self._finished.returns.append(float(self._returns[place]))
+                self._finished.lengths.append(self._open.length(place))
+                self._begin(place)
+            self._find_due()
+        next_obs[...] = self._obs.array
+
+    def _step_each(self, action: Array) -> Ends:
+        """Step every environment; returns what they said of their ends."""
+        self._obs, self._old_obs = self._old_obs, self._obs
+        ended: Ends = {}
+        words = self._open.words
+        given = self._given
+        place = 0
+        try:
+            for place, (step, taken, row) in enumerate(
+                zip(self._steps, self._for_envs(action), self._obs.rows, strict=True)
+            ):
+                words[_ENV] = place
+                obs, given[place], terminated, truncated, _ = step(taken)
+                try:
+                    row[:] = obs
+                except (ValueError, TypeError) as error:
+                    cause = mismatch(obs, self.spec.observation)
+                    raise self._failure(place, cause, action) from error
+                if terminated or truncated:
+                    ended[place] = bool(terminated), bool(truncated)
+        except EnvironmentFailed:
+            raise
+        except Exception as error:  # an environment may raise anything
+            raise self._failure(place, error_text(error), action) from error
+        wrong = store_rewards(given, self._reward)
+        if wrong is not None:
+            cause = f"the reward must be one number; got {given[wrong]!r}"
+            raise self._failure(wrong, cause, action)
+        return ended
+
+    def _for_envs(self, action: Array) -> Iterable[object]:
+        """Actions as environments take them; none shares memory with ``action`` ``[n, ...]``."""
+        if self._discrete:
+            numbers: list[object] = action.tolist()
+            return numbers
+        return action.copy()
+
+    def _apply_limit(self, ended: Ends) -> None:
+        """Truncate what has reached the time limit, as Gymnasium's `TimeLimit` does."""
+        for place in range(len(self._steps)):
+            if self._open.length(place) >= self._limit:
+                terminated, _ = ended.get(place, (False, False))
+                ended[place] = terminated, True
+
+    def _quarantine(self, ended: Ends, action: Array) -> None:
+        """Cut episodes with a value that is not finite at their last good observation."""
+        finite = fitting_rewards(self._reward) & self._obs.finite_rows()
+        for place in np.flatnonzero(~finite).tolist():
+            self._count_nonfinite(place, action)
+            self._obs.array[place] = self._old_obs.array[place]
+            self._reward[place] = 0.0
+            ended[place] = False, True
+
+    def _count_nonfinite(self, place: int, action: Array | None) -> None:
+        if self._fail_nonfinite:
+            cause = (
+                "an observation or reward is NaN or infinite; environment.nonfinite: quarantine "
+                "would cut the episode and go on"
+            )
+            raise self._failure(place, cause, action)
+        self._finished = self._finished._replace(quarantined=self._finished.quarantined + 1)
+
+    def _begin(self, place: int) -> None:
+        """Reset one environment into its next episode; its row becomes the observation.
+
+        An episode whose first observation is not finite is given up for the next one.
+        """
+        self._open.words[_ENV] = place
+        self._returns[place] = 0.0
+        for _ in range(_RESET_TRIES):
+            episode = self._open.episode[place] + 1
+            seed = self._open.begin(place, episode, self._open.count)
+            self._instances[place].reset(self._obs.rows[place], episode=episode, seed=seed)
+            if self._obs.finite_row(place):
+                return
+            self._count_nonfinite(place, None)
+        cause = f"{_RESET_TRIES} episodes in a row began with an observation that is not finite"
+        raise self._failure(place, cause, None)
+
+    def _find_due(self) -> None:
+        self._due = self._open.find_oldest() + self._limit
+
+    def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
+        length = self._open.length(place)
+        return self._instances[place].failure(
+            f"in step {length}" if action is not None else "in reset",
+            cause,
+            self._open.episode[place],
+            self._open.seed(place),
+            None if action is None else action[place],
+        )
+
+    def take_episodes(self) -> FinishedEpisodes:
+        """See `EnvBatch.take_episodes`."""
+        finished, self._finished = self._finished, FinishedEpisodes([], [], 0)
+        return finished
+
+    def state(self) -> bytes:
+        """See `EnvBatch.state`."""
+        log, start = self._log, self._open.start
+        open_episodes = [
+            OpenEpisode(
+                episode=self._open.episode[place],
+                seed=self._open.seed(place),
+                length=self._open.length(place),
+                total=float(self._returns[place]),
+                obs=self._obs.array[place].tobytes(),
+                actions=log.since(place, start[place]).tobytes() if log is not None else None,
+            )
+            for place in range(len(self._steps))
+        ]
+        return encode_state(BatchState(VERSION, self.spec.id, self._finished, open_episodes))
+
+    def restore(self, state: bytes, obs: Array) -> None:
+        """See `EnvBatch.restore`."""
+        saved = decode_state(state, id=self.spec.id, envs=len(self._steps))
+        self._finished = saved.finished
+        actions = [decode_actions(episode, self.spec.action) for episode in saved.open]
+        self._open.count = max(map(len, actions))
+        for place, episode in enumerate(saved.open):
+            if episode.actions is None:
+                self._open.episode[place] = episode.episode
+                self._begin(place)
+            else:
+                self._repeat(place, episode, actions[place])
+        self._log_again(actions)
+        self._find_due()
+        obs[...] = self._obs.array
+
+    def _repeat(self, place: int, saved: OpenEpisode, actions: Array) -> None:
+        """Bring one environment back into the open episode ``saved``."""
+        self._open.words[_ENV] = place
+        start = self._open.count - saved.length
+        instance = self._instances[place]
+        if self._open.begin(place, saved.episode, start) != saved.seed:
+            what = f"this run resets that episode with {self._open.seed(place)}"
+            raise not_repeated(instance, saved, what)
+        repeat_episode(instance, self._obs.rows[place], saved, self._for_envs(actions))
+        if self._obs.array[place].tobytes() != saved.obs:
+            raise not_repeated(instance, saved, "the observation differs from the saved one")
+        self._returns[place] = saved.total
+
+    def _log_again(self, actions: list[Array]) -> None:
+        """Keep the actions of restored episodes: each environment's last one stands last."""
+        if self._log is None:
+            return
+        self._log.clear()
+        count = self._open.count
+        rows = np.zeros((count, len(actions), *self.spec.action.shape), self.spec.action.dtype)
+        for place, taken in enumerate(actions):
+            rows[count - len(taken) :, place] = taken
+        for row in rows:
+            self._log.append(row, 0)
+
+    def close(self) -> None:
+        """See `EnvBatch.close`."""
+        close_all(self._instances)

@@ -1,0 +1,34 @@
+"""From a configuration to running nodes and back to nothing: see `run`.
+
+Importing this package imports neither torch nor an environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fast_core.config import RunConfig
+
+
+def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
+    """Train in a new run directory; returns the exit status. See `fast_core.launcher.run`."""
+    from fast_core.launcher.run import launch as implementation
+
+    return implementation(config, resume_from=resume_from)
+
+
+def resume(run: Path, overrides: list[str]) -> int:
+    """Continue a run from its newest checkpoint; returns the exit status."""
+    from fast_core.launcher.run import resume as implementation
+
+    return implementation(run, overrides)
+
+
+def evaluate_run(run: Path, episodes: int | None) -> int:
+    """Play a run's best policy and print its returns; returns the exit status."""
+    from fast_core.launcher.evaluate import evaluate_run as implementation
+
+    return implementation(run, episodes)
+
+
+__all__ = ["evaluate_run", "launch", "resume"]

@@ -1,0 +1,162 @@
+"""Checkpoints as the launcher sees them: written whole, then renamed, checked before use.
+
+A checkpoint is a directory named by the environment steps trained on. Nodes write their parts
+into ``<name>.tmp``; the launcher adds its own, a manifest with the size and SHA-256 of every file,
+flushes everything and renames. What has no valid manifest is no checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from fast_core.durable import sync_directory, write_durably
+from fast_core.errors import CheckpointError
+from fast_core.events import CommitCheckpoint
+
+MANIFEST = "manifest.json"
+SCHEDULER_FILE = "scheduler.msgpack"
+FORMAT = 1
+_BAD = ".damaged"
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """What a file of a checkpoint must look like."""
+
+    nbytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The table of contents of a checkpoint.
+
+    Attributes:
+        format: Version of this layout.
+        version: Committed optimizer steps.
+        env_steps: Environment steps trained on.
+        identity: What must be equal for a run to continue from it, by configuration key.
+        files: Every file but the manifest.
+    """
+
+    format: int
+    version: int
+    env_steps: int
+    identity: dict[str, str]
+    files: dict[str, FileEntry]
+
+
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path, *, keep: int, identity: dict[str, str]) -> None:
+        """``folder`` is the run's ``checkpoints``; ``keep`` the number of newest ones kept."""
+        self.folder, self._keep, self._identity = folder, keep, identity
+
+    def prepare(self, directory: str) -> None:
+        """Make an empty directory for the nodes' parts."""
+        shutil.rmtree(directory, ignore_errors=True)
+        Path(directory).mkdir(parents=True)
+
+    def commit(self, command: CommitCheckpoint, directory: str) -> Path:
+        """Complete the checkpoint in ``directory`` (``*.tmp``) and give it its name.
+
+        Raises:
+            CheckpointError: A part that a node reported is not there.
+        """
+        partial = Path(directory)
+        final = partial.with_suffix("")
+        write_durably(partial / SCHEDULER_FILE, command.scheduler)
+        try:
+            files = {name: _entry(partial / name) for name in (*command.files, SCHEDULER_FILE)}
+        except OSError as error:
+            raise CheckpointError(f"a part of checkpoint {final} is missing: {error}") from error
+        manifest = Manifest(FORMAT, command.version, command.env_steps, self._identity, files)
+        write_durably(partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        sync_directory(self.folder)
+        self._prune()
+        return final
+
+    def _prune(self) -> None:
+        for old in complete_names(self.folder)[: -self._keep]:
+            shutil.rmtree(self.folder / old, ignore_errors=True)
+
+
+def complete_names(folder: Path) -> list[str]:
+    """Names of directories that look like complete checkpoints, oldest first."""
+    if not folder.is_dir():
+        return []
+    names = [entry.name for entry in folder.iterdir() if entry.name.isdecimal()]
+    return sorted((name for name in names if (folder / name / MANIFEST).is_file()), key=int)
+
+
+def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
+    """The newest checkpoint that is whole, and a line for each damaged one set aside.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    notes: list[str] = []
+    for name in reversed(complete_names(folder)):
+        path = folder / name
+        try:
+            return path, check(path), notes
+        except CheckpointError as error:
+            aside = path.with_name(name + _BAD)
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            notes.append(f"{error}; kept as {aside.name}, using an older one")
+    reason = "; ".join(notes) or "none was written yet"
+    raise CheckpointError(f"no complete checkpoint in {folder}: {reason}")
+
+
+def check(path: Path) -> Manifest:
+    """Read the manifest and verify every file against it.
+
+    Raises:
+        CheckpointError: Names the file that is missing or differs.
+    """
+    try:
+        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CheckpointError(f"checkpoint {path.name} has no readable manifest: {error}") from error
+    if manifest.format != FORMAT:
+        raise CheckpointError(
+            f"checkpoint {path.name} has format {manifest.format}, this FastLoop reads {FORMAT}"
+        )
+    for name, expected in manifest.files.items():
+        try:
+            found = _entry(path / name)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {path.name} lacks {name}: {error}") from error
+        if found != expected:
+            raise CheckpointError(
+                f"checkpoint {path.name} is damaged: {name} has {found.nbytes} bytes and SHA-256 "
+                f"{found.sha256[:12]}, the manifest says {expected.nbytes} and "
+                f"{expected.sha256[:12]}"
+            )
+    return manifest
+
+
+def check_identity(manifest: Manifest, identity: dict[str, str]) -> None:
+    """Refuse to continue a run whose defining keys differ.
+
+    Raises:
+        CheckpointError: Names the key and both values.
+    """
+    for key, wanted in identity.items():
+        saved = manifest.identity.get(key)
+        if saved != wanted:
+            raise CheckpointError(
+                f"{key} must be as in the checkpoint to continue from it; the checkpoint has "
+                f"{saved}, the configuration {wanted}. Launch a new run to change it."
+            )
+
+
+def _entry(path: Path) -> FileEntry:
+    data = path.read_bytes()
+    return FileEntry(len(data), hashlib.sha256(data).hexdigest())

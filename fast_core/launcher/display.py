@@ -1,0 +1,120 @@
+"""Turns the state of a run into what a person is shown."""
+
+from __future__ import annotations
+
+import time
+
+from fast_core.launcher.shell import Shell
+from fast_core.memory.stats import StatsSnapshot
+from fast_core.monitor.progress import Progress
+from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
+from fast_core.node import NodeState
+from fast_core.scheduler.statistics import Statistics
+
+class Display:
+    """Builds views when the display wants one."""
+
+    def __init__(self, shell: Shell, progress: Progress) -> None:
+        self._shell, self._progress = shell, progress
+        self._before: dict[str, tuple[int, int]] = {}
+
+    def refresh(self) -> float:
+        """Draw if it is time to; returns the monotonic time of the next drawing."""
+        if self._progress.due:
+            self._progress.update(self.view())
+        return self._progress.next_s
+
+    def view(self) -> ProgressView:
+        """The run as it is now."""
+        shell, config = self._shell, self._shell.plan.config
+        now = shell.statistics()
+        return ProgressView(
+            run_name=config.name,
+            seed=config.seed,
+            phase=now.phase,
+            elapsed_s=now.elapsed_s,
+            env_steps=now.env_steps_trained,
+            updates=now.updates,
+            version=now.version,
+            degree=now.degree,
+            stops=self._stops(now),
+            mean_return=now.return_mean,
+            mean_length=now.length_mean,
+            episodes=now.episodes,
+            evaluation=shell.evaluation,
+            best=shell.best,
+            lag_mean=now.lag_now,
+            lag_max=now.lag_max,
+            nodes=tuple(
+                self._node(name, shell.stats.row(row).snapshot())
+                for row, name in enumerate(shell.plan.node_names)
+            ),
+        )
+
+    def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
+        stop = self._shell.plan.config.stop
+        evaluation = self._shell.evaluation
+        score = evaluation.mean if evaluation is not None else now.evaluation_mean
+        stops = []
+        if stop.env_steps is not None:
+            stops.append(StopCondition("env_steps", now.env_steps_trained, stop.env_steps))
+        if stop.updates is not None:
+            stops.append(StopCondition("updates", now.updates, stop.updates))
+        if stop.time_s is not None:
+            stops.append(StopCondition("time_s", now.elapsed_s, stop.time_s))
+        if stop.score is not None:
+            stops.append(StopCondition("score", score, stop.score))
+        return tuple(stops)
+
+    def _node(self, name: str, row: StatsSnapshot) -> NodeView:
+        """Shares of busy and waiting time since the last drawing, the current state included."""
+        state = NodeState(row.state)
+        running_ns = max(0, time.monotonic_ns() - row.state_since_ns) if row.state_since_ns else 0
+        idle = state in (NodeState.WAITING, NodeState.STARTING)
+        busy_ns = row.busy_ns + (0 if idle else running_ns)
+        waiting_ns = row.waiting_ns + (running_ns if idle else 0)
+        busy_before, waiting_before = self._before.get(name, (0, 0))
+        self._before[name] = (busy_ns, waiting_ns)
+        busy, waiting = busy_ns - busy_before, waiting_ns - waiting_before
+        total = busy + waiting
+        return NodeView(
+            name=name,
+            state=state.name.lower(),
+            busy=busy / total if total > 0 else None,
+            waiting=waiting / total if total > 0 else None,
+            note=self._note(name),
+            pid=self._shell.pids.get(name),
+        )
+
+    def _note(self, name: str) -> str:
+        plan = self._shell.plan
+        if name in plan.env_node_names:
+            shards, nodes = plan.config.rollout.shards, plan.env_nodes
+            rank = plan.env_node_names.index(name)
+            count = shards // nodes + (rank < shards % nodes)
+            return f"{count} shard" + "s" * (count != 1)
+        if name.startswith("optimizer"):
+            device, threads = plan.config.nodes.optimizer.device, plan.threads
+            return f"{device}, {threads} thread" + "s" * (threads != 1)
+        return ""
+
+    def summary(self) -> RunSummary:
+        """How the run ended."""
+        shell, now = self._shell, self._shell.statistics()
+        assert shell.end is not None
+        return RunSummary(
+            outcome=shell.end.reason,
+            text=shell.end.text,
+            run_name=shell.plan.config.name,
+            run_directory=str(shell.run.path),
+            elapsed_s=now.elapsed_s,
+            env_steps=now.env_steps_trained,
+            updates=now.updates,
+            session_s=time.monotonic() - shell.started_s,
+            session_env_steps=now.env_steps_trained - shell.began_env_steps,
+            session_updates=now.updates - shell.began_updates,
+            best=shell.best,
+            last=shell.evaluation,
+            checkpoint=str(shell.checkpoint) if shell.checkpoint is not None else "",
+            warnings=self._progress.warnings,
+        )

@@ -1,0 +1,116 @@
+"""Inline mode: every node in this process and thread, in a fixed order, for debuggers.
+
+The same nodes, the same scheduler and the same encoded messages as in process mode; at degree 0
+the results are equal bit for bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+from fast_core.distributed.inproc import InprocHub
+from fast_core.errors import FastLoopError
+from fast_core.events import LogLine, Ready, StopRequested
+from fast_core.launcher.failure import describe_failure
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.topology import NodeSpec, node_class
+from fast_core.node import Node, NodeContext, NodeState
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+
+
+class InlineRun:
+    """Runs the nodes of one run in turn."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        memory: RunMemory,
+        hub: InprocHub,
+        shell: Shell,
+        interrupts: Interrupts,
+        refresh: Callable[[], float],
+    ) -> None:
+        """``refresh`` draws the display when it is time to."""
+        self._plan, self._memory, self._hub = plan, memory, hub
+        self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
+        self._nodes: list[Node] = []
+        self._seen_interrupts = 0
+
+    def start(self, specs: Sequence[NodeSpec]) -> None:
+        """Construct and set up every node."""
+        for spec in specs:
+            node: Node | None = None
+            try:
+                node = node_class(spec.node_class)(self._context(spec))
+                self._nodes.append(node)
+                node.setup()
+            except Exception as error:
+                self._shell.take(describe_failure(spec.name, node, error))
+                return
+            node.enter(NodeState.WAITING, "waiting for work")
+            node.context.channel.send(Ready(spec.name, os.getpid()))
+
+    def _context(self, spec: NodeSpec) -> NodeContext:
+        row = self._memory.stats().row(self._plan.node_names.index(spec.name))
+        return NodeContext(
+            name=spec.name,
+            rank=spec.rank,
+            plan=self._plan,
+            memory=self._memory,
+            channel=self._hub.connect(spec.name),
+            doorbell=self._memory.doorbell(spec.name),
+            stats=row,
+            log=logging.getLogger(f"fastloop.{spec.name}"),
+        )
+
+    def run(self) -> None:
+        """Step every node in turn until the scheduler ends the run, then close them."""
+        shell = self._shell
+        while shell.end is None:
+            shell.tick_if_due()
+            busy = shell.receive()
+            for node in self._nodes:
+                if shell.end is None:
+                    busy = self._step(node) or busy
+            self._refresh()
+            self._take_interrupts()
+            if not busy and shell.end is None:
+                raise FastLoopError(
+                    "no node has anything to do and the run has not ended; this is a fault in "
+                    f"FastLoop, please report it with {shell.run.path / 'events.jsonl'}"
+                )
+        self._stop()
+
+    def _step(self, node: Node) -> bool:
+        try:
+            return node.step()
+        except Exception as error:
+            self._shell.take(describe_failure(node.context.name, node, error))
+            return True
+
+    def _take_interrupts(self) -> None:
+        interrupts = self._interrupts
+        if interrupts.count > self._seen_interrupts:
+            again = self._seen_interrupts > 0 or interrupts.count > 1
+            self._seen_interrupts = interrupts.count
+            self._shell.take(StopRequested(interrupts.text, save=not again))
+
+    def _stop(self) -> None:
+        self._shell.stop_nodes()
+        for node in self._nodes:
+            self._step(node)  # the metrics node has a last row to write
+        self.close()
+
+    def close(self) -> None:
+        """Close every node once."""
+        nodes, self._nodes = self._nodes, []
+        for node in nodes:
+            try:
+                node.close()
+            except Exception as error:
+                text = f"{type(error).__name__} while closing: {error}"
+                self._shell.take(LogLine(node.context.name, "ERROR", text))

@@ -1,0 +1,85 @@
+"""Signals that ask the run to end, turned into something a poll loop can wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """The run was asked to end before it had begun."""
+
+
+class Interrupts:
+    """Counts stop signals while it is entered; later ones mean "at once".
+
+    Attributes:
+        count: Stop signals so far.
+        number: The first one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.number = signal.SIGINT
+        self._previous: dict[int, object] = {}
+        self._wake_in = self._wake_out = -1
+        self._previous_wakeup = -1
+
+    def __enter__(self) -> Self:
+        self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_wakeup = signal.set_wakeup_fd(
+                self._wake_out, warn_on_full_buffer=False
+            )
+            for number in STOP_SIGNALS:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._previous:
+            signal.set_wakeup_fd(self._previous_wakeup)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._previous.clear()
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+
+    def fileno(self) -> int:
+        """Readable once a signal came; `drain` makes it quiet again."""
+        return self._wake_in
+
+    def drain(self) -> None:
+        """Forget the wake-ups, not the count."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_in, 4096)
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal came."""
+        if self.count:
+            raise Interrupted(self.text)
+
+    @property
+    def text(self) -> str:
+        """What happened, for people."""
+        return "Ctrl-C" if self.number == signal.SIGINT else f"signal {self.number.name}"
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell shows for a process ended by this signal."""
+        return 128 + int(self.number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.count == 0:
+            self.number = signal.Signals(number)
+        self.count += 1

@@ -1,0 +1,112 @@
+"""What runs inside a forked child: the probe, or one node from its plan to its end."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import random
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import setproctitle
+
+from fast_core.config import EnvironmentConfig
+from fast_core.distributed.zmq_channel import ZmqNodeChannel
+from fast_core.envs.probe import probe
+from fast_core.errors import ConfigError
+from fast_core.events import Ready
+from fast_core.launcher.failure import describe_failure
+from fast_core.launcher.processes import take
+from fast_core.launcher.start import NodeStart, ProbeStart
+from fast_core.monitor.logging_setup import forward_logging
+from fast_core.node import Node, NodeContext
+from fast_core.run_memory import RunMemory
+
+SWITCH_INTERVAL_S = 0.001
+FAILED_STATUS = 1
+
+
+def probe_main(name: str, link: socket.socket) -> int:
+    """Find out what the environment looks like; sends the spec, or the error."""
+    start, descriptor = take(link)
+    os.close(descriptor)
+    assert isinstance(start, ProbeStart)
+    setproctitle.setproctitle(f"fastloop: {name}")
+    link.sendall(msgspec.msgpack.encode(_probe(start.environment, start.seed)))
+    return 0
+
+
+def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
+    try:
+        return {"spec": probe(environment, seed)}
+    except ConfigError as error:
+        return {"config_error": str(error)}
+    except Exception as error:  # a process boundary: whatever it was, the launcher shows it
+        return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+def node_main(name: str, link: socket.socket) -> int:
+    """Live as the node that the launcher's `NodeStart` describes."""
+    start, descriptor = take(link)
+    assert isinstance(start, NodeStart)
+    _redirect_output(Path(start.plan.run_directory) / "logs" / f"{name}.log")
+    setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    memory = RunMemory.attach(start.plan, descriptor)
+    os.close(descriptor)
+    doorbell = memory.doorbell(name)
+    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
+    forward_logging(name, channel.try_send)
+    row = memory.stats().row(start.plan.node_names.index(name))
+    context = NodeContext(name, start.rank, start.plan, memory, channel, doorbell, row)
+    try:
+        return _live(context, start.node_class)
+    finally:
+        channel.close()
+
+
+def _live(context: NodeContext, node_class: str) -> int:
+    """Set up, run and close one node; a failure becomes a `Failed` event."""
+    seed_globals(context)
+    node: Node | None = None
+    status = 0
+    try:
+        module, _, name = node_class.partition(":")
+        node = getattr(importlib.import_module(module), name)(context)
+        node.setup()
+        context.channel.send(Ready(context.name, os.getpid()))
+        node.run()
+    except Exception as error:  # the process boundary of a node
+        status = FAILED_STATUS
+        context.channel.send(describe_failure(context.name, node, error))
+    try:
+        if node is not None:
+            node.close()
+    except Exception as error:
+        if status == 0:
+            context.channel.send(describe_failure(context.name, node, error))
+        status = FAILED_STATUS
+    return status
+
+
+def seed_globals(context: NodeContext) -> None:
+    """Give user code that draws from global generators a stream of its own in every node."""
+    row = context.plan.node_names.index(context.name)
+    sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
+    first, second = sequence.generate_state(2)
+    random.seed(int(first))
+    np.random.seed(int(second))
+
+
+def _redirect_output(path: Path) -> None:
+    """Send raw output, also of C code and of crashes, to the node's own log file."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    faulthandler.enable(file=2)

@@ -1,0 +1,314 @@
+"""Launching, resuming: from a configuration to an exit status.
+
+The order matters for start-up time: the processes start first and import while the configuration
+is being checked and memory is being laid out here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from fast_core import config_file, resources
+from fast_core.algorithm import Blueprint
+from fast_core.config import RunConfig
+from fast_core.distributed.inproc import InprocHub
+from fast_core.distributed.zmq_channel import ZmqHub
+from fast_core.durable import write_durably
+from fast_core.errors import FastLoopError
+from fast_core.events import Failed, LogLine, NodeExited
+from fast_core.launcher.checkpoints import (
+    SCHEDULER_FILE,
+    Manifest,
+    check_identity,
+    newest_valid,
+)
+from fast_core.launcher.display import Display
+from fast_core.launcher.interrupts import Interrupted, Interrupts
+from fast_core.launcher.prepare import identity, make_plan, resolve
+from fast_core.launcher.processes import ProcessTree
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.start import ProbeStart
+from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe
+from fast_core.launcher.topology import NodeSpec, check, node_class, scheduler_emits, topology, warm_modules
+from fast_core.monitor.crash import crash_report
+from fast_core.monitor.progress import Progress
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.screen import make_progress
+from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
+from fast_core.run_memory import RunMemory
+
+NODE_TARGET = "fast_core.launcher.node_process:node_main"
+PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
+SOCKET_NAME = "scheduler"
+EXIT_FAILED = 1
+
+# One BLAS or OpenMP thread in every node but the learner, which sets its own; and threads that
+# wait sleep instead of spinning. What the user has set stays.
+THREAD_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+}
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where a run goes on from.
+
+    Attributes:
+        checkpoint: Directory of the checkpoint.
+        manifest: Its table of contents.
+        same_directory: Whether the run directory of the checkpoint is continued.
+    """
+
+    checkpoint: Path
+    manifest: Manifest
+    same_directory: bool
+
+
+def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
+    """Train in a new run directory.
+
+    Args:
+        config: What to train.
+        resume_from: A run whose newest checkpoint is the starting point.
+
+    Returns:
+        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
+
+    Raises:
+        FastLoopError: The run could not be started.
+    """
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
+        progress = make_progress(sys.stdout)
+        stack.callback(progress.close)
+        continuation = None
+        if resume_from is not None:
+            source = RunDirectory.open(resume_from)
+            continuation = _continuation(source, config, progress, same_directory=False)
+        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        stack.callback(run.lock().close)
+        return _run(config, run, continuation, progress, interrupts)
+
+
+def resume(run: Path, overrides: list[str]) -> int:
+    """Continue a run in its own directory from its newest complete checkpoint.
+
+    Raises:
+        FastLoopError: There is nothing to continue, or the overrides don't fit it.
+    """
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
+        progress = make_progress(sys.stdout)
+        stack.callback(progress.close)
+        found = RunDirectory.open(run)
+        stack.callback(found.lock().close)
+        config = load_run_config(found, overrides)
+        continuation = _continuation(found, config, progress, same_directory=True)
+        return _run(config, found, continuation, progress, interrupts)
+
+
+def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
+    """The resolved configuration of a run, with overrides."""
+    from algos.registry import algorithm_config_type
+
+    return config_file.load(run.config, overrides, algorithm_config_type)
+
+
+def _continuation(
+    source: RunDirectory, config: RunConfig, progress: Progress, *, same_directory: bool
+) -> Continuation:
+    path, manifest, notes = newest_valid(source.checkpoints)
+    for note in notes:
+        progress.log(LogLine("launcher", "WARNING", note))
+    check_identity(manifest, identity(config))
+    return Continuation(path, manifest, same_directory)
+
+
+def _run(
+    config: RunConfig,
+    run: RunDirectory,
+    continuation: Continuation | None,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> int:
+    for name, value in THREAD_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        if config.mode == "inline":
+            return _run_inline(config, run, continuation, progress, interrupts)
+        return _run_processes(config, run, continuation, progress, interrupts)
+    except Interrupted as interrupt:
+        progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
+        return interrupts.exit_code
+    except FastLoopError as error:
+        write_durably(run.crash, f"{error}\n".encode())
+        raise
+
+
+# --- process mode ------------------------------------------------------------------------------
+
+
+def _run_processes(
+    config: RunConfig,
+    run: RunDirectory,
+    continuation: Continuation | None,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> int:
+    cores = resources.cores().granted
+    with ExitStack() as stack:
+        tree = ProcessTree(
+            preload=_preload(config),
+            environment=THREAD_ENVIRONMENT,
+            log=run.logs / "fork-server.log",
+        )
+        grace_s = config.supervision.grace_s
+        stack.callback(tree.close, grace_s)
+        probe = tree.spawn(PROBE, PROBE_TARGET)
+        # The slow imports of these nodes overlap with everything below.
+        for name in _expected_nodes(config, cores):
+            tree.spawn(name, NODE_TARGET, warm=_warm(name, config))
+        environment = ask_probe(
+            tree,
+            probe,
+            ProbeStart(config.environment, config.seed),
+            interrupts,
+            config.supervision.start_timeout_s,
+        )
+        config = resolve(config, environment, cores)
+        plan = _plan(config, environment, run, continuation)
+        nodes = _checked_topology(plan)
+        interrupts.check()
+        memory = RunMemory.create(plan)
+        stack.callback(memory.close)
+        socket_path = tree.directory / SOCKET_NAME
+        hub = ZmqHub(str(socket_path))
+        stack.callback(hub.close)
+        shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
+        stack.callback(shell.close)
+        display = Display(shell, progress)
+        supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
+        supervisor.start(nodes, socket_path)
+        supervisor.run()
+        return _finish(shell, display, progress, interrupts)
+
+
+def _preload(config: RunConfig) -> tuple[str, ...]:
+    """What two or more nodes need; the learner's torch is imported in its own process."""
+    torch = ("torch",) if config.policy.backend == "torch" else ()
+    return ("fast_core.launcher.node_process", *config.environment.modules, *torch)
+
+
+def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
+    count = config.nodes.env.count
+    if count == "auto":
+        count = min(config.rollout.shards, cores)
+    evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
+    return (OPTIMIZER, *(f"env-{rank}" for rank in range(count)), *evaluator, METRICS)
+
+
+def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
+    modules = warm_modules(name.partition("-")[0])
+    optimizer = config.nodes.optimizer
+    blueprint = cast(Blueprint, config.algorithm)
+    torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
+    return ("torch", *modules) if name == OPTIMIZER and torch else modules
+
+
+def _checked_topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
+    nodes = topology(plan)
+    check(scheduler_emits(plan), [node_class(node.node_class) for node in nodes])
+    return nodes
+
+
+def _plan(
+    config: RunConfig, environment: object, run: RunDirectory, continuation: Continuation | None
+) -> RunPlan:
+    continued = continuation is not None and continuation.same_directory
+    plan = make_plan(
+        config,
+        environment,  # type: ignore[arg-type]
+        str(run.path),
+        str(continuation.checkpoint) if continuation is not None else None,
+        continuation.manifest.env_steps if continuation is not None and continued else None,
+    )
+    run.write_config(config_file.dumps(config))
+    return plan
+
+
+def _scheduler_state(continuation: Continuation | None) -> bytes | None:
+    return (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
+
+
+# --- inline mode -------------------------------------------------------------------------------
+
+
+def _run_inline(
+    config: RunConfig,
+    run: RunDirectory,
+    continuation: Continuation | None,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> int:
+    from fast_core.envs.probe import probe
+    from fast_core.launcher.inline import InlineRun
+
+    with ExitStack() as stack:
+        environment = probe(config.environment, config.seed)
+        config = resolve(config, environment, resources.cores().granted)
+        plan = _plan(config, environment, run, continuation)
+        nodes = _checked_topology(plan)
+        memory = RunMemory.create(plan)
+        stack.callback(memory.close)
+        hub = InprocHub()
+        shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
+        stack.callback(shell.close)
+        display = Display(shell, progress)
+        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
+        stack.callback(inline.close)
+        inline.start(nodes)
+        inline.run()
+        return _finish(shell, display, progress, interrupts)
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+
+def _finish(shell: Shell, display: Display, progress: Progress, interrupts: Interrupts) -> int:
+    """Say how it ended; returns the exit status."""
+    end = shell.end
+    assert end is not None
+    if end.reason == "failed":
+        progress.finish(display.summary())
+        report = crash_report(
+            _first_cause(shell), shell.failures[1:], run_directory=str(shell.run.path)
+        )
+        write_durably(shell.run.crash, report.encode())
+        progress.fail(report)
+        return EXIT_FAILED
+    progress.finish(display.summary())
+    return 0 if end.reason == "finished" else interrupts.exit_code
+
+
+def _first_cause(shell: Shell) -> Failed:
+    end = shell.end
+    assert end is not None
+    if end.cause is not None:
+        return end.cause
+    if shell.failures and isinstance(first := shell.failures[0], NodeExited):
+        return Failed(first.node, "running", first.cause, "", {})
+    return Failed("scheduler", "deciding", end.text, "", {})
+
+

@@ -1,0 +1,229 @@
+"""The scheduler's shell: feeds events to the pure core and carries out what it returns.
+
+The same in process mode and inline; only the hub differs. It starts no process and never waits.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from fast_core.distributed.channel import Hub
+from fast_core.errors import TransportError
+from fast_core.events import (
+    CheckpointWritten,
+    CommitCheckpoint,
+    Decision,
+    EndRun,
+    Evaluated,
+    Event,
+    Failed,
+    Heartbeat,
+    LauncherEvent,
+    LogLine,
+    NodeExited,
+    Ready,
+    Save,
+    Stop,
+    Tick,
+    Trained,
+)
+from fast_core.launcher.checkpoints import CheckpointStore
+from fast_core.launcher.metrics_rows import MetricsRows
+from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.memory import StatsBoard
+from fast_core.monitor.journal import EventJournal
+from fast_core.monitor.log_lines import NodeLogs
+from fast_core.monitor.progress import Progress
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.view import EvaluationView
+from fast_core.plan import METRICS, RunPlan
+from fast_core.scheduler import Scheduler, Send
+from fast_core.scheduler.core import LAUNCHER
+from fast_core.scheduler.statistics import Statistics
+
+
+class Shell:
+    """Everything about a running run that is not a process.
+
+    Attributes:
+        end: How the run ends, once that is decided.
+        failures: Everything that went wrong, in order of arrival.
+        evaluation: The last evaluation.
+        best: The best one of this process's life.
+        checkpoint: The newest complete checkpoint.
+        heard_s: When each node was last heard, on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        run: RunDirectory,
+        hub: Hub,
+        stats: StatsBoard,
+        progress: Progress,
+        scheduler_state: bytes | None,
+    ) -> None:
+        """Open the run's journal and make the scheduler."""
+        self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
+        self.progress = progress
+        self.end: EndRun | None = None
+        self.failures: list[Failed | NodeExited] = []
+        self.evaluation: EvaluationView | None = None
+        self.best: EvaluationView | None = None
+        self.checkpoint: Path | None = None
+        self.heard_s: dict[str, float] = {}
+        self.pids: dict[str, int] = {}
+        self.started_s = time.monotonic()
+        self._directory = ""
+        self._store = CheckpointStore(
+            run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
+        )
+        report = self._report
+        self._journal = EventJournal(
+            run.events, clock=self._elapsed_s, wall=datetime.now, report=report
+        )
+        self._logs = NodeLogs(run, wall=datetime.now, report=report)
+        settings = scheduler_settings(plan, str(run.checkpoints))
+        self._scheduler = Scheduler(settings, scheduler_state)
+        begun = self._scheduler.statistics()
+        self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
+        self._rows = MetricsRows(plan.config.metrics.interval_s, begun)
+        self.take(Tick())
+
+    # --- events --------------------------------------------------------------------------------
+
+    def receive(self) -> bool:
+        """Take everything that the hub has; True if there was anything."""
+        events = self.hub.receive()
+        for event in events:
+            self.take(event)
+        return bool(events)
+
+    def take(self, event: Event | LauncherEvent) -> None:
+        """Take one event and carry out what follows from it."""
+        now_s = time.monotonic()
+        match event:
+            case Heartbeat(node):
+                self.heard_s[node] = now_s
+                return
+            case LogLine():
+                self._logs.write(event)
+                self.progress.log(event)
+                return
+            case Ready(node, pid):
+                self.pids[node] = pid
+                self.heard_s[node] = now_s
+            case Trained():
+                self._rows.trained(event)
+                if event.digest:
+                    facts = {"version": event.version, "digest": event.digest}
+                    self._journal.write("digest", f"ticket {event.ticket}", facts)
+            case Evaluated():
+                self._evaluated(event)
+            case Failed() | NodeExited():
+                self._failed(event)
+        self._carry_out(self._scheduler.handle(event, now_s))
+        if isinstance(event, (Trained, Evaluated)):
+            self._write_metrics(now_s)
+
+    def _failed(self, event: Failed | NodeExited) -> None:
+        """Keep it; a node that reported its failure and then exits is one failure, not two."""
+        known = {failure.node for failure in self.failures}
+        if isinstance(event, NodeExited) and (not event.cause or event.node in known):
+            return
+        self.failures.append(event)
+
+    def _evaluated(self, event: Evaluated) -> None:
+        returns = np.asarray(event.returns)
+        view = EvaluationView(
+            float(returns.mean()), float(returns.std()), event.version, event.env_steps
+        )
+        self.evaluation = view
+        if self.best is None or view.mean >= self.best.mean:
+            self.best = view
+        self._rows.evaluated(view, event.lengths)
+
+    # --- commands ------------------------------------------------------------------------------
+
+    def _carry_out(self, sends: list[Send]) -> None:
+        for node, command in sends:
+            match command:
+                case CommitCheckpoint():
+                    self._commit(command)
+                case Decision(what, why):
+                    self._journal.write(what, why)
+                case EndRun():
+                    self.end = command
+                case _:
+                    assert node != LAUNCHER
+                    if isinstance(command, Save):
+                        self._prepare(command)
+                    self._send(node, command)
+
+    def _send(self, node: str, command: object) -> None:
+        try:
+            self.hub.send(node, command)  # type: ignore[arg-type]
+        except TransportError as error:
+            self.take(NodeExited(node, str(error)))
+
+    def _prepare(self, command: Save) -> None:
+        if self._directory != command.directory:
+            self._directory = command.directory
+            self._store.prepare(command.directory)
+
+    def _commit(self, command: CommitCheckpoint) -> None:
+        self.checkpoint = self._store.commit(command, self._directory)
+        self._directory = ""
+        self.take(CheckpointWritten(command.checkpoint))
+
+    def _write_metrics(self, now_s: float, *, force: bool = False) -> None:
+        record = self._rows.due(now_s, self._scheduler.statistics, force=force)
+        if record is not None:
+            self._send(METRICS, record)
+
+    # --- for the loops -------------------------------------------------------------------------
+
+    def tick_if_due(self) -> None:
+        """Give the scheduler the time when it wants it."""
+        wakeup_s = self._scheduler.next_wakeup_s()
+        if wakeup_s is not None and time.monotonic() >= wakeup_s:
+            self.take(Tick())
+
+    def next_wakeup_s(self) -> float | None:
+        """When the scheduler wants the time, on the monotonic clock."""
+        return self._scheduler.next_wakeup_s()
+
+    def statistics(self) -> Statistics:
+        """A reading of the scheduler."""
+        return self._scheduler.statistics()
+
+    def stop_nodes(self) -> None:
+        """Write the last row of metrics, then tell every node to stop."""
+        self._write_metrics(time.monotonic(), force=True)
+        reason = self.end.reason if self.end is not None else "failed"
+        for node in self.plan.node_names:
+            try:
+                self.hub.send(node, Stop(reason))
+            except TransportError:
+                continue  # it is gone, which is what stopping is for
+
+    def decide(self, what: str, why: str) -> None:
+        """Add a line of the launcher's own to the journal."""
+        self._journal.write(what, why)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._logs.close()
+        self._journal.close()
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self.started_s
+
+    def _report(self, text: str) -> None:
+        self.progress.log(LogLine("launcher", "WARNING", text))
+
+

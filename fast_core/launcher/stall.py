@@ -1,0 +1,80 @@
+"""Finds nodes that hang: an environment that does not return, or a process that is stopped."""
+
+from __future__ import annotations
+
+import time
+
+from fast_core.envs import ProgressWord
+from fast_core.events import Failed
+from fast_core.memory.stats import StatsSnapshot
+from fast_core.node import NodeState
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+
+CHECK_INTERVAL_S = 0.2
+PLACE_WORDS = int(ProgressWord.EPISODE)
+_STEPPING = (NodeState.STEPPING, NodeState.EVALUATING)
+
+
+class StallDetector:
+    """Compares each node's counters with those of before, on the monotonic clock.
+
+    A node counts as hanging while it steps environments and none of its counters moves for
+    ``environment.step_timeout_s``, or when its I/O thread is silent for
+    ``supervision.heartbeat_timeout_s``. A launcher that was itself paused forgives the pause.
+    """
+
+    def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
+        self._plan, self._stats = plan, memory.stats()
+        self._progress = [memory.progress(s) for s in range(plan.config.rollout.shards)]
+        self._moved_s: dict[str, float] = {}
+        self._last: dict[str, tuple[int, ...]] = {}
+        self._checked_s = time.monotonic()
+        self._forgiven_s: float = 0.0
+
+    def check(self, now_s: float, heard_s: dict[str, float]) -> Failed | None:
+        """The first node found hanging, as a failure; None while all is well."""
+        pause_s = now_s - self._checked_s
+        if pause_s < CHECK_INTERVAL_S:
+            return None
+        self._checked_s = now_s
+        if pause_s > 2.0:
+            self._forgiven_s = now_s
+        for index, node in enumerate(self._plan.node_names):
+            snapshot = self._stats.row(index).snapshot()
+            failure = self._hangs(node, snapshot, now_s) or self._silent(node, now_s, heard_s)
+            if failure is not None:
+                return failure
+        return None
+
+    def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
+        limit_s = self._plan.config.environment.step_timeout_s
+        place = tuple(self._progress[row.shard][:PLACE_WORDS])
+        counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
+        if self._last.get(node) != counters or row.state not in _STEPPING or limit_s is None:
+            self._last[node], self._moved_s[node] = counters, now_s
+            return None
+        still_s = now_s - max(self._moved_s[node], self._forgiven_s)
+        if still_s < limit_s:
+            return None
+        return Failed(
+            node=node,
+            doing=f"{NodeState(row.state).name.lower()} for {still_s:.1f} s without an end",
+            error=f"an environment did not return from reset or step within {limit_s:g} s "
+            "(environment.step_timeout_s)",
+            traceback="",
+            context={},
+        )
+
+    def _silent(self, node: str, now_s: float, heard_s: dict[str, float]) -> Failed | None:
+        limit_s = self._plan.config.supervision.heartbeat_timeout_s
+        if node not in heard_s or now_s - max(heard_s[node], self._forgiven_s) < limit_s:
+            return None
+        return Failed(
+            node=node,
+            doing="nothing that can be seen",
+            error=f"no sign of life for {limit_s:g} s (supervision.heartbeat_timeout_s): the "
+            "process is stopped, or the machine is overloaded or was suspended",
+            traceback="",
+            context={},
+        )

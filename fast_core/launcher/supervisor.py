@@ -1,0 +1,230 @@
+"""Process mode: starts the nodes of a run, watches them, ends them.
+
+One thread, one poll: the router, the fork server's reports, signals, timers.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from fast_core.distributed.zmq_channel import ZmqHub
+from fast_core.errors import ConfigError, NodeFailed
+from fast_core.events import NodeExited, StopRequested
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.processes import Child, ProcessTree
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.start import NodeStart, ProbeStart
+from fast_core.launcher.stall import StallDetector
+from fast_core.launcher.topology import NodeSpec
+from fast_core.plan import RunPlan
+from fast_core.resources import oom_kills
+from fast_core.run_memory import RunMemory
+from fast_core.spec import EnvironmentSpec
+
+PROBE = "probe"
+POLL_LIMIT_S = 0.25
+SAVE_ON_INTERRUPT_S = 1.0
+TERMINATE_GRACE_S = 0.3
+LOG_TAIL_BYTES = 4_000
+
+
+class ProbeAnswer(msgspec.Struct):
+    """What the probe process sends."""
+
+    spec: EnvironmentSpec | None = None
+    config_error: str = ""
+    error: str = ""
+    traceback: str = ""
+
+
+def ask_probe(
+    tree: ProcessTree, child: Child, start: ProbeStart, interrupts: Interrupts, timeout_s: float
+) -> EnvironmentSpec:
+    """Let the probe process look at the environment.
+
+    Raises:
+        ConfigError: The environment can't be made or is of an unsupported kind.
+        NodeFailed: The environment's code failed, crashed or took longer than ``timeout_s``.
+        Interrupted: A signal came meanwhile.
+    """
+    with open("/dev/null", "rb") as nothing:  # every child is given a descriptor
+        child.give(start, nothing.fileno())
+    deadline_s, answer = time.monotonic() + timeout_s, b""
+    while True:
+        left_s = deadline_s - time.monotonic()
+        readable, _, _ = select.select([child.link, interrupts], [], [], max(0.0, left_s))
+        interrupts.check()
+        if child.link in readable:
+            data = child.link.recv(1 << 20)
+            if not data:
+                break
+            answer += data
+        elif left_s <= 0:
+            raise NodeFailed(
+                f"environment {start.environment.id!r} was not made, reset and stepped within "
+                f"{timeout_s:g} s (supervision.start_timeout_s)"
+            )
+    if not answer:
+        tree.wait_for_exits(time.monotonic() + 1.0)
+        raise NodeFailed(
+            f"the process that looked at environment {start.environment.id!r} "
+            f"{describe_exit(child.status)}"
+        )
+    result = msgspec.msgpack.decode(answer, type=ProbeAnswer)
+    if result.config_error:
+        raise ConfigError(result.config_error)
+    if result.spec is None:
+        raise NodeFailed(
+            f"environment {start.environment.id!r} failed while it was looked at: "
+            f"{result.error}\n{result.traceback}"
+        )
+    return result.spec
+
+
+class Supervisor:
+    """Runs the nodes of one run to their end."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        tree: ProcessTree,
+        memory: RunMemory,
+        hub: ZmqHub,
+        shell: Shell,
+        interrupts: Interrupts,
+        refresh: Callable[[], float],
+    ) -> None:
+        """``refresh`` draws the display and returns when it wants to be called again."""
+        self._plan, self._tree, self._memory, self._hub = plan, tree, memory, hub
+        self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
+        self._seen_interrupts = 0
+        self._save_deadline_s: float | None = None
+        self._stalls = StallDetector(plan, memory)
+        self._oom_kills = oom_kills()
+
+    def start(self, nodes: tuple[NodeSpec, ...], socket_path: Path) -> None:
+        """Hand every waiting child its plan."""
+        for node in nodes:
+            self._tree.children[node.name].give(
+                NodeStart(self._plan, node.node_class, node.rank, str(socket_path)),
+                self._memory.segment.fd,
+            )
+
+    def run(self) -> None:
+        """Supervise until the scheduler ends the run, then stop every node."""
+        shell, interrupts = self._shell, self._interrupts
+        while shell.end is None:
+            next_draw_s = self._refresh()
+            self._hub.wait(self._timeout_s(next_draw_s), (self._tree.fileno(), interrupts.fileno()))
+            shell.receive()
+            self._take_exits()
+            self._take_interrupts()
+            self._check_stalls()
+            shell.tick_if_due()
+        self._stop()
+
+    def _timeout_s(self, next_draw_s: float) -> float:
+        now_s = time.monotonic()
+        wakeups = [now_s + POLL_LIMIT_S, next_draw_s]
+        wakeups += [at for at in (self._shell.next_wakeup_s(), self._save_deadline_s) if at]
+        return max(0.0, min(wakeups) - now_s)
+
+    # --- what can happen -----------------------------------------------------------------------
+
+    def _take_exits(self) -> None:
+        try:
+            exited = self._tree.poll()
+        except NodeFailed as error:
+            self._shell.take(NodeExited("fork server", str(error)))
+            return
+        for child in exited:
+            self._shell.receive()  # what it said last comes before the news of its end
+            if child.name != PROBE:
+                self._shell.take(NodeExited(child.name, self._cause(child)))
+
+    def _cause(self, child: Child) -> str:
+        cause = describe_exit(child.status)
+        if child.status == -signal.SIGKILL:
+            kills = oom_kills()
+            known = kills is not None and self._oom_kills is not None
+            if known and kills > self._oom_kills:  # type: ignore[operator]
+                cause += "; the kernel was out of memory in this control group"
+            else:
+                cause += "; if nobody killed it, the machine was probably out of memory (see dmesg)"
+        tail = self._log_tail(child.name)
+        return f"{cause}\n{tail}" if tail else cause
+
+    def _log_tail(self, name: str) -> str:
+        path = self._shell.run.log(name)
+        if not path.is_file():
+            return ""
+        text = path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+        return f"last lines of {path}:\n{text}" if text else ""
+
+    def _take_interrupts(self) -> None:
+        interrupts, now_s = self._interrupts, time.monotonic()
+        interrupts.drain()
+        if interrupts.count > self._seen_interrupts:
+            again = self._seen_interrupts > 0 or interrupts.count > 1
+            self._seen_interrupts = interrupts.count
+            self._save_deadline_s = now_s + SAVE_ON_INTERRUPT_S
+            self._shell.take(StopRequested(interrupts.text, save=not again))
+        elif self._save_deadline_s is not None and now_s >= self._save_deadline_s:
+            self._save_deadline_s = None
+            self._shell.take(
+                StopRequested(f"{interrupts.text}; there was no time for a last checkpoint", False)
+            )
+
+    def _check_stalls(self) -> None:
+        now_s = time.monotonic()
+        stall = self._stalls.check(now_s, self._shell.heard_s)
+        if stall is not None:
+            self._shell.take(stall)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Ask every node to stop, give it the grace time, then use force."""
+        self._shell.stop_nodes()
+        deadline_s = time.monotonic() + self._plan.config.supervision.grace_s
+        try:
+            while self._tree.living() and time.monotonic() < deadline_s:
+                if self._interrupts.count > max(1, self._seen_interrupts):
+                    break
+                left_s = deadline_s - time.monotonic()
+                sources = (self._tree.fileno(), self._interrupts.fileno())
+                self._hub.wait(min(POLL_LIMIT_S, max(0.0, left_s)), sources)
+                self._shell.receive()
+                for child in self._tree.poll():
+                    self._shell.receive()
+                    self._note_late_exit(child)
+        except NodeFailed:
+            pass  # the fork server is gone; the kernel has killed every node
+        for child in self._tree.living():
+            if child.name != PROBE:
+                grace_s = self._plan.config.supervision.grace_s
+                self._shell.decide("kill", f"{child.name} did not stop within {grace_s:g} s")
+        self._tree.close(TERMINATE_GRACE_S)
+
+    def _note_late_exit(self, child: Child) -> None:
+        if child.name != PROBE and child.status:
+            self._shell.take(NodeExited(child.name, describe_exit(child.status)))
+
+
+def describe_exit(status: int | None) -> str:
+    """How a process ended, for people."""
+    if status is None:
+        return "did not answer"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    return f"was killed by {name}"

@@ -1,0 +1,42 @@
+"""Shared memory: segments, their layout, and the structures that nodes exchange data through.
+
+Every word has one writing node at a time (the doorbell's fetch-add apart). There is no mutex and
+no compare-and-swap, so a process that dies at any instruction stops nobody else; each structure
+says in its ``Concurrency:`` section who writes what and what a death leaves.
+"""
+
+try:
+    from fast_core.memory import _native as _native
+except ImportError as error:
+    raise ImportError(
+        "fast_core.memory needs its compiled core, and there is none for this Python. "
+        "Run `python setup.py build_ext --inplace` in the checkout, or `pip install .` "
+        f"(either needs a C++17 compiler). The import said: {error}"
+    ) from error
+
+from fast_core.memory.arena import Arena, Layout
+from fast_core.memory.available import MemoryAvailable, memory_available
+from fast_core.memory.doorbell import Doorbell
+from fast_core.memory.ring import Ring
+from fast_core.memory.rollout import RolloutSlot, RolloutStore
+from fast_core.memory.segment import Segment, segment_name
+from fast_core.memory.stats import StatsBoard, StatsColumn, StatsRow
+from fast_core.memory.weights import EvaluationSlot, WeightBoard
+
+__all__ = [
+    "Arena",
+    "Doorbell",
+    "EvaluationSlot",
+    "Layout",
+    "MemoryAvailable",
+    "Ring",
+    "RolloutSlot",
+    "RolloutStore",
+    "Segment",
+    "StatsBoard",
+    "StatsColumn",
+    "StatsRow",
+    "WeightBoard",
+    "memory_available",
+    "segment_name",
+]

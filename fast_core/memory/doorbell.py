@@ -1,0 +1,56 @@
+"""A word that anybody rings and one node sleeps on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from fast_core.memory import _native
+
+
+@dataclass(frozen=True)
+class DoorbellStatistics:
+    """Rings and sleeps of this attach, and the word's value."""
+
+    value: int
+    rings: int
+    waits: int
+
+
+class Doorbell(_native.Doorbell):
+    """Wakes the one node that owns it, whatever the reason.
+
+    The owner reads ``value()``, checks every source of work, and calls ``wait(value)``: what came
+    after the check has rung, so the wait does not sleep. ``ring()`` costs a system call only when
+    the owner sleeps. ``wait`` returns whether the value differs from ``seen``; it releases the
+    GIL and runs signal handlers, then goes on for the time that is left.
+
+    Concurrency:
+        Anybody adds to the word (32 bits, its wrap is harmless); only the owner writes the
+        sleeping flag, so one thread waits at a time. A ringer killed before the fetch-add has
+        not rung: whoever reaps it rings. A dead owner leaves the flag set, which costs ringers
+        needless wake calls until its successor waits.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def nbytes() -> int:
+        """Bytes of the region."""
+        return _native.DOORBELL_NBYTES
+
+    @classmethod
+    def create(cls, memory: memoryview) -> Self:
+        """Makes a doorbell in ``memory`` (aligned to 64) and attaches to it."""
+        _native.doorbell_create(memory)
+        return cls(memory)
+
+    @classmethod
+    def attach(cls, memory: memoryview) -> Self:
+        """Attaches to the doorbell in ``memory``."""
+        return cls(memory)
+
+    def statistics(self) -> DoorbellStatistics:
+        """Figures as of now."""
+        rings, waits = self._counters()
+        return DoorbellStatistics(self.value(), rings, waits)

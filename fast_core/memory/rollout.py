@@ -1,0 +1,209 @@
+"""Rollout slots of one shard: typed arrays in shared memory that are written and read in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from fast_core.errors import SegmentError
+from fast_core.memory import _native
+from fast_core.memory.header import (
+    HEADER_BYTES,
+    Array,
+    align,
+    array_at,
+    check_header,
+    check_room,
+    write_header,
+)
+from fast_core.spec import FieldSpec
+
+OPEN = 0
+# Each slot's commit word has a cache line of its own; words are 8 bytes.
+_WORDS_PER_LINE = 8
+_LINE_BYTES = 64
+
+RolloutFields = tuple[FieldSpec, ...]
+
+
+class RolloutSlot(Mapping[str, Array]):
+    """One rollout: ``slot["reward"]`` is ``[T, B, ...]``, a field of axes T+1 ``[T + 1, B, ...]``.
+
+    Concurrency:
+        The node that executes the shard writes all fields between ``open`` and ``commit``. The
+        commit word is stored with release after the fields; a reader that finds its rollout id
+        with ``committed`` (acquire) sees all of them. The slot is opened again only after
+        ``Trained``. A writer that dies leaves an open slot, which its successor opens anew.
+    """
+
+    def __init__(self, index: int, arrays: dict[str, Array], words: _native.Words) -> None:
+        """Use ``RolloutStore.slot``."""
+        self.index = index
+        self._arrays = arrays
+        self._words = words
+
+    def __getitem__(self, field: str) -> Array:
+        """The field's column; the array is a view of the shared memory."""
+        return self._arrays[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def open(self, rollout_id: int) -> None:
+        """Marks the slot as being written, before the first field is.
+
+        Raises:
+            SegmentError: ``rollout_id`` is below 1; 0 marks an open slot.
+        """
+        self._check(rollout_id)
+        # Release: pairs with the acquire load in committed.
+        self._words.store(self.index * _WORDS_PER_LINE, OPEN)
+
+    def commit(self, rollout_id: int) -> None:
+        """Publishes the fields as rollout ``rollout_id``, at least 1."""
+        self._check(rollout_id)
+        # Release: pairs with the acquire load in committed; the fields were written before it.
+        self._words.store(self.index * _WORDS_PER_LINE, rollout_id)
+
+    def committed(self) -> int:
+        """Id of the rollout that the slot holds whole, 0 while it is open or never used."""
+        # Acquire: pairs with the release stores in commit and open.
+        return self._words.load(self.index * _WORDS_PER_LINE)
+
+    def _check(self, rollout_id: int) -> None:
+        if rollout_id < 1:
+            raise SegmentError(f"rollout ids start at 1, slot {self.index} got {rollout_id!r}")
+
+
+@dataclass(frozen=True)
+class RolloutStoreStatistics:
+    """Figures of a store; ``committed`` has the rollout id of each slot, 0 where open."""
+
+    slots: int
+    steps: int
+    envs: int
+    nbytes: int
+    committed: tuple[int, ...]
+
+
+class RolloutStore:
+    """All rollout slots of one shard; of each field all slots lie together: ``[slots, T, B, ...]``.
+
+    Concurrency:
+        Each slot's: see ``RolloutSlot``. Which slot is whose is the scheduler's ledger.
+    """
+
+    def __init__(
+        self, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
+    ) -> None:
+        """Use ``create`` or ``attach``."""
+        self.fields = fields
+        self.steps = steps
+        self.envs = envs
+        self._words = _native.Words(memory[HEADER_BYTES:][: slots * _LINE_BYTES])
+        self._columns = _columns(memory, fields, slots, steps, envs)
+        self._slots = tuple(
+            RolloutSlot(k, {name: column[k] for name, column in self._columns.items()}, self._words)
+            for k in range(slots)
+        )
+        self._nbytes = self.nbytes(fields, slots, steps, envs)
+
+    @staticmethod
+    def nbytes(fields: RolloutFields, slots: int, steps: int, envs: int) -> int:
+        """Bytes of the region for ``slots`` rollouts of ``steps`` steps of ``envs`` environments.
+
+        Raises:
+            SegmentError: A count is below 1, there is no field, or a name occurs twice.
+        """
+        _check_plan(fields, slots, steps, envs)
+        *_, (_, end, _) = _places(fields, slots, steps, envs)
+        return end
+
+    @classmethod
+    def create(
+        cls, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
+    ) -> Self:
+        """Makes a store of open slots in ``memory`` and attaches to it."""
+        check_room(memory, cls.nbytes(fields, slots, steps, envs), "rollout store")
+        memory[HEADER_BYTES:][: slots * _LINE_BYTES] = bytes(slots * _LINE_BYTES)
+        write_header(memory, "rollout store", _plan(fields, slots, steps, envs))
+        return cls(memory, fields, slots, steps, envs)
+
+    @classmethod
+    def attach(
+        cls, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
+    ) -> Self:
+        """Attaches to the store in ``memory``.
+
+        Raises:
+            SegmentError: It holds none, or one of other fields or counts.
+        """
+        check_header(memory, "rollout store", _plan(fields, slots, steps, envs))
+        check_room(memory, cls.nbytes(fields, slots, steps, envs), "rollout store")
+        return cls(memory, fields, slots, steps, envs)
+
+    def slot(self, index: int) -> RolloutSlot:
+        """Slot ``index``; SegmentError where there is none."""
+        if not 0 <= index < len(self._slots):
+            raise SegmentError(
+                f"rollout slot {index!r} asked; the store has 0..{len(self._slots) - 1}"
+            )
+        return self._slots[index]
+
+    def column(self, field: str) -> Array:
+        """All slots of a field, ``[slots, T, B, ...]``, for readers that take several at once."""
+        return self._columns[field]
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def statistics(self) -> RolloutStoreStatistics:
+        """Figures as of now."""
+        committed = tuple(slot.committed() for slot in self._slots)
+        return RolloutStoreStatistics(
+            len(self._slots), self.steps, self.envs, self._nbytes, committed
+        )
+
+
+def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> None:
+    if min(slots, steps, envs) < 1:
+        raise SegmentError(
+            f"slots, steps and envs must be at least 1; got {slots!r}, {steps!r}, {envs!r}"
+        )
+    names = [field.name for field in fields]
+    if not names or len(set(names)) != len(names):
+        raise SegmentError(f"a rollout needs fields of different names; got {names!r}")
+
+
+def _plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> object:
+    columns = [(field.name, field.shape, field.dtype, field.axes) for field in fields]
+    return (columns, slots, steps, envs)
+
+
+def _places(
+    fields: RolloutFields, slots: int, steps: int, envs: int
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Beginning, aligned end and shape ``[slots, T, B, ...]`` of each field's column."""
+    begin = HEADER_BYTES + slots * _LINE_BYTES
+    for field in fields:
+        shape = (slots, *field.array_shape(steps, envs))
+        end = align(begin + math.prod(shape) * np.dtype(field.dtype).itemsize)
+        yield begin, end, shape
+        begin = end
+
+
+def _columns(
+    memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
+) -> dict[str, Array]:
+    places = _places(fields, slots, steps, envs)
+    return {
+        field.name: array_at(memory, begin, np.dtype(field.dtype), shape)
+        for field, (begin, _, shape) in zip(fields, places, strict=True)
+    }

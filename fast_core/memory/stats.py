@@ -1,0 +1,162 @@
+"""Counters of every node, readable by anybody at any time."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+
+from fast_core.memory.header import HEADER_BYTES, check_header, check_room, write_header
+
+_ROW = struct.Struct("15qd")
+ROW_BYTES = _ROW.size
+
+
+class StatsColumn(IntEnum):
+    """Columns of a row: 64-bit integers, but for ``EPISODE_RETURN``, a 64-bit float."""
+
+    STATE = 0
+    STATE_SINCE_NS = 1
+    PROGRESS = 2
+    ENV_STEPS = 3
+    UPDATES = 4
+    EPISODES = 5
+    BUSY_NS = 6
+    WAITING_NS = 7
+    VERSION = 8
+    SHARD = 9
+    ENV = 10
+    STEP = 11
+    QUARANTINED = 12
+    SLOT = 13
+    SPARE = 14
+    EPISODE_RETURN = 15
+
+
+@dataclass(frozen=True)
+class StatsSnapshot:
+    """One row as it was read.
+
+    Attributes:
+        state: Number of the node's named state.
+        state_since_ns: Monotonic clock when it entered that state, ns.
+        progress: Counts up with every round of work.
+        env_steps: Environment steps made.
+        updates: Optimizer steps made.
+        episodes: Episodes ended.
+        busy_ns: Time spent working, ns.
+        waiting_ns: Time spent waiting, ns.
+        version: Policy version in use.
+        shard: Shard being executed.
+        env: Environment being stepped, for the report of a crash.
+        step: Row of the rollout being made, likewise.
+        quarantined: Episodes dropped for values that were not finite.
+        slot: Rollout slot being written.
+        spare: Free.
+        episode_return: Return of the last episode.
+    """
+
+    state: int
+    state_since_ns: int
+    progress: int
+    env_steps: int
+    updates: int
+    episodes: int
+    busy_ns: int
+    waiting_ns: int
+    version: int
+    shard: int
+    env: int
+    step: int
+    quarantined: int
+    slot: int
+    spare: int
+    episode_return: float
+
+
+class StatsRow:
+    """One node's row. ``row.words[5] += 1`` is the cheapest way to count from Python.
+
+    Attributes:
+        words: All columns as 64-bit integers; index with plain integers in hot loops
+            (``EPISODES = int(StatsColumn.EPISODES)`` once), an enum member costs a call.
+        floats: The same memory as 64-bit floats, for ``EPISODE_RETURN``.
+
+    Concurrency:
+        The row's node writes, anybody reads. Aligned 64-bit words never tear, and nothing is
+        published by them: two columns may be a moment apart. A dead node's last values stay.
+    """
+
+    __slots__ = ("floats", "words")
+
+    def __init__(self, memory: memoryview) -> None:
+        """Takes the row's bytes; use ``StatsBoard.row``."""
+        self.words = memory.cast("q")
+        self.floats = memory.cast("d")
+
+    def snapshot(self) -> StatsSnapshot:
+        """The row's values now."""
+        return StatsSnapshot(*_ROW.unpack(self.words))
+
+
+@dataclass(frozen=True)
+class StatsBoardStatistics:
+    """Figures of the board itself."""
+
+    rows: int
+    nbytes: int
+
+
+class StatsBoard:
+    """Rows of counters, one per node.
+
+    Concurrency:
+        Each row's: see ``StatsRow``.
+    """
+
+    def __init__(self, memory: memoryview, rows: int) -> None:
+        """Use ``create`` or ``attach``."""
+        body = memory[HEADER_BYTES:]
+        self._rows = tuple(
+            StatsRow(body[row * ROW_BYTES : (row + 1) * ROW_BYTES]) for row in range(rows)
+        )
+
+    @staticmethod
+    def nbytes(rows: int) -> int:
+        """Bytes of the region."""
+        return HEADER_BYTES + rows * ROW_BYTES
+
+    @classmethod
+    def create(cls, memory: memoryview, rows: int) -> Self:
+        """Makes a board of zeros in ``memory`` and attaches to it."""
+        check_room(memory, cls.nbytes(rows), "stats board")
+        memory[: cls.nbytes(rows)] = bytes(cls.nbytes(rows))
+        write_header(memory, "stats board", rows)
+        return cls(memory, rows)
+
+    @classmethod
+    def attach(cls, memory: memoryview, rows: int) -> Self:
+        """Attaches to the board in ``memory``.
+
+        Raises:
+            SegmentError: It holds none, or one of another number of rows.
+        """
+        check_header(memory, "stats board", rows)
+        check_room(memory, cls.nbytes(rows), "stats board")
+        return cls(memory, rows)
+
+    def row(self, index: int) -> StatsRow:
+        """Row ``index``; only its node writes it."""
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def snapshot(self) -> list[StatsSnapshot]:
+        """All rows as they are now."""
+        return [row.snapshot() for row in self._rows]
+
+    def statistics(self) -> StatsBoardStatistics:
+        """Figures of the board itself."""
+        return StatsBoardStatistics(len(self._rows), self.nbytes(len(self._rows)))

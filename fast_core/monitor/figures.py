@@ -1,0 +1,79 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+import math
+
+from fast_core.monitor.view import EvaluationView, StopCondition
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+UNKNOWN = "-"
+_STOP_WORDS = {"env_steps": "env steps", "updates": "updates", "time_s": "time", "score": "score"}
+
+
+def count(value: float) -> str:
+    """A whole number with thousands separated: ``240,128``."""
+    return f"{value:,.0f}"
+
+
+def number(value: float | None) -> str:
+    """A measured number at a steady width: ``213.4``, ``0.0123``, ``1.2e+07``; a dash if None."""
+    if value is None:
+        return UNKNOWN
+    size = abs(value)
+    if size == 0:
+        return "0.0"
+    if not math.isfinite(value):
+        return f"{value}"
+    if size >= 1e7 or size < 1e-4:
+        return f"{value:.1e}"
+    if size >= 10_000:
+        return f"{value:,.0f}"
+    if size >= 0.995:
+        return f"{value:,.{1 if size >= 10 else 2}f}"
+    return f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage without a decimal, held between 0 and 100."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{100 * min(max(value, 0.0), 1.0):.0f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """A time in its two largest units: ``0.8 s``, ``12 s``, ``2 min 05 s``, ``3 h 20 min``."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02d} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR:02d} h"
+
+
+def printable(text: str) -> str:
+    """Text of a stranger without control characters, which could repaint a terminal."""
+    return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
+
+
+def stop_text(stop: StopCondition) -> str:
+    """``env steps 240,128 / 500,000`` and the like."""
+    word = _STOP_WORDS[stop.name]
+    if stop.name == "time_s":
+        return f"{word} {duration(stop.current)} / {duration(stop.limit)}"
+    if stop.name == "score":
+        return f"{word} {number(stop.current)} / {number(stop.limit)}"
+    return f"{word} {count(stop.current or 0)} / {count(stop.limit)}"
+
+
+def evaluation_text(evaluation: EvaluationView | None) -> str:
+    """``475.0 ± 12.1 (v3200)``, or a dash."""
+    if evaluation is None:
+        return number(None)
+    return f"{number(evaluation.mean)} ± {number(evaluation.std)} (v{evaluation.version})"

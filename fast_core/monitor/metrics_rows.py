@@ -1,0 +1,63 @@
+"""Rows of ``metrics.jsonl``: reading them, and setting aside those a resume replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from fast_core.durable import write_durably
+
+
+class MetricsRow(msgspec.Struct, frozen=True):
+    """One line of ``metrics.jsonl``; a value that was NaN or infinite is null."""
+
+    env_steps: int
+    updates: int
+    time_s: float
+    values: dict[str, float | None]
+
+
+_decoder = msgspec.json.Decoder(MetricsRow)
+
+
+def read_rows(path: Path) -> Iterator[MetricsRow]:
+    """Rows in the order they were written; lines cut short by a killed writer are left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            row = _decode(line)
+            if row is not None:
+                yield row
+
+
+def supersede(metrics: Path, superseded: Path, env_steps: int) -> int:
+    """Move the rows beyond ``env_steps``, and unreadable lines, to ``superseded``.
+
+    The moved lines are on disk before the others are replaced, so a crash in between can only
+    keep a line twice, never lose one.
+
+    Returns:
+        How many lines were moved.
+    """
+    if not metrics.exists():
+        return 0
+    kept: list[bytes] = []
+    moved: list[bytes] = []
+    for line in metrics.read_bytes().splitlines():
+        row = _decode(line)
+        (kept if row is not None and row.env_steps <= env_steps else moved).append(line + b"\n")
+    if moved:
+        old = superseded.read_bytes() if superseded.exists() else b""
+        write_durably(superseded, old + b"".join(moved))
+        write_durably(metrics, b"".join(kept))
+    return len(moved)
+
+
+def _decode(line: bytes) -> MetricsRow | None:
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,34 @@
+"""Progress on one line, for a log file or a pipe."""
+
+from __future__ import annotations
+
+from fast_core.monitor.figures import count, duration, evaluation_text, number, share, stop_text
+from fast_core.monitor.rates import nearest_stop
+from fast_core.monitor.view import ProgressView
+
+
+def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float) -> str:
+    """One line of progress for a log file or a pipe."""
+    parts = [f"[{duration(view.elapsed_s)}] {view.phase}"]
+    nearest = nearest_stop(view.stops, stop_rates(view, env_steps_rate, updates_rate))
+    if nearest is None or nearest[0].name != "env_steps":
+        parts.append(f"env steps {count(view.env_steps)}")
+    if nearest is not None:
+        stop, left = nearest
+        left_text = "" if left is None else f", {duration(left)} left"
+        parts.append(f"{stop_text(stop)} ({share(stop.fraction)}{left_text})")
+    parts.append(f"{count(env_steps_rate)} env steps/s")
+    parts.append(f"{number(updates_rate)} updates/s")
+    if view.mean_return is not None:
+        parts.append(f"return {number(view.mean_return)}")
+    if view.evaluation is not None:
+        parts.append(f"evaluation {evaluation_text(view.evaluation)}")
+    if view.lag_mean is not None:
+        parts.append(f"lag {number(view.lag_mean)}")
+    return " · ".join(parts)
+
+
+def stop_rates(view: ProgressView, env_steps_rate: float, updates_rate: float) -> tuple[float, ...]:
+    """Growth per second of each of the view's stop conditions; a score has none."""
+    known = {"env_steps": env_steps_rate, "updates": updates_rate, "time_s": 1.0, "score": 0.0}
+    return tuple(known[stop.name] for stop in view.stops)

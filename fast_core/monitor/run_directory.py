@@ -1,0 +1,181 @@
+"""The folder that a run leaves behind, enough to resume, evaluate and explain it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from fast_core.durable import write_durably
+from fast_core.errors import ConfigError
+from fast_core.monitor.run_lock import RunLock
+
+_STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_(\d+))?")
+_UNSAFE = re.compile(r"[^\w.\-]")
+_SHOWN = 8
+
+
+class RunDirectory:
+    """Paths of one run: ``<directory>/<name>/<YYYY-MM-DD_HH-MM-SS>``.
+
+    Attributes:
+        path: The run's own folder, absolute.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @classmethod
+    def create(cls, root: str | Path, name: str, now: datetime) -> RunDirectory:
+        """Make a new folder; two launches in one second get different ones.
+
+        Raises:
+            ConfigError: The name is no single folder name, or the folder can't be made.
+        """
+        if not name or name.startswith(".") or "/" in name or "\0" in name:
+            raise ConfigError(
+                f"name must be usable as a folder name (not empty, no '/', no leading '.'); "
+                f"got {name!r}. Runs land in <directory>/<name>/<time>."
+            )
+        parent = Path(root).expanduser() / name
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            run = cls(_make_unique(parent, now.strftime(_STAMP_FORMAT)))
+            for folder in (run.checkpoints, run.tensorboard, run.logs):
+                folder.mkdir()
+        except OSError as error:
+            raise ConfigError(
+                f"can't make a run directory in {str(parent)!r}: {error.strerror or error}. "
+                "Choose a writable place with directory=..."
+            ) from error
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDirectory:
+        """Find an existing run.
+
+        Args:
+            path: The run's folder, or ``<directory>/<name>``, which means its newest run.
+
+        Raises:
+            ConfigError: There is no run; the message names what was found instead.
+        """
+        given = Path(path).expanduser()
+        if not given.is_dir():
+            raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
+        if (given / "config.yaml").is_file():
+            return cls(given)
+        runs = [run for run in _runs_in(given) if (run / "config.yaml").is_file()]
+        if runs:
+            return cls(runs[-1])
+        raise ConfigError(
+            f"no run at {str(path)!r}: a run directory has a config.yaml, "
+            f"but this folder holds {_listing(given)}. Name a run directory or <directory>/<name>."
+        )
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def events(self) -> Path:
+        """What the scheduler decided, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """Rows of metrics, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def superseded_metrics(self) -> Path:
+        """Rows that a resume from an earlier step replaced."""
+        return self.path / "metrics.superseded.jsonl"
+
+    @property
+    def crash(self) -> Path:
+        """First cause of a failure; exists only if there was one."""
+        return self.path / "crash.txt"
+
+    @property
+    def trace(self) -> Path:
+        """Every node's states on one time line, for Perfetto."""
+        return self.path / "trace.json"
+
+    @property
+    def report(self) -> Path:
+        """The run on one page."""
+        return self.path / "report.html"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard event files."""
+        return self.path / "tensorboard"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the nodes' log files."""
+        return self.path / "logs"
+
+    def log(self, node: str) -> Path:
+        """Log file of a node; characters unfit for a file name become ``_``."""
+        return self.logs / f"{_UNSAFE.sub('_', node)}.log"
+
+    def write_config(self, text: str) -> None:
+        """Write the resolved configuration, whole or not at all."""
+        write_durably(self.config, text.encode())
+
+    def lock(self) -> RunLock:
+        """Claim the run for this process until `RunLock.close` or its death.
+
+        Raises:
+            ConfigError: Another process has it; the message names its process id.
+        """
+        return RunLock(self.path / "lock")
+
+
+def _make_unique(parent: Path, stamp: str) -> Path:
+    # mkdir is the claim: of two launches in one second only one succeeds.
+    number = 1
+    while True:
+        path = parent / (stamp if number == 1 else f"{stamp}_{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Folders named like runs, oldest first."""
+    found = []
+    for child in folder.iterdir():
+        match = _STAMP.fullmatch(child.name)
+        if match is not None and child.is_dir():
+            found.append((match[1], int(match[2] or 1), child))
+    return [child for _, _, child in sorted(found)]
+
+
+def _why_no_folder(path: Path) -> str:
+    if path.exists():
+        return "it is a file. Name the folder it lies in."
+    folder = path.parent
+    if folder.is_dir():
+        return f"no such folder; {str(folder)!r} holds {_listing(folder)}."
+    return f"no such folder, and neither is {str(folder)!r}."
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(child.name for child in folder.iterdir())
+    if not names:
+        return "nothing"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,51 @@
+"""What is printed when a run ends."""
+
+from __future__ import annotations
+
+import shlex
+
+from fast_core.monitor.figures import count, duration, evaluation_text, number
+from fast_core.monitor.rates import per_second
+from fast_core.monitor.view import RunSummary
+
+
+def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
+    """The end of a run as (label, text) rows; the first row is the outcome."""
+    steps_rate = per_second(summary.session_env_steps, summary.session_s)
+    updates_rate = per_second(summary.session_updates, summary.session_s)
+    rows = [
+        (summary.outcome, summary.text),
+        ("time", duration(summary.elapsed_s)),
+        ("env steps", f"{count(summary.env_steps)} ({count(steps_rate)}/s)"),
+        ("updates", f"{count(summary.updates)} ({number(updates_rate)}/s)"),
+    ]
+    if summary.best is not None:
+        at = f" at {count(summary.best.env_steps)} env steps"
+        rows.append(("best evaluation", evaluation_text(summary.best) + at))
+    if summary.last is not None and summary.last != summary.best:
+        rows.append(("last evaluation", evaluation_text(summary.last)))
+    if summary.warnings:
+        rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
+    rows.append(("run directory", summary.run_directory))
+    rows.extend(_next_steps(summary))
+    return rows
+
+
+def summary_text(summary: RunSummary) -> str:
+    """The summary as aligned plain lines."""
+    rows = summary_rows(summary)
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in rows)
+
+
+def _next_steps(summary: RunSummary) -> list[tuple[str, str]]:
+    where = shlex.quote(summary.run_directory)
+    if not summary.checkpoint:
+        return [("checkpoint", "none was written, so there is nothing to resume or evaluate")]
+    rows = [("evaluate it", f"fastloop eval {where}")]
+    if summary.outcome == "finished":
+        # The stop condition is met, so a bare resume would end at once.
+        rows.append(("train on", f"fastloop resume {where} stop.KEY=VALUE"))
+    else:
+        rows.append(("go on", f"fastloop resume {where}"))
+    return rows

@@ -1,0 +1,122 @@
+"""A small line chart as inline SVG; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from fast_core.monitor.figures import number
+
+_WIDTH, _HEIGHT = 340, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 30, 24
+_MOST_POINTS = 300
+_TICKS = 4
+
+Point = tuple[float, float | None]
+
+
+def svg_chart(title: str, points: Sequence[Point]) -> str:
+    """Draw a value over env steps.
+
+    Args:
+        title: Written above the chart.
+        points: (env steps, value) in order; a value that is None or not finite breaks the line.
+
+    Returns:
+        An ``<svg>`` element styled by the page's classes.
+    """
+    points = _thinned([(x, y if y is not None and math.isfinite(y) else None) for x, y in points])
+    values = [y for _, y in points if y is not None]
+    body = _drawing(points, values) if values else _text(_WIDTH / 2, 100, "no finite value", "mid")
+    last = f" {number(values[-1])}" if values else ""
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title + last)}">'
+        f"{_text(_LEFT, 16, title, 'title')}{_text(_WIDTH - _RIGHT, 16, last, 'last')}{body}</svg>"
+    )
+
+
+def _drawing(points: Sequence[Point], values: Sequence[float]) -> str:
+    y_ticks = ticks(min(values), max(values))
+    x_ticks = ticks(points[0][0], points[-1][0])
+    x_low, x_high = points[0][0], points[-1][0]
+    y_low, y_high = min(y_ticks[0], *values), max(y_ticks[-1], *values)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x_low) / (x_high - x_low) if x_high > x_low else 0.5
+        up = (y - y_low) / (y_high - y_low) if y_high > y_low else 0.5
+        return (
+            _LEFT + across * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM),
+        )
+
+    parts = []
+    for tick in y_ticks:
+        y = place(x_low, tick)[1]
+        parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
+        parts.append(_text(_LEFT - 6, y + 3.5, tick_text(tick), "end"))
+    for tick in x_ticks:
+        if x_low <= tick <= x_high:
+            parts.append(_text(place(tick, y_low)[0], _HEIGHT - 6, tick_text(tick), "mid"))
+    parts.append(_line([None if y is None else place(x, y) for x, y in points]))
+    return "".join(parts)
+
+
+def _line(places: Sequence[tuple[float, float] | None]) -> str:
+    """One path, lifted where there is no value; a lone point becomes a dot."""
+    commands, dots = [], []
+    for index, at in enumerate(places):
+        if at is None:
+            continue
+        before = places[index - 1] if index else None
+        after = places[index + 1] if index + 1 < len(places) else None
+        commands.append(f"{'M' if before is None else 'L'}{at[0]:.1f} {at[1]:.1f}")
+        if before is None and after is None:
+            dots.append(f'<circle class="dot" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="2.5"/>')
+    return f'<path class="line" d="{"".join(commands)}"/>' + "".join(dots)
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """At most about 300 points: of each stretch the lowest and the highest, in their order."""
+    if len(points) <= _MOST_POINTS:
+        return points
+    kept: list[Point] = []
+    stretch = math.ceil(len(points) / (_MOST_POINTS / 2))
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        known = [index for index, (_, y) in enumerate(part) if y is not None]
+        if not known:
+            kept.append(part[0])
+            continue
+        extremes = {
+            min(known, key=lambda index: part[index][1] or 0.0),
+            max(known, key=lambda index: part[index][1] or 0.0),
+        }
+        kept += [part[index] for index in sorted(extremes)]
+    if kept[-1] != points[-1]:
+        kept.append(points[-1])
+    return kept
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers (1, 2 or 5 times a power of ten) that reach from below low to above high."""
+    span = high - low
+    if span <= 0:
+        return [low]
+    rough = span / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def tick_text(value: float) -> str:
+    """A tick's label, short: ``0``, ``250k``, ``1.5M``, ``0.02``."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if limit <= abs(value) < 1e12:
+            return f"{value / limit:.4g}{unit}"
+    return f"{value:.4g}"
+
+
+def _text(x: float, y: float, text: str, name: str) -> str:
+    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'

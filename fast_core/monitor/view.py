@@ -1,0 +1,151 @@
+"""What a person is shown: plain values that the launcher fills in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fast_core.events import StopReason
+
+StopName = Literal["env_steps", "updates", "time_s", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class StopCondition:
+    """One condition that ends the run.
+
+    Attributes:
+        name: Its key under ``stop``.
+        current: Where it stands; None while unknown (no evaluation yet).
+        limit: Where the run ends.
+    """
+
+    name: StopName
+    current: float | None
+    limit: float
+
+    @property
+    def fraction(self) -> float:
+        """How much is done, from 0 to 1; a score below zero has no meaningful share."""
+        if self.current is None or self.limit <= 0 or not math.isfinite(self.current):
+            return 0.0
+        return min(max(self.current / self.limit, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationView:
+    """One evaluation's result.
+
+    Attributes:
+        mean: Mean return over its episodes.
+        std: Their standard deviation.
+        version: The policy version that was evaluated.
+        env_steps: Environment steps trained on when that version was published.
+    """
+
+    mean: float
+    std: float
+    version: int
+    env_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node's row.
+
+    Attributes:
+        name: The node's name.
+        state: What it is doing, in a word.
+        busy: Share of the last seconds spent working, 0 to 1; None while unknown.
+        waiting: Share spent waiting for others, 0 to 1; None while unknown.
+        note: Further facts: shards executed, device, threads.
+        pid: Its process id; None inline.
+    """
+
+    name: str
+    state: str
+    busy: float | None = None
+    waiting: float | None = None
+    note: str = ""
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressView:
+    """One refresh of the display.
+
+    Attributes:
+        run_name: The run's name.
+        seed: Its seed.
+        phase: What the run as a whole is doing, in a word.
+        elapsed_s: Seconds since the start, monotonic, earlier parts of a resumed run included.
+        env_steps: Environment steps trained on.
+        updates: Optimizer steps.
+        version: Newest policy version.
+        degree: The off-policy degree in force.
+        stops: The conditions that end the run.
+        mean_return: Mean return of the last 100 training episodes; None before the first.
+        mean_length: Their mean length in environment steps.
+        episodes: Episodes finished so far.
+        evaluation: The last evaluation.
+        best: The best one.
+        lag_mean: Mean policy lag of the rows last trained on, in versions.
+        lag_max: Their largest.
+        nodes: One row for each node.
+    """
+
+    run_name: str
+    seed: int
+    phase: str
+    elapsed_s: float
+    env_steps: int
+    updates: int
+    version: int = 0
+    degree: int = 0
+    stops: tuple[StopCondition, ...] = ()
+    mean_return: float | None = None
+    mean_length: float | None = None
+    episodes: int = 0
+    evaluation: EvaluationView | None = None
+    best: EvaluationView | None = None
+    lag_mean: float | None = None
+    lag_max: int | None = None
+    nodes: tuple[NodeView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """How a run ended.
+
+    Attributes:
+        outcome: Finished, failed or interrupted.
+        text: Why, with figures.
+        run_name: The run's name.
+        run_directory: Where everything lies, as the user would type it.
+        elapsed_s: Seconds since the start, monotonic.
+        env_steps: Environment steps trained on, earlier parts of a resumed run included.
+        updates: Optimizer steps, likewise.
+        session_s: Seconds that this process trained.
+        session_env_steps: Environment steps of this process, for an honest rate after a resume.
+        session_updates: Optimizer steps of this process.
+        best: The best evaluation.
+        last: The last evaluation.
+        checkpoint: The newest complete checkpoint, empty where none was written.
+        warnings: Warnings and errors logged.
+    """
+
+    outcome: StopReason
+    text: str
+    run_name: str
+    run_directory: str
+    elapsed_s: float
+    env_steps: int
+    updates: int
+    session_s: float
+    session_env_steps: int
+    session_updates: int
+    best: EvaluationView | None = None
+    last: EvaluationView | None = None
+    checkpoint: str = ""
+    warnings: int = 0

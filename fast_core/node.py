@@ -1,0 +1,152 @@
+"""The base of every node: one wait point, an inbox, and work in bounded units.
+
+A node is driven from outside: `Node.step` handles what arrived and does one unit of work. In
+process mode `run` calls it in a loop and sleeps on the node's doorbell in between; in inline mode
+one thread calls the same `step` of all nodes in turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar
+
+from fast_core.distributed.channel import NodeChannel
+from fast_core.events import Command, Message, Stop
+from fast_core.memory import Doorbell, StatsColumn, StatsRow
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+from fast_core.seeding import Role, stream
+
+WAIT_LIMIT_S = 1.0
+
+
+class NodeState(IntEnum):
+    """What a node is doing, as shown in the live table and the trace."""
+
+    STARTING = 0
+    WAITING = 1
+    STEPPING = 2
+    LEARNING = 3
+    PUBLISHING = 4
+    EVALUATING = 5
+    SAVING = 6
+    WRITING = 7
+    STOPPED = 8
+
+
+@dataclass
+class NodeContext:
+    """What a node is given to live in.
+
+    Attributes:
+        name: Unique name, for instance ``env-1``.
+        rank: Index among the nodes of its kind.
+        plan: The plan of the run.
+        memory: The run's shared memory.
+        channel: The way to the scheduler.
+        doorbell: Where the node waits.
+        stats: The node's own row of counters.
+    """
+
+    name: str
+    rank: int
+    plan: RunPlan
+    memory: RunMemory
+    channel: NodeChannel
+    doorbell: Doorbell
+    stats: StatsRow
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
+
+
+class Node(ABC):
+    """Subclass this to add dataflow.
+
+    A subclass names the commands it handles in ``consumes`` and the events it sends in ``emits``;
+    the launcher refuses a topology in which a message has nobody to consume it.
+    """
+
+    consumes: ClassVar[frozenset[type[Message]]] = frozenset()
+    emits: ClassVar[frozenset[type[Message]]] = frozenset()
+
+    def __init__(self, context: NodeContext) -> None:
+        """Keep the context; anything slow or that can fail belongs into `setup`."""
+        self.context = context
+        self.doing = "starting"
+        self._state = NodeState.STARTING
+        self._since_ns = time.monotonic_ns()
+        delay_ms = context.plan.config.diagnostics.delay_ms
+        self._delay_s = delay_ms / 1000
+        self._delays = stream(context.plan.config.seed, Role.DELAY, context.plan.node_names.index(context.name))
+
+    # --- for subclasses ------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Make everything ready; the node reports ready when this returns."""
+
+    def handle(self, command: Command) -> None:
+        """Take one command from the inbox; long work is queued and done in `work`."""
+
+    def work(self) -> bool:
+        """Do one bounded unit of work; True if something was done."""
+        return False
+
+    def close(self) -> None:
+        """Let go of everything; called once, also after a failure."""
+
+    def failure_context(self) -> dict[str, str]:
+        """Facts for a crash report, by name."""
+        return {}
+
+    @property
+    def stopping(self) -> bool:
+        """True once the run ends; long work returns early."""
+        return self.context.channel.stop_requested
+
+    @contextmanager
+    def state(self, state: NodeState, doing: str) -> Iterator[None]:
+        """Show what the node does; time outside any state counts as waiting."""
+        previous, before = self._state, self.doing
+        self.enter(state, doing)
+        yield
+        self.enter(previous, before)
+
+    def enter(self, state: NodeState, doing: str) -> None:
+        """Change the state that is shown and account the time of the old one."""
+        now_ns, words = time.monotonic_ns(), self.context.stats.words
+        idle = self._state in (NodeState.WAITING, NodeState.STARTING)
+        words[StatsColumn.WAITING_NS if idle else StatsColumn.BUSY_NS] += now_ns - self._since_ns
+        words[StatsColumn.STATE] = int(state)
+        words[StatsColumn.STATE_SINCE_NS] = now_ns
+        self._state, self._since_ns, self.doing = state, now_ns, doing
+
+    # --- for whoever drives the node -----------------------------------------------------------
+
+    def step(self) -> bool:
+        """Handle what arrived and do one unit of work; True if there was anything to do."""
+        commands = self.context.channel.receive()
+        for command in commands:
+            if isinstance(command, Stop) or self.stopping:
+                return True
+            self._delay()
+            self.handle(command)
+        return self.work() or bool(commands)
+
+    def run(self) -> None:
+        """Step until told to stop, sleeping on the doorbell while there is nothing to do."""
+        doorbell, channel = self.context.doorbell, self.context.channel
+        self.enter(NodeState.WAITING, "waiting for work")
+        while not channel.stop_requested:
+            seen = doorbell.value()
+            if not self.step():
+                doorbell.wait(seen, WAIT_LIMIT_S)
+        self.enter(NodeState.STOPPED, "stopping")
+
+    def _delay(self) -> None:
+        if self._delay_s:
+            time.sleep(self._delays.uniform(0, self._delay_s))

@@ -1,0 +1,127 @@
+"""The evaluator node: plays whole episodes with an immutable snapshot of one version."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.envs.episodes import EpisodeRunner
+from fast_core.errors import EnvironmentFailed, SegmentError
+from fast_core.events import Command, Evaluate, Evaluated, Ready
+from fast_core.memory import StatsColumn
+from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.policy_file import BestPolicy, PolicyFile, best_policy_path
+
+STEPS_PER_UNIT = 64
+
+
+class EvaluatorNode(Node):
+    """Runs exactly the episodes it is asked for; never cancelled but by the end of the run."""
+
+    consumes = frozenset({Evaluate})
+    emits = frozenset({Ready, Evaluated})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Build the policy and attach the evaluation slot."""
+        super().__init__(context)
+        plan, memory = context.plan, context.memory
+        self._policy = plan.blueprint.make_policy(plan.environment, plan.backend)
+        self._slot = memory.evaluation()
+        self._flat = memory.parameters.empty()
+        self._views = memory.parameters.views(self._flat)
+        self._noise = np.zeros(
+            (plan.config.evaluation.envs, *plan.blueprint.noise(plan.environment).shape),
+            np.float32,
+        )
+        self._best = BestPolicy(best_policy_path(plan.run_directory))
+        self._request: Evaluate | None = None
+        self._runner: EpisodeRunner | None = None
+        self._episodes = 0
+        self._failure: dict[str, str] = {}
+
+    def setup(self) -> None:
+        """Build the environments and step one for real."""
+        self._runner = self._make_runner(episodes=self.context.plan.config.evaluation.episodes)
+
+    def handle(self, command: Command) -> None:
+        """Begin an evaluation."""
+        if isinstance(command, Evaluate):
+            version, _ = self._slot.read_into(self._flat)
+            if version != command.version:
+                raise SegmentError(
+                    f"told to evaluate version {command.version}, the slot holds {version}; "
+                    "this is a fault in FastLoop, please report it"
+                )
+            self._policy.load(self._views)
+            self._request = command
+            self._runner = self._make_runner(command.episodes)
+
+    def work(self) -> bool:
+        """Play some steps of the running evaluation."""
+        if self._request is None or self._runner is None:
+            return False
+        with self.state(NodeState.EVALUATING, f"evaluating version {self._request.version}"):
+            try:
+                for _ in range(STEPS_PER_UNIT):
+                    if self.stopping:
+                        return True
+                    if not self._runner.step(self._act):
+                        self._report(self._request, self._runner)
+                        self._request = None
+                        break
+            except EnvironmentFailed as error:
+                self._failure = dict(getattr(error, "context", {}))
+                raise
+        return True
+
+    def _act(self, obs: Array) -> Array:
+        self.context.stats.words[StatsColumn.PROGRESS] += 1
+        output = self._policy.act(obs, noise=self._noise, explore=False)
+        return self._policy.environment_action(output.action)
+
+    def _report(self, request: Evaluate, runner: EpisodeRunner) -> None:
+        context, plan = self.context, self.context.plan
+        if plan.config.checkpoint.best:
+            policy = PolicyFile(
+                version=request.version,
+                env_steps=request.env_steps,
+                mean_return=float(np.mean(runner.returns)),
+                parameters=self._flat.tobytes(),
+            )
+            self._best.offer(policy)
+        self._slot.release(request.version)
+        context.stats.words[StatsColumn.EPISODES] += request.episodes
+        context.channel.send(
+            Evaluated(
+                node=context.name,
+                request=request.request,
+                version=request.version,
+                env_steps=request.env_steps,
+                returns=tuple(runner.returns),
+                lengths=tuple(runner.lengths),
+            )
+        )
+
+    def _make_runner(self, episodes: int) -> EpisodeRunner:
+        """A runner at its beginning; environments are kept while their number fits."""
+        config = self.context.plan.config
+        if self._runner is not None and self._episodes == episodes:
+            self._runner.restart()
+            return self._runner
+        if self._runner is not None:
+            self._runner.close()
+        self._episodes = episodes
+        return EpisodeRunner(
+            config.environment, episodes=episodes, envs=config.evaluation.envs, seed=config.seed
+        )
+
+    def failure_context(self) -> dict[str, str]:
+        """Environment, seed, step and last action, where an environment raised."""
+        return self._failure
+
+    def close(self) -> None:
+        """Close every environment once."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+

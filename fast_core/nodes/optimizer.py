@@ -1,0 +1,195 @@
+"""The optimizer node: owns the learner, trains on merged tickets, publishes weights."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fast_core.algorithm import Algorithm, RolloutBatch, ShardRollout
+from fast_core.errors import CheckpointError, SegmentError
+from fast_core.events import (
+    Command,
+    Ready,
+    RolloutRef,
+    Save,
+    Saved,
+    Snapshot,
+    SnapshotTaken,
+    Train,
+    Trained,
+)
+from fast_core.memory import StatsColumn
+from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.digest import digest
+from fast_core.nodes.learner_file import load, save
+from fast_core.run_memory import RolloutRecord
+
+LEARNER_FILE = "learner.msgpack"
+
+
+class OptimizerNode(Node):
+    """Trains on one ticket at a time, in ticket order.
+
+    Concurrency: the only writer of the weight board and of the evaluation slot, and the only
+    consumer of every shard's record ring. It reads rollout slots in place; the scheduler does not
+    give a slot out again before `Trained`.
+    """
+
+    consumes = frozenset({Train, Snapshot, Save})
+    emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Attach memory; the learner is built in `setup`, because it imports torch."""
+        super().__init__(context)
+        memory, shards = context.memory, range(context.plan.config.rollout.shards)
+        self._weights, self._evaluation = memory.weights(), memory.evaluation()
+        self._flat = memory.parameters.empty()
+        self._stores = [memory.rollouts(shard) for shard in shards]
+        self._records = [memory.records(shard) for shard in shards]
+        self._algorithm: Algorithm | None = None
+        self._version = self._env_steps = 0
+
+    def setup(self) -> None:
+        """Build the learner, restore it, publish its first weights."""
+        plan = self.context.plan
+        optimizer, rollout = plan.config.nodes.optimizer, plan.config.rollout
+        if plan.blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile):
+            importlib.import_module("torch").set_num_threads(plan.threads)
+        self._algorithm = plan.blueprint.make_algorithm(
+            plan.environment,
+            seed=plan.config.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            rows=plan.config.rows_per_ticket,
+            device=optimizer.device,
+            compile=optimizer.compile,
+        )
+        if plan.checkpoint is not None:
+            self._restore(Path(plan.checkpoint))
+        self._publish()
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The learner.
+
+        Raises:
+            RuntimeError: Before `setup`.
+        """
+        if self._algorithm is None:
+            raise RuntimeError("the learner is built in setup(), which has not run")
+        return self._algorithm
+
+    def handle(self, command: Command) -> None:
+        """Train, snapshot or save; the channel's order is the order of the run."""
+        match command:
+            case Train():
+                self._train(command)
+            case Snapshot(request):
+                self._snapshot(request)
+            case Save(checkpoint, directory):
+                with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
+                    self._save(Path(directory))
+                self.context.channel.send(
+                    Saved(self.context.name, checkpoint, (LEARNER_FILE,))
+                )
+
+    # --- training ------------------------------------------------------------------------------
+
+    def _train(self, command: Train) -> None:
+        name, config = self.context.name, self.context.plan.config
+        with self.state(NodeState.LEARNING, f"training on ticket {command.ticket}"):
+            rollouts = tuple(self._rollout(ref) for ref in command.rollouts)
+            limit = config.stop.env_steps
+            progress = min(1.0, command.env_steps / limit) if limit else 0.0
+            before, started_ns = self._version, time.monotonic_ns()
+            report = self.algorithm.update(RolloutBatch(rollouts, command.env_steps, progress))
+            self._version += report.updates
+            self._env_steps = command.env_steps + config.rows_per_ticket
+            metrics = {
+                **report.metrics,
+                "update_ms": (time.monotonic_ns() - started_ns) / 1e6,
+            }
+        with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
+            self._publish()
+        versions = np.concatenate([rollout.policy_version for rollout in rollouts])
+        last = max(0, report.updates - 1)
+        self.context.stats.words[StatsColumn.UPDATES] = self._version
+        self.context.channel.send(
+            Trained(
+                node=name,
+                ticket=command.ticket,
+                version=self._version,
+                updates=report.updates,
+                skipped=report.skipped,
+                lag_mean=before - float(versions.mean()) + last / 2,
+                lag_max=before - int(versions.min()) + last,
+                metrics=metrics,
+                digest=self._digest() if config.diagnostics.digests else "",
+            )
+        )
+
+    def _rollout(self, ref: RolloutRef) -> ShardRollout:
+        slot = self._stores[ref.shard].slot(ref.slot)
+        data = self._records[ref.shard].try_pop()
+        record = RolloutRecord.unpack(data) if data is not None else None
+        published = record and (record.incarnation, record.slot, record.rollout_id)
+        expected = (ref.incarnation, ref.slot, ref.rollout_id)
+        if published != expected or slot.committed() != ref.rollout_id:
+            raise SegmentError(
+                f"told to train on rollout {expected} (incarnation, slot, id) of shard "
+                f"{ref.shard}, but its env node published {published} and the slot holds "
+                f"{slot.committed()}; this is a fault in FastLoop, please report it"
+            )
+        return ShardRollout(
+            shard=ref.shard,
+            rollout_id=ref.rollout_id,
+            policy_version=slot["policy_version"],
+            obs=slot["obs"],
+            action=slot["action"],
+            behaviour_log_prob=slot["behaviour_log_prob"],
+            reward=slot["reward"],
+            terminated=slot["terminated"],
+            truncated=slot["truncated"],
+            final_obs=slot["final_obs"],
+        )
+
+    def _publish(self) -> None:
+        self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
+        self._weights.publish(self._version, self._flat)
+
+    def _snapshot(self, request: int) -> None:
+        with self.state(NodeState.PUBLISHING, f"taking a snapshot of version {self._version}"):
+            self._evaluation.write(self._version, self._env_steps, self._flat)
+        self.context.channel.send(
+            SnapshotTaken(self.context.name, request, self._version, self._env_steps)
+        )
+
+    def _digest(self) -> str:
+        return digest(self.algorithm.state_dict())
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def _save(self, directory: Path) -> None:
+        save(
+            directory / LEARNER_FILE,
+            {
+                "version": self._version,
+                "env_steps": self._env_steps,
+                "algorithm": self.algorithm.state_dict(),
+            },
+        )
+
+    def _restore(self, directory: Path) -> None:
+        state = load(directory / LEARNER_FILE)
+        algorithm = state["algorithm"]
+        if not isinstance(algorithm, dict):
+            raise CheckpointError(f"{directory / LEARNER_FILE} holds no learner state")
+        self.algorithm.load_state_dict(algorithm)
+        self._version, self._env_steps = int(str(state["version"])), int(str(state["env_steps"]))
+
+    def failure_context(self) -> dict[str, str]:
+        """Version and env steps."""
+        return {"version": str(self._version), "env_steps": str(self._env_steps)}

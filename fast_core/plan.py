@@ -1,0 +1,84 @@
+"""The plan of a run: everything a node must know, fixed before the first node starts.
+
+The plan is made once by the launcher and handed to every node. Memory is laid out from it alone,
+so every process computes the same offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from fast_core.algorithm import Backend, Blueprint
+from fast_core.config import RunConfig
+from fast_core.spec import EnvironmentSpec, FieldSpec
+
+OPTIMIZER = "optimizer-0"
+EVALUATOR = "evaluator-0"
+METRICS = "metrics-0"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What every node of a run is given.
+
+    Attributes:
+        config: The resolved configuration.
+        environment: What the probe found out about the environment.
+        run_directory: Absolute path of the run directory.
+        env_nodes: Number of env nodes.
+        threads: Torch threads of the learner.
+        backend: Library of the policy's forward pass.
+        checkpoint: Directory of the checkpoint to continue from, or None.
+        continued_env_steps: Environment steps at which this run directory's metrics go on, None
+            where they begin.
+    """
+
+    config: RunConfig
+    environment: EnvironmentSpec
+    run_directory: str
+    env_nodes: int
+    threads: int
+    backend: Backend
+    checkpoint: str | None = None
+    continued_env_steps: int | None = None
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """The algorithm's torch-free description."""
+        return cast(Blueprint, self.config.algorithm)
+
+    @property
+    def env_node_names(self) -> tuple[str, ...]:
+        """Names of the env nodes, by rank."""
+        return tuple(f"env-{rank}" for rank in range(self.env_nodes))
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the run has an evaluator."""
+        return self.config.evaluation.every_env_steps is not None
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Every node; its place here is its row in doorbells and statistics."""
+        evaluator = (EVALUATOR,) if self.evaluates else ()
+        return (*self.env_node_names, OPTIMIZER, *evaluator, METRICS)
+
+    @property
+    def slots_per_shard(self) -> int:
+        """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
+        return self.config.scheduler.off_policy_degree + 1
+
+    def rollout_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
+        obs = self.environment.observation
+        return (
+            FieldSpec("obs", obs.shape, obs.dtype, axes="T+1"),
+            self.blueprint.action_field(self.environment),
+            FieldSpec("behaviour_log_prob", (), "float32"),
+            FieldSpec("reward", (), "float32"),
+            FieldSpec("terminated", (), "bool"),
+            FieldSpec("truncated", (), "bool"),
+            FieldSpec("final_obs", obs.shape, obs.dtype),
+            FieldSpec("policy_version", (), "int64"),
+        )

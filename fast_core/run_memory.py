@@ -1,0 +1,178 @@
+"""One run's shared memory: which structure lies where, and who writes it.
+
+Everything is in a single segment. The layout is computed from the plan, so the launcher and
+every node agree on it without exchanging offsets; the segment's header proves that they do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.envs import progress_words
+from fast_core.memory import (
+    Arena,
+    Doorbell,
+    EvaluationSlot,
+    Layout,
+    Ring,
+    RolloutStore,
+    Segment,
+    StatsBoard,
+    WeightBoard,
+)
+from fast_core.plan import RunPlan
+from fast_core.spec import FieldSpec
+
+_RECORD = struct.Struct("<6q")
+
+
+@dataclass(frozen=True)
+class RolloutRecord:
+    """What an env node publishes when a rollout is complete; the optimizer checks it."""
+
+    shard: int
+    incarnation: int
+    slot: int
+    rollout_id: int
+    ticket: int
+    version: int
+
+    def pack(self) -> bytes:
+        """The fixed-size ring record."""
+        return _RECORD.pack(
+            self.shard, self.incarnation, self.slot, self.rollout_id, self.ticket, self.version
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> RolloutRecord:
+        """Read a ring record."""
+        return cls(*_RECORD.unpack(data))
+
+
+class ParameterPack:
+    """Lays the policy's parameters one after the other into one flat float32 vector."""
+
+    def __init__(self, fields: Sequence[FieldSpec]) -> None:
+        """``fields`` come from the blueprint's ``policy_fields``."""
+        self.fields = tuple(fields)
+        sizes = [field.row_nbytes // 4 for field in self.fields]
+        self._ends = np.cumsum([0, *sizes]).tolist()
+        self.nbytes = 4 * self._ends[-1]
+
+    def empty(self) -> Array:
+        """A new flat vector."""
+        return np.zeros(self._ends[-1], np.float32)
+
+    def pack(self, parameters: Sequence[Array], flat: Array) -> None:
+        """Copy parameters, shaped as the fields say, into ``flat``."""
+        for parameter, view in zip(parameters, self.views(flat), strict=True):
+            view[...] = parameter
+
+    def views(self, flat: Array) -> list[Array]:
+        """The parameters as views of ``flat``."""
+        spans = zip(self.fields, self._ends[:-1], self._ends[1:], strict=True)
+        return [flat[start:end].reshape(field.shape) for field, start, end in spans]
+
+
+def layout_of(plan: RunPlan) -> Layout:
+    """Where everything lies."""
+    rollout, layout = plan.config.rollout, Layout()
+    pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
+    fields = plan.rollout_fields()
+    for name in plan.node_names:
+        layout.add(f"doorbell/{name}", Doorbell.nbytes(), writer="anyone (fetch-add)")
+    layout.add("stats", StatsBoard.nbytes(len(plan.node_names)), writer="each node its own row")
+    layout.add("weights", WeightBoard.nbytes(pack.nbytes), writer="optimizer")
+    layout.add("evaluation", EvaluationSlot.nbytes(pack.nbytes), writer="optimizer")
+    store = RolloutStore.nbytes(fields, plan.slots_per_shard, rollout.steps, rollout.envs_per_shard)
+    for shard in range(rollout.shards):
+        layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
+        layout.add(
+            f"records/{shard}",
+            Ring.nbytes(plan.slots_per_shard, _RECORD.size),
+            writer="head: env node, tail: optimizer",
+        )
+        words = 8 * progress_words(rollout.envs_per_shard)
+        layout.add(f"progress/{shard}", words, writer="the env node executing the shard")
+    return layout
+
+
+class RunMemory:
+    """The structures of one run in one process."""
+
+    def __init__(self, plan: RunPlan, segment: Segment, arena: Arena) -> None:
+        """Use `create` or `attach`."""
+        self._plan, self.segment, self._arena = plan, segment, arena
+        self.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
+
+    @classmethod
+    def create(cls, plan: RunPlan) -> RunMemory:
+        """Make the segment, reserve its memory and initialise every structure.
+
+        Raises:
+            SegmentError: It does not fit; the message has the arithmetic.
+        """
+        layout = layout_of(plan)
+        segment = Segment.create(layout.nbytes, backing=plan.config.memory.backing)
+        memory = cls(plan, segment, Arena.create(layout, segment))
+        region = memory._arena.region
+        for name in plan.node_names:
+            Doorbell.create(region(f"doorbell/{name}"))
+        StatsBoard.create(region("stats"), len(plan.node_names))
+        WeightBoard.create(region("weights"), memory.parameters.nbytes)
+        EvaluationSlot.create(region("evaluation"), memory.parameters.nbytes)
+        for shard in range(plan.config.rollout.shards):
+            Ring.create(region(f"records/{shard}"), plan.slots_per_shard, _RECORD.size)
+            RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
+        segment.touch()
+        return memory
+
+    @classmethod
+    def attach(cls, plan: RunPlan, descriptor: int) -> RunMemory:
+        """Map the launcher's segment; ``descriptor`` stays the caller's to close."""
+        layout = layout_of(plan)
+        segment = Segment.attach(descriptor, layout.nbytes)
+        return cls(plan, segment, Arena.attach(layout, segment))
+
+    def doorbell(self, node: str) -> Doorbell:
+        """The one wait point of a node."""
+        return Doorbell.attach(self._arena.region(f"doorbell/{node}"))
+
+    def stats(self) -> StatsBoard:
+        """One row per node, in the order of ``plan.node_names``."""
+        return StatsBoard.attach(self._arena.region("stats"), len(self._plan.node_names))
+
+    def weights(self) -> WeightBoard:
+        """Newest published policy parameters."""
+        return WeightBoard.attach(self._arena.region("weights"), self.parameters.nbytes)
+
+    def evaluation(self) -> EvaluationSlot:
+        """The snapshot that is being evaluated."""
+        return EvaluationSlot.attach(self._arena.region("evaluation"), self.parameters.nbytes)
+
+    def rollouts(self, shard: int) -> RolloutStore:
+        """The rollout slots of a shard."""
+        region = self._arena.region(f"rollouts/{shard}")
+        return RolloutStore.attach(region, *self._rollout_shape())
+
+    def _rollout_shape(self) -> tuple[tuple[FieldSpec, ...], int, int, int]:
+        plan, rollout = self._plan, self._plan.config.rollout
+        fields = plan.rollout_fields()
+        return fields, plan.slots_per_shard, rollout.steps, rollout.envs_per_shard
+
+    def records(self, shard: int) -> Ring:
+        """Complete rollouts of a shard, from its env node to the optimizer."""
+        return Ring.attach(self._arena.region(f"records/{shard}"))
+
+    def progress(self, shard: int) -> memoryview:
+        """Where each environment of a shard is, as 64-bit words; see `ProgressWord`."""
+        return self._arena.region(f"progress/{shard}").cast("q")
+
+    def close(self) -> None:
+        """Let go of the mapping; views that still live keep it until they are gone."""
+        self.segment.close()

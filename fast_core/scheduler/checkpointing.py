@@ -1,0 +1,120 @@
+"""When to save, and how far a save has come.
+
+A checkpoint is a cut at a settled ticket: admission is held, every started rollout is trained on,
+then each node writes its part, and the launcher commits the whole. Evaluations don't hold it up.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fast_core.events import CheckpointWritten, Save, Saved
+from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.state import SchedulerState
+
+
+class Stage(Enum):
+    """How far a checkpoint has come."""
+
+    IDLE = "idle"
+    DUE = "due"  # admission is held until nothing is open
+    SAVING = "saving"  # nodes write their parts
+    WRITING = "writing"  # the launcher validates and renames
+
+
+class Checkpoints:
+    """Schedule of checkpoints and the one being written.
+
+    Attributes:
+        number: Serial number of the last checkpoint begun in the whole run.
+        stage: How far the current one has come.
+    """
+
+    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
+        """Continue after the checkpoint that ``state`` came from."""
+        self._settings = settings
+        self.number = 0 if state is None else state.checkpoint
+        self.stage = Stage.IDLE
+        # A state is only ever written as part of a checkpoint, so its ticket is saved.
+        self._saved_ticket = 0 if state is None else state.settled
+        self._ticket = 0
+        self._missing: set[str] = set()
+        self._parts: dict[str, tuple[str, ...]] = {}
+        self._next_updates = self._after(0 if state is None else state.updates)
+
+    def _after(self, updates: int) -> int | None:
+        every = self._settings.checkpoint_every_updates
+        return None if every is None else every * (updates // every + 1)
+
+    @property
+    def active(self) -> bool:
+        """Whether admission is held for a checkpoint."""
+        return self.stage is not Stage.IDLE
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written right now."""
+        return self.stage in (Stage.SAVING, Stage.WRITING)
+
+    @property
+    def configured(self) -> bool:
+        """Whether the run wants checkpoints at all."""
+        return self._settings.checkpoint_every_updates is not None or (
+            self._settings.checkpoint_at_end
+        )
+
+    def trained(self, updates: int) -> None:
+        """Ask for a checkpoint if training crossed a multiple of the interval."""
+        if self._next_updates is not None and updates >= self._next_updates:
+            self._next_updates = self._after(updates)
+            self.ask()
+
+    def ask(self) -> None:
+        """Want a checkpoint at the next moment of rest."""
+        if self.stage is Stage.IDLE:
+            self.stage = Stage.DUE
+
+    def is_saved(self, settled: int) -> bool:
+        """Whether a checkpoint of this cut exists, or it is the cut before the first ticket."""
+        return self._saved_ticket == settled
+
+    def start(self, settled: int, env_steps: int) -> Save:
+        """Begin to write; the same command goes to every node that holds a part.
+
+        The directory is named by trained environment steps, which rise with every ticket even
+        when all updates of one are skipped. The launcher drops the ``.tmp`` when it commits.
+        """
+        assert self.stage is Stage.DUE
+        self.stage = Stage.SAVING
+        self.number += 1
+        self._ticket = settled
+        self._parts.clear()
+        self._missing = set(self._settings.working_nodes)
+        return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
+
+    def expects(self, event: Saved) -> bool:
+        """Whether this node's part of this checkpoint is still missing."""
+        return (
+            self.stage is Stage.SAVING
+            and event.checkpoint == self.number
+            and event.node in self._missing
+        )
+
+    def saved(self, event: Saved) -> tuple[str, ...] | None:
+        """Take a node's part; returns all files once every part is there."""
+        self._missing.discard(event.node)
+        self._parts[event.node] = event.files
+        if self._missing:
+            return None
+        self.stage = Stage.WRITING
+        nodes = self._settings.working_nodes
+        return tuple(file for node in nodes for file in self._parts[node])
+
+    def expects_written(self, event: CheckpointWritten) -> bool:
+        """Whether the launcher was asked to commit this checkpoint."""
+        return self.stage is Stage.WRITING and event.checkpoint == self.number
+
+    def written(self) -> None:
+        """Take the launcher's word that the current checkpoint is committed."""
+        self.stage = Stage.IDLE
+        self._saved_ticket = self._ticket

@@ -1,0 +1,216 @@
+"""The scheduler: events and the time go in, commands come out.
+
+Nothing here does I/O, reads a clock or draws a random number, so whole runs can be replayed and
+simulated. An event costs time in proportion to the shards it touches, never to all of them.
+"""
+
+from __future__ import annotations
+
+from fast_core.events import (
+    CheckpointWritten,
+    CommitCheckpoint,
+    Evaluated,
+    Event,
+    Failed,
+    LauncherEvent,
+    NodeExited,
+    Ready,
+    RolloutReady,
+    Saved,
+    SnapshotTaken,
+    StopRequested,
+    Trained,
+)
+from fast_core.scheduler.decisions import advance, begin
+from fast_core.scheduler.reading import read_state, read_statistics
+from fast_core.scheduler.restart import describe
+from fast_core.scheduler.run import LAUNCHER, Run, Send
+from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.state import decode_state
+from fast_core.scheduler.statistics import Statistics
+from fast_core.scheduler.stopping import Ending
+
+
+class Scheduler:
+    """Decides who works next.
+
+    Call `handle` with every event in the order of arrival and send what it returns, in order.
+    Call it with a `Tick` when `next_wakeup_s` has come. Times are seconds of one monotonic clock.
+    After `EndRun` nothing is sent any more but `Decision`.
+    """
+
+    def __init__(self, settings: SchedulerSettings, state: bytes | None = None):
+        """Start a run, or go on with one from the scheduler's part of its checkpoint.
+
+        Raises:
+            CheckpointError: The state is damaged or belongs to a run with other shards.
+        """
+        self._run = Run(settings, None if state is None else decode_state(state, settings.shards))
+
+    def handle(self, event: Event | LauncherEvent, now_s: float) -> list[Send]:
+        """Take one event at the time ``now_s``; returns what is to be sent, in order."""
+        run = self._run
+        run.now_s = now_s
+        if run.start_deadline_s is None:
+            run.start_deadline_s = now_s + run.settings.start_timeout_s
+        if run.ended:
+            _after_the_end(run, event)
+        else:
+            _dispatch(run, event)
+            if not run.ended:
+                advance(run)
+        return run.take_outbox()
+
+    def next_wakeup_s(self) -> float | None:
+        """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
+        run = self._run
+        if run.ended:
+            return None
+        if run.began_s is None:
+            return 0.0 if run.start_deadline_s is None else run.start_deadline_s
+        return run.time_limit_s if run.ending is None else None
+
+    def state(self) -> bytes:
+        """The scheduler's part of a checkpoint.
+
+        Raises:
+            CheckpointError: Some rollout was started and is not settled.
+        """
+        return read_state(self._run)
+
+    def statistics(self) -> Statistics:
+        """The counters at the time of the last event."""
+        return read_statistics(self._run)
+
+
+def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
+    match event:
+        case RolloutReady():
+            _rollout_ready(run, event)
+        case Trained():
+            _trained(run, event)
+        case SnapshotTaken():
+            _snapshot_taken(run, event)
+        case Evaluated():
+            _evaluated(run, event)
+        case Saved():
+            _saved(run, event)
+        case CheckpointWritten():
+            _checkpoint_written(run, event)
+        case Ready():
+            _ready(run, event)
+        case Failed() | NodeExited():
+            _failed(run, event)
+        case StopRequested():
+            _stop_requested(run, event)
+        case _:  # Tick carries only its time; Heartbeat and LogLine are the shell's business
+            pass
+
+
+def _ready(run: Run, event: Ready) -> None:
+    if event.node not in run.awaited:
+        run.stale += 1
+        return
+    run.awaited.discard(event.node)
+    if not run.awaited:
+        begin(run)
+
+
+def _rollout_ready(run: Run, event: RolloutReady) -> None:
+    rollout = run.ledger.complete(event)
+    if rollout is None:
+        run.stale += 1
+        return
+    if event.version < rollout.order.min_version:
+        run.fail(
+            f"{event.node} collected rollout {event.rollout_id} of shard {event.shard} with "
+            f"version {event.version}; it was told to wait for {rollout.order.min_version}"
+        )
+        return
+    run.collected += run.settings.rows_per_rollout
+    run.tickets.complete(rollout)
+
+
+def _trained(run: Run, event: Trained) -> None:
+    settings, tickets, progress = run.settings, run.tickets, run.progress
+    if event.node != settings.optimizer or event.ticket < tickets.settled:
+        run.stale += 1
+        return
+    merged = tickets.settled if tickets.training else None
+    fault = progress.fault(event, expected=merged, granted=settings.updates_granted)
+    if fault is not None:
+        run.fail(fault)
+        return
+    run.ledger.release(tickets.settle())
+    progress.settle(event, settings.rows_per_ticket)
+    run.evaluations.trained(progress.env_steps)
+    run.checkpoints.trained(progress.updates)
+
+
+def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
+    evaluator, evaluations = run.settings.evaluator, run.evaluations
+    if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
+        run.stale += 1
+        return
+    run.send(evaluator, evaluations.snapshot_taken(event))
+
+
+def _evaluated(run: Run, event: Evaluated) -> None:
+    evaluations, asked = run.evaluations, run.settings.eval_episodes
+    if event.node != run.settings.evaluator or not evaluations.expects(event):
+        run.stale += 1
+        return
+    if len(event.returns) != asked:
+        run.fail(
+            f"{event.node} returned {len(event.returns)} episodes for evaluation "
+            f"{event.request}; exactly {asked} were asked for"
+        )
+        return
+    evaluations.evaluated(event)
+    run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
+
+
+def _saved(run: Run, event: Saved) -> None:
+    checkpoints, progress = run.checkpoints, run.progress
+    if not checkpoints.expects(event):
+        run.stale += 1
+        return
+    files = checkpoints.saved(event)
+    if files is not None:
+        commit = CommitCheckpoint(
+            checkpoints.number, progress.version, progress.env_steps, files, read_state(run)
+        )
+        run.send(LAUNCHER, commit)
+
+
+def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
+    if not run.checkpoints.expects_written(event):
+        run.stale += 1
+        return
+    run.checkpoints.written()
+    run.decide("checkpoint written", f"number {event.checkpoint}")
+
+
+def _stop_requested(run: Run, event: StopRequested) -> None:
+    again = run.ending is not None and run.ending.reason == "interrupted"
+    can_save = run.checkpoints.configured and run.tickets.settled > 0
+    if again or not event.save or not can_save or run.began_s is None:
+        run.end("interrupted", event.reason)
+        return
+    run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
+    run.decide("stop", f"{event.reason}; saving first")
+
+
+def _failed(run: Run, event: Failed | NodeExited) -> None:
+    failure = describe(event)
+    run.failures.verdict(failure)
+    run.end("failed", failure.text, failure.cause)
+
+
+def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:
+    if isinstance(event, NodeExited) and not event.cause:
+        return  # it had been told to stop
+    if isinstance(event, Failed | NodeExited):
+        failure = describe(event)
+        run.failures.verdict(failure)
+        run.decide("failure after the end", failure.text)

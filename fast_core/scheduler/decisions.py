@@ -1,0 +1,172 @@
+"""What happens next: after every event the scheduler does all that the present state allows."""
+
+from __future__ import annotations
+
+from fast_core.events import Train
+from fast_core.scheduler.admission import places, start_rollouts
+from fast_core.scheduler.checkpointing import Stage
+from fast_core.scheduler.ledger import balanced_blocks
+from fast_core.scheduler.run import Run
+from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
+
+
+def begin(run: Run) -> None:
+    """Every node is ready: hand out the shards; training begins with the next `advance`."""
+    settings, progress = run.settings, run.progress
+    run.began_s = run.now_s
+    run.decide(
+        "resume" if run.resumed else "start",
+        f"{len(settings.nodes)} nodes are ready; degree {settings.degree}, "
+        f"{progress.env_steps} env steps and {progress.updates} updates done",
+    )
+    blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
+    for node, block in zip(settings.env_nodes, blocks, strict=True):
+        for shard in block:
+            run.send(node, run.ledger.assign(shard, node))
+    run.decide(
+        "assign",
+        f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
+    )
+
+
+def advance(run: Run) -> None:
+    """Do everything that the present state allows; costs O(1) when that is nothing."""
+    if run.began_s is None:
+        _check_start_timeout(run)
+        return
+    if run.ending is None:
+        _check_limits(run)
+    # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
+    _start_evaluation(run)
+    _merge(run)
+    _admit(run)
+    if run.ending is not None:
+        _finish(run, run.ending)
+    elif run.checkpoints.stage is Stage.DUE and run.tickets.quiescent:
+        _save(run)
+
+
+def _check_start_timeout(run: Run) -> None:
+    if run.start_deadline_s is None or run.now_s < run.start_deadline_s:
+        return
+    missing = [node for node in run.settings.nodes if node in run.awaited]
+    run.fail(
+        f"not every node was ready within {run.settings.start_timeout_s:g} s "
+        f"(supervision.start_timeout_s); missing: {', '.join(missing)}"
+    )
+
+
+def _check_limits(run: Run) -> None:
+    """Decide the end if the score or a limit is reached."""
+    settings, evaluations = run.settings, run.evaluations
+    solved = evaluations.solved
+    if solved:
+        evaluations.forget()
+        reached: str | None = (
+            f"solved: {evaluations.result_text()} (stop.score: {settings.stop_score:g}, "
+            f"stop.score_held: {settings.stop_score_held})"
+        )
+    else:
+        # Compared with the very time that was asked for as a wake-up, never with a difference
+        # that rounding could leave short of the limit: that would ask for the same time again.
+        time_is_up = run.time_limit_s is not None and run.now_s >= run.time_limit_s
+        reached = limit_reached(settings, run.progress, run.elapsed_s, time_is_up)
+    if reached is None:
+        return
+    save = settings.checkpoint_at_end
+    run.ending = Ending("finished", reached, evaluate=not solved, wait=True, save=save)
+    run.decide("stop", reached)
+
+
+def _start_evaluation(run: Run) -> None:
+    evaluations = run.evaluations
+    if not evaluations.due or evaluations.in_flight:
+        return
+    if run.ending is not None and not run.ending.evaluate:
+        return
+    replaced = evaluations.replaced
+    run.send(run.settings.optimizer, evaluations.start())
+    why = f"request {evaluations.request} at {run.progress.env_steps} env steps"
+    if replaced:
+        why += f", coalesced with {replaced} requests that came while another one ran"
+    run.decide("evaluate", why)
+
+
+def _merge(run: Run) -> None:
+    settings, tickets = run.settings, run.tickets
+    while (rollouts := tickets.merge()) is not None:
+        run.episodes.add(rollouts)
+        refs = tuple([rollout.ref for rollout in rollouts])
+        train = Train(tickets.merged - 1, refs, run.merged_env_steps, settings.updates_granted)
+        run.merged_env_steps += settings.rows_per_ticket
+        run.send(settings.optimizer, train)
+
+
+def _admit(run: Run) -> None:
+    if not run.ledger.has_idle:
+        return
+    settings, tickets = run.settings, run.tickets
+    count = places(
+        started=tickets.started,
+        settled=tickets.settled,
+        shards=settings.shards,
+        degree=settings.degree,
+        needed=tickets_needed(settings, run.progress, tickets.settled),
+        hold=_hold(run),
+    )
+    if count <= 0:
+        return
+    version = run.progress.version
+    for node, collect in start_rollouts(run.ledger, tickets, count, settings.degree, version):
+        run.send(node, collect)
+
+
+def _hold(run: Run) -> bool:
+    """Whether no further ticket may begin for now."""
+    if run.ending is not None or run.checkpoints.active:
+        return True
+    return run.settings.eval_mode == "sync" and run.evaluations.active
+
+
+def _save(run: Run) -> None:
+    progress = run.progress
+    save = run.checkpoints.start(run.tickets.settled, progress.env_steps)
+    for node in run.settings.working_nodes:
+        run.send(node, save)
+    run.decide(
+        "checkpoint",
+        f"number {save.checkpoint} at {progress.env_steps} env steps, {progress.updates} updates",
+    )
+
+
+def _finish(run: Run, ending: Ending) -> None:
+    """Take the next step of an end that has been decided: rest, evaluate, save, leave."""
+    evaluations, checkpoints = run.evaluations, run.checkpoints
+    if not run.tickets.quiescent or checkpoints.busy:
+        return
+    if ending.wait and evaluations.in_flight:
+        return
+    if ending.evaluate and _last_version_wants_evaluation(run):
+        evaluations.ask()
+        _start_evaluation(run)
+        return
+    wanted = ending.save or checkpoints.stage is Stage.DUE
+    if wanted and not checkpoints.is_saved(run.tickets.settled):
+        checkpoints.ask()
+        _save(run)
+        return
+    run.end(ending.reason, _final_text(run, ending))
+
+
+def _last_version_wants_evaluation(run: Run) -> bool:
+    settings = run.settings
+    wanted = settings.eval_at_end and settings.evaluator is not None
+    return wanted and run.evaluations.last_version != run.progress.version
+
+
+def _final_text(run: Run, ending: Ending) -> str:
+    result = run.evaluations.result_text()
+    if not ending.evaluate or not result:
+        return ending.text
+    solved = " (solved)" if run.evaluations.solved else ""
+    return f"{ending.text}; last evaluation: {result}{solved}"

@@ -1,0 +1,138 @@
+"""When to evaluate, and whether the score is reached.
+
+One evaluation is in flight from its `Snapshot` to its `Evaluated`. Requests that come meanwhile
+coalesce: the newest waits, those it replaces are counted. A running evaluation is never cancelled.
+"""
+
+from __future__ import annotations
+
+from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
+from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.state import SchedulerState
+
+
+class Evaluations:
+    """Schedule, the evaluation in flight, and the last result.
+
+    Attributes:
+        due: An evaluation is wanted that has not been started.
+        finished: Evaluations that have a result.
+        coalesced: Requests replaced by a newer one before they started.
+        replaced: How many of those the request that is due stands for.
+        last_mean: Mean return of the last evaluation, None before the first.
+        last_version: Version that was evaluated last.
+        streak: Evaluations in a row that reached the score.
+    """
+
+    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
+        """Continue from ``state``; one in flight when it was saved is asked for again."""
+        self._settings = settings
+        self._request = 0
+        self._stage: str | None = None
+        self._version = 0
+        self.due = False
+        self.finished = 0
+        self.coalesced = 0
+        self.replaced = 0
+        self.last_mean: float | None = None
+        self.last_version: int | None = None
+        self.streak = 0
+        self._next_env_steps = settings.eval_every_env_steps
+        if state is not None:
+            self._restore(state)
+
+    def _restore(self, state: SchedulerState) -> None:
+        self._request = state.evaluation_request
+        self.due = state.evaluation_due and self._settings.evaluator is not None
+        self.finished = state.evaluations_finished
+        self.coalesced = state.evaluations_coalesced
+        self.last_mean = state.evaluation_mean
+        self.last_version = state.evaluation_version
+        if state.score == self._settings.stop_score:
+            self.streak = state.score_streak
+        every = self._settings.eval_every_env_steps
+        if every is not None:
+            self._next_env_steps = every * (state.env_steps // every + 1)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an evaluation is between its `Snapshot` and its `Evaluated`."""
+        return self._stage is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether an evaluation is wanted or in flight."""
+        return self.due or self._stage is not None
+
+    @property
+    def request(self) -> int:
+        """Number of the last evaluation that was started."""
+        return self._request
+
+    @property
+    def solved(self) -> bool:
+        """Whether the score has been held for as long as asked."""
+        score = self._settings.stop_score
+        return score is not None and self.streak >= self._settings.stop_score_held
+
+    def trained(self, env_steps: int) -> None:
+        """Ask for an evaluation if training crossed a multiple of the interval."""
+        if not self._settings.evaluates or env_steps < (self._next_env_steps or 0):
+            return
+        every = self._settings.eval_every_env_steps or 1
+        self._next_env_steps = every * (env_steps // every + 1)
+        self.ask()
+
+    def ask(self) -> None:
+        """Want an evaluation of the newest version."""
+        if self.due:
+            self.coalesced += 1
+            self.replaced += 1
+        self.due = True
+
+    def forget(self) -> None:
+        """Want none any more; one in flight goes on."""
+        self.due = False
+
+    def start(self) -> Snapshot:
+        """Start the evaluation that is due; the optimizer is asked for its policy first."""
+        assert self.due and not self.in_flight
+        self.due, self.replaced, self._stage = False, 0, "snapshot"
+        self._request += 1
+        return Snapshot(self._request)
+
+    def awaits(self, event: SnapshotTaken) -> bool:
+        """Whether this is the snapshot of the evaluation in flight."""
+        return self._stage == "snapshot" and event.request == self._request
+
+    def snapshot_taken(self, event: SnapshotTaken) -> Evaluate:
+        """Command for the evaluator, now that the evaluation slot is filled."""
+        self._stage, self._version = "evaluate", event.version
+        return Evaluate(event.request, event.version, event.env_steps, self._settings.eval_episodes)
+
+    def expects(self, event: Evaluated) -> bool:
+        """Whether this is the result of the evaluation in flight."""
+        return (
+            self._stage == "evaluate"
+            and event.request == self._request
+            and event.version == self._version
+        )
+
+    def evaluated(self, event: Evaluated) -> None:
+        """Take the result of the evaluation in flight."""
+        self._stage = None
+        self.finished += 1
+        self.last_mean = sum(event.returns) / len(event.returns)
+        self.last_version = event.version
+        score = self._settings.stop_score
+        if score is not None:
+            self.streak = self.streak + 1 if self.last_mean >= score else 0
+
+    def result_text(self) -> str:
+        """The last result as words, empty before the first."""
+        if self.last_mean is None:
+            return ""
+        return (
+            f"mean return {self.last_mean:.6g} over {self._settings.eval_episodes} episodes "
+            f"of version {self.last_version}"
+        )

@@ -1,0 +1,150 @@
+"""Who executes which shard, and where every rollout is.
+
+A rollout is in exactly one place: running in an env node, ready in its slot, or training. Its
+slot is taken when it starts and freed by `release` alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from fast_core.events import Assign, RolloutOrder, RolloutReady, RolloutRef
+
+
+class Place(Enum):
+    """Where a rollout is."""
+
+    RUNNING = "running"
+    READY = "ready"
+    DUE = "due"  # ready, and the next ticket must train on it
+    TRAINING = "training"
+    FREED = "freed"
+
+
+@dataclass(slots=True, eq=False)
+class Rollout:
+    """One shard rollout from its order until its slot is free again.
+
+    Attributes:
+        order: What the env node was told.
+        last_ticket: Latest ticket that may train on it without breaking the lag guarantee.
+        place: Where it is now.
+        result: What the env node reported, None while it runs.
+        completion: Serial number among completed rollouts.
+    """
+
+    order: RolloutOrder
+    last_ticket: int
+    place: Place = Place.RUNNING
+    result: RolloutReady | None = None
+    completion: int = 0
+
+    @property
+    def ref(self) -> RolloutRef:
+        """Its name in shared memory."""
+        order = self.order
+        return RolloutRef(order.shard, order.incarnation, order.slot, order.rollout_id)
+
+
+class Ledger:
+    """Shards, their nodes and slots; every operation is O(log shards).
+
+    A shard runs one rollout at a time. It is *idle* when it runs none and has a free slot; idle
+    shards wait in a heap, least started first and ties by index. The key of a waiting shard can't
+    change, because only starting a rollout changes it and that takes the shard out.
+    """
+
+    def __init__(self, slots_per_shard: int, incarnations: list[int], rollout_ids: list[int]):
+        """Start with every slot free and no shard assigned.
+
+        Args:
+            slots_per_shard: Rollout slots of each shard.
+            incarnations: Last incarnation of each shard, 0 for one never assigned.
+            rollout_ids: Last rollout id of each shard, 0 for none.
+        """
+        shards = len(incarnations)
+        self.incarnations = incarnations
+        self.rollout_ids = rollout_ids
+        self.owners: list[str] = [""] * shards
+        self.running = 0
+        self._free = [(1 << slots_per_shard) - 1] * shards
+        self._running: list[Rollout | None] = [None] * shards
+        self._idle: list[tuple[int, int]] = []
+        self._completed = 0
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether some shard could start a rollout now."""
+        return bool(self._idle)
+
+    def assign(self, shard: int, node: str) -> Assign:
+        """Give a shard that runs nothing to a node, as its next incarnation."""
+        assert self._running[shard] is None
+        if not self.owners[shard] and self._free[shard]:
+            heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
+        self.owners[shard] = node
+        self.incarnations[shard] += 1
+        return Assign(shard, self.incarnations[shard])
+
+    def start(self, ticket: int, min_version: int, last_ticket: int) -> Rollout:
+        """Start the next rollout of the idle shard that has started fewest."""
+        _, shard = heapq.heappop(self._idle)
+        free = self._free[shard]
+        # The lowest free slot, not the oldest: once all slots are free again the next choice
+        # depends on nothing but the number of slots, so a restored run takes the same ones.
+        lowest = free & -free
+        self._free[shard] = free ^ lowest
+        self.rollout_ids[shard] += 1
+        order = RolloutOrder(
+            shard=shard,
+            incarnation=self.incarnations[shard],
+            slot=lowest.bit_length() - 1,
+            rollout_id=self.rollout_ids[shard],
+            ticket=ticket,
+            min_version=min_version,
+        )
+        rollout = Rollout(order, last_ticket)
+        self._running[shard] = rollout
+        self.running += 1
+        return rollout
+
+    def complete(self, event: RolloutReady) -> Rollout | None:
+        """Take note of a finished rollout; None if it is not the one that runs there."""
+        shard = event.shard
+        if not 0 <= shard < len(self._running):
+            return None
+        rollout = self._running[shard]
+        if rollout is None or self.owners[shard] != event.node:
+            return None
+        order = rollout.order
+        if (event.incarnation, event.slot, event.rollout_id) != (
+            order.incarnation,
+            order.slot,
+            order.rollout_id,
+        ):
+            return None
+        self._running[shard] = None
+        self.running -= 1
+        self._completed += 1
+        rollout.place, rollout.result, rollout.completion = Place.READY, event, self._completed
+        if self._free[shard]:
+            heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
+        return rollout
+
+    def release(self, rollouts: Sequence[Rollout]) -> None:
+        """Free the slots of rollouts that were trained on."""
+        for rollout in rollouts:
+            assert rollout.place is Place.TRAINING
+            rollout.place = Place.FREED
+            shard = rollout.order.shard
+            if not self._free[shard] and self._running[shard] is None:
+                heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
+            self._free[shard] |= 1 << rollout.order.slot
+
+
+def balanced_blocks(shards: int, nodes: int) -> list[range]:
+    """Contiguous blocks of shards, one per node, whose sizes differ by at most one."""
+    return [range(k * shards // nodes, (k + 1) * shards // nodes) for k in range(nodes)]

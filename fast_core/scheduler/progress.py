@@ -1,0 +1,60 @@
+"""What the learner has done so far."""
+
+from __future__ import annotations
+
+from fast_core.events import Trained
+from fast_core.scheduler.state import SchedulerState
+
+
+class Progress:
+    """Counters of settled work, advanced by `Trained` alone.
+
+    Attributes:
+        env_steps: Environment steps of settled tickets.
+        updates: Committed optimizer steps.
+        version: Version of the newest published weights.
+        lag_last: Mean policy lag of the last ticket, in versions.
+        lag_sum: Sum of that over all tickets.
+        lag_max: Largest policy lag of any row.
+    """
+
+    def __init__(self, state: SchedulerState | None):
+        self.env_steps = 0 if state is None else state.env_steps
+        self.updates = 0 if state is None else state.updates
+        self.version = 0 if state is None else state.version
+        self.lag_last = 0.0 if state is None else state.lag_last
+        self.lag_sum = 0.0 if state is None else state.lag_sum
+        self.lag_max = 0 if state is None else state.lag_max
+
+    def fault(self, event: Trained, *, expected: int | None, granted: int) -> str | None:
+        """What is wrong with a report; None if nothing is.
+
+        Args:
+            event: The report.
+            expected: Ticket that is to be settled next, None if none is training.
+            granted: Updates that the ticket was granted.
+        """
+        who = f"{event.node} reported ticket {event.ticket} as trained"
+        if event.ticket != expected:
+            due = "no ticket is training" if expected is None else f"ticket {expected} is next"
+            return f"{who}; {due}"
+        if event.updates < 0 or event.skipped < 0 or event.updates + event.skipped != granted:
+            return (
+                f"{who} with {event.updates} updates and {event.skipped} skipped; together they "
+                f"must be the {granted} it was granted"
+            )
+        if event.version != self.version + event.updates:
+            return (
+                f"{who} with {event.updates} updates and version {event.version}; the version "
+                f"counts committed updates and stood at {self.version}"
+            )
+        return None
+
+    def settle(self, event: Trained, env_steps: int) -> None:
+        """Count a settled ticket of ``env_steps`` environment steps."""
+        self.env_steps += env_steps
+        self.updates += event.updates
+        self.version = event.version
+        self.lag_last = event.lag_mean
+        self.lag_sum += event.lag_mean
+        self.lag_max = max(self.lag_max, event.lag_max)

@@ -1,0 +1,97 @@
+"""What others may know of a run: its statistics, and its part of a checkpoint."""
+
+from __future__ import annotations
+
+from fast_core.errors import CheckpointError
+from fast_core.scheduler.run import Run
+from fast_core.scheduler.state import SchedulerState, encode_state
+from fast_core.scheduler.statistics import Phase, Statistics
+
+
+def read_state(run: Run) -> bytes:
+    """The scheduler's part of a checkpoint.
+
+    Raises:
+        CheckpointError: Some rollout was started and is not settled.
+    """
+    tickets, progress = run.tickets, run.progress
+    if not tickets.quiescent:
+        raise CheckpointError(
+            "the scheduler can be saved only while nothing is in flight; "
+            f"{run.ledger.running} rollouts run, {tickets.ready} are ready, "
+            f"{tickets.training} tickets train"
+        )
+    evaluations, episodes = run.evaluations, run.episodes
+    return encode_state(
+        SchedulerState(
+            settled=tickets.settled,
+            env_steps=progress.env_steps,
+            updates=progress.updates,
+            version=progress.version,
+            incarnations=run.ledger.incarnations,
+            rollout_ids=run.ledger.rollout_ids,
+            elapsed_s=run.elapsed_s,
+            checkpoint=run.checkpoints.number,
+            evaluation_due=evaluations.active,
+            evaluation_request=evaluations.request,
+            evaluations_finished=evaluations.finished,
+            evaluations_coalesced=evaluations.coalesced,
+            evaluation_mean=evaluations.last_mean,
+            evaluation_version=evaluations.last_version,
+            score=run.settings.stop_score,
+            score_streak=evaluations.streak,
+            episodes=episodes.count,
+            quarantined=episodes.quarantined,
+            recent_returns=list(episodes.returns),
+            recent_lengths=list(episodes.lengths),
+            lag_sum=progress.lag_sum,
+            lag_last=progress.lag_last,
+            lag_max=progress.lag_max,
+            stale=run.stale,
+        )
+    )
+
+
+def read_statistics(run: Run) -> Statistics:
+    """The counters at the time of the last event."""
+    evaluations, progress, tickets = run.evaluations, run.progress, run.tickets
+    return Statistics(
+        phase=_phase(run),
+        degree=run.settings.degree,
+        tickets_admitted=-(-tickets.started // run.settings.shards),
+        tickets_merged=tickets.merged,
+        tickets_settled=tickets.settled,
+        rollouts_running=run.ledger.running,
+        rollouts_ready=tickets.ready,
+        env_steps_collected=run.collected,
+        env_steps_trained=progress.env_steps,
+        updates=progress.updates,
+        version=progress.version,
+        lag_now=progress.lag_last,
+        lag_mean=progress.lag_sum / max(tickets.settled, 1),
+        lag_max=progress.lag_max,
+        evaluations_finished=evaluations.finished,
+        evaluations_coalesced=evaluations.coalesced,
+        evaluation_running=evaluations.in_flight,
+        evaluation_mean=evaluations.last_mean,
+        evaluation_version=evaluations.last_version,
+        score_streak=evaluations.streak,
+        rows_dropped=0,
+        stale_events=run.stale,
+        episodes=run.episodes.count,
+        return_mean=run.episodes.return_mean,
+        length_mean=run.episodes.length_mean,
+        quarantined=run.episodes.quarantined,
+        checkpoint=run.checkpoints.number,
+        elapsed_s=run.elapsed_s,
+    )
+
+
+def _phase(run: Run) -> Phase:
+    if run.ended:
+        return "ended"
+    if run.began_s is None:
+        return "starting"
+    if run.ending is not None:
+        return "finishing"
+    return "checkpointing" if run.checkpoints.active else "training"

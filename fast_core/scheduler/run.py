@@ -1,0 +1,113 @@
+"""Everything the scheduler knows about a run, and the commands that wait to be sent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fast_core.events import (
+    Command,
+    Decision,
+    EndRun,
+    Failed,
+    LauncherCommand,
+    StopReason,
+)
+from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.evaluation import Evaluations
+from fast_core.scheduler.ledger import Ledger
+from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.restart import Failure, Failures
+from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.statistics import Episodes
+from fast_core.scheduler.stopping import Ending
+from fast_core.scheduler.tickets import Tickets
+
+LAUNCHER = "launcher"
+
+
+class Send(NamedTuple):
+    """A command and the node that gets it; `LAUNCHER` for the launcher's own."""
+
+    node: str
+    command: Command | LauncherCommand
+
+
+class Run:
+    """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
+
+    Attributes:
+        collected: Environment steps of accepted rollouts.
+        merged_env_steps: Environment steps of merged tickets.
+        stale: Events ignored because they named nothing that was expected.
+        awaited: Nodes that are not ready yet.
+        now_s: Time of the last event.
+        start_deadline_s: When every node must be ready; None before the first event.
+        began_s: When training began; None while nodes start.
+        ending: The end that has been decided, None while the run goes on.
+        ended: Whether `EndRun` has been sent.
+    """
+
+    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
+        fresh = [0] * settings.shards
+        self.settings = settings
+        self.resumed = state is not None
+        self.ledger = Ledger(
+            settings.slots_per_shard,
+            list(state.incarnations if state else fresh),
+            list(state.rollout_ids if state else fresh),
+        )
+        self.tickets = Tickets(settings.shards, settings.degree, state.settled if state else 0)
+        self.progress = Progress(state)
+        self.evaluations = Evaluations(settings, state)
+        self.checkpoints = Checkpoints(settings, state)
+        self.episodes = Episodes(state)
+        self.failures = Failures()
+        self.collected = self.progress.env_steps
+        self.merged_env_steps = self.progress.env_steps
+        self.stale = state.stale if state else 0
+        self.awaited = set(settings.nodes)
+        self.earlier_s = state.elapsed_s if state else 0.0
+        self.now_s = 0.0
+        self.start_deadline_s: float | None = None
+        self.began_s: float | None = None
+        self.ending: Ending | None = None
+        self.ended = False
+        self._outbox: list[Send] = []
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of training, earlier parts of the run included."""
+        return self.earlier_s + (0.0 if self.began_s is None else self.now_s - self.began_s)
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """When the time limit is reached, None for never."""
+        limit = self.settings.stop_time_s
+        if limit is None or self.began_s is None:
+            return None
+        return self.began_s + limit - self.earlier_s
+
+    def send(self, node: str, command: Command | LauncherCommand) -> None:
+        """Put a command into the outbox."""
+        self._outbox.append(Send(node, command))
+
+    def take_outbox(self) -> list[Send]:
+        """Empty the outbox; returns what was in it, in order."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def decide(self, what: str, why: str) -> None:
+        """Note a decision for people."""
+        self.send(LAUNCHER, Decision(what, why))
+
+    def end(self, reason: StopReason, text: str, cause: Failed | None = None) -> None:
+        """End the run now."""
+        self.ended = True
+        self.decide("end", f"{reason}: {text}")
+        self.send(LAUNCHER, EndRun(reason, text, cause))
+
+    def fail(self, text: str) -> None:
+        """End the run because a node broke its contract."""
+        self.failures.verdict(Failure(LAUNCHER, text, None))
+        self.end("failed", text)

@@ -1,0 +1,119 @@
+"""What the scheduler is told once, before the run starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+import msgspec
+
+from fast_core.errors import ConfigError
+
+
+class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts and limits that every decision of the scheduler rests on.
+
+    Attributes:
+        shards: Number of shards; one ticket is this many shard rollouts.
+        env_nodes: Names of the env nodes, in the order in which they get their shards.
+        optimizer: Name of the optimizer node.
+        evaluator: Name of the evaluator node, None when evaluation is off.
+        other_nodes: Nodes that must be ready before the run starts but get no work from here.
+        degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        slots_per_shard: Rollout slots of each shard.
+        rows_per_rollout: Environment steps of one shard rollout (T times B).
+        updates_granted: Optimizer steps that one ticket grants.
+        eval_every_env_steps: Trained environment steps between evaluations; None turns them off.
+        eval_episodes: Episodes of one evaluation, exactly.
+        eval_mode: `sync` holds admission from the moment an evaluation is due until its result.
+        eval_at_end: Evaluate the last version before an orderly end.
+        checkpoint_every_updates: Updates between checkpoints; None for none on the way.
+        checkpoint_at_end: Write a checkpoint before an orderly end.
+        checkpoint_directory: Folder that holds the checkpoints.
+        stop_env_steps: Trained environment steps that end the run, rounded up to whole tickets.
+        stop_updates: Optimizer steps that end the run, rounded up to whole tickets.
+        stop_time_s: Seconds since the first rollout began, earlier parts of the run included.
+        stop_score: Mean return of an evaluation that counts as solved.
+        stop_score_held: Evaluations in a row that must reach the score.
+        start_timeout_s: Seconds until every node must be ready.
+
+    Raises:
+        ConfigError: A number is out of range, or the run could never make progress or end.
+    """
+
+    shards: int
+    env_nodes: tuple[str, ...]
+    optimizer: str
+    evaluator: str | None
+    other_nodes: tuple[str, ...] = ()
+    degree: int
+    slots_per_shard: int
+    rows_per_rollout: int
+    updates_granted: int
+    eval_every_env_steps: int | None
+    eval_episodes: int
+    eval_mode: Literal["async", "sync"]
+    eval_at_end: bool
+    checkpoint_every_updates: int | None
+    checkpoint_at_end: bool
+    checkpoint_directory: str
+    stop_env_steps: int | None
+    stop_updates: int | None
+    stop_time_s: float | None
+    stop_score: float | None
+    stop_score_held: int
+    start_timeout_s: float
+
+    def __post_init__(self) -> None:
+        self._check_ranges()
+        self._check_nodes()
+        if self.stop_updates is not None and self.updates_granted == 0:
+            raise ConfigError(
+                f"stop.updates must be reachable; got {self.stop_updates!r}, but a ticket grants "
+                "0 updates. Grant updates or stop by env_steps or time_s."
+            )
+        if self.stop_score is not None and not self.evaluates:
+            raise ConfigError(
+                f"stop.score needs evaluations; got {self.stop_score!r} with evaluation off. "
+                "Set evaluation.every_env_steps or drop stop.score."
+            )
+
+    @property
+    def rows_per_ticket(self) -> int:
+        """Environment steps that one ticket trains on."""
+        return self.shards * self.rows_per_rollout
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluations run while training."""
+        return self.evaluator is not None and self.eval_every_env_steps is not None
+
+    @property
+    def working_nodes(self) -> tuple[str, ...]:
+        """The nodes that hold a part of a checkpoint, the optimizer first."""
+        return (self.optimizer, *self.env_nodes)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Every node that must be ready before the run starts."""
+        evaluator = () if self.evaluator is None else (self.evaluator,)
+        return (*self.working_nodes, *evaluator, *self.other_nodes)
+
+    def _check_ranges(self) -> None:
+        least = {"degree": 0, "updates_granted": 0}
+        least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
+        least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
+        intervals = ("eval_every_env_steps", "checkpoint_every_updates")
+        limits = ("stop_env_steps", "stop_updates")
+        optional = (name for name in intervals + limits if getattr(self, name) is not None)
+        least |= dict.fromkeys(optional, 1)
+        for name, bound in least.items():
+            if (got := getattr(self, name)) < bound:
+                raise ConfigError(f"scheduler setting {name} must be at least {bound}; got {got!r}")
+
+    def _check_nodes(self) -> None:
+        if not self.env_nodes:
+            raise ConfigError("the run has no env node; set nodes.env.count to at least 1")
+        doubled = [name for name, count in Counter(self.nodes).items() if count > 1]
+        if doubled:
+            raise ConfigError(f"every node needs a name of its own; got {doubled!r} twice")

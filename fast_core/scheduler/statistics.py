@@ -1,0 +1,109 @@
+"""What the live table, the metrics and the report show about scheduling."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+import msgspec
+
+from fast_core.scheduler.ledger import Rollout
+from fast_core.scheduler.state import SchedulerState
+
+Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
+RECENT = 100
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading of the scheduler.
+
+    Attributes:
+        phase: Where the run is.
+        degree: Tickets that may be collected ahead of training.
+        tickets_admitted: Tickets of which at least one rollout was started.
+        tickets_merged: Tickets handed to the optimizer.
+        tickets_settled: Tickets whose updates are committed or skipped.
+        rollouts_running: Rollouts that env nodes are collecting.
+        rollouts_ready: Rollouts that wait to be merged.
+        env_steps_collected: Environment steps of accepted rollouts.
+        env_steps_trained: Environment steps of settled tickets.
+        updates: Committed optimizer steps.
+        version: Version of the newest weights.
+        lag_now: Mean policy lag of the last ticket, in versions.
+        lag_mean: Mean of that over all tickets.
+        lag_max: Largest policy lag of any row.
+        evaluations_finished: Evaluations that have a result.
+        evaluations_coalesced: Requests replaced by a newer one before they started.
+        evaluation_running: Whether one is in flight.
+        evaluation_mean: Mean return of the last evaluation, None before the first.
+        evaluation_version: Version that was evaluated last.
+        score_streak: Evaluations in a row that reached the score.
+        rows_dropped: Environment steps collected and thrown away; 0, nothing is ever dropped.
+        stale_events: Events ignored because they named nothing that was expected.
+        episodes: Episodes that ended in merged rollouts.
+        return_mean: Mean return of the last 100 episodes, None before the first.
+        length_mean: Mean length of the last 100 episodes, None before the first.
+        quarantined: Episodes cut because of non-finite values.
+        checkpoint: Serial number of the last checkpoint begun.
+        elapsed_s: Seconds of training, earlier parts of the run included.
+    """
+
+    phase: Phase
+    degree: int
+    tickets_admitted: int
+    tickets_merged: int
+    tickets_settled: int
+    rollouts_running: int
+    rollouts_ready: int
+    env_steps_collected: int
+    env_steps_trained: int
+    updates: int
+    version: int
+    lag_now: float
+    lag_mean: float
+    lag_max: int
+    evaluations_finished: int
+    evaluations_coalesced: int
+    evaluation_running: bool
+    evaluation_mean: float | None
+    evaluation_version: int | None
+    score_streak: int
+    rows_dropped: int
+    stale_events: int
+    episodes: int
+    return_mean: float | None
+    length_mean: float | None
+    quarantined: int
+    checkpoint: int
+    elapsed_s: float
+
+
+class Episodes:
+    """Episodes of merged rollouts, in training order, so that degree 0 shows the same each time."""
+
+    def __init__(self, state: SchedulerState | None):
+        self.count = 0 if state is None else state.episodes
+        self.quarantined = 0 if state is None else state.quarantined
+        self.returns = deque([] if state is None else state.recent_returns, maxlen=RECENT)
+        self.lengths = deque([] if state is None else state.recent_lengths, maxlen=RECENT)
+
+    def add(self, rollouts: list[Rollout]) -> None:
+        """Count the episodes that ended in these rollouts."""
+        for rollout in rollouts:
+            result = rollout.result
+            assert result is not None
+            self.quarantined += result.quarantined
+            if result.episode_returns:
+                self.count += len(result.episode_returns)
+                self.returns.extend(result.episode_returns)
+                self.lengths.extend(result.episode_lengths)
+
+    @property
+    def return_mean(self) -> float | None:
+        """Mean return of the last 100 episodes."""
+        return sum(self.returns) / len(self.returns) if self.returns else None
+
+    @property
+    def length_mean(self) -> float | None:
+        """Mean length of the last 100 episodes."""
+        return sum(self.lengths) / len(self.lengths) if self.lengths else None

@@ -1,0 +1,63 @@
+"""When the run is finished, and how it comes to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fast_core.events import StopReason
+from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.settings import SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An end that has been decided but not reached.
+
+    Attributes:
+        reason: Outcome of the run.
+        text: Why, with numbers.
+        evaluate: Evaluations that are due are still run, and the last version is evaluated if
+            the configuration asks for it.
+        wait: An evaluation in flight is waited for.
+        save: A last checkpoint is written.
+    """
+
+    reason: StopReason
+    text: str
+    evaluate: bool
+    wait: bool
+    save: bool
+
+
+def tickets_needed(settings: SchedulerSettings, progress: Progress, settled: int) -> int | None:
+    """Number of tickets the whole run can need, None if nothing bounds it.
+
+    Updates may be skipped, so for ``stop_updates`` the number can grow while training goes on; it
+    never falls, and so no ticket is started that turns out not to be needed.
+    """
+    needed: list[int] = []
+    if settings.stop_env_steps is not None:
+        needed.append(
+            _ceil_div(settings.stop_env_steps - progress.env_steps, settings.rows_per_ticket)
+        )
+    if settings.stop_updates is not None:
+        needed.append(_ceil_div(settings.stop_updates - progress.updates, settings.updates_granted))
+    return settled + max(min(needed), 0) if needed else None
+
+
+def limit_reached(
+    settings: SchedulerSettings, progress: Progress, elapsed_s: float, time_is_up: bool
+) -> str | None:
+    """Which limit on steps, updates or time has been reached, with numbers; None for none."""
+    env_steps, updates = progress.env_steps, progress.updates
+    if settings.stop_env_steps is not None and env_steps >= settings.stop_env_steps:
+        return f"{env_steps} env steps trained (stop.env_steps: {settings.stop_env_steps})"
+    if settings.stop_updates is not None and updates >= settings.stop_updates:
+        return f"{updates} updates (stop.updates: {settings.stop_updates})"
+    if time_is_up:
+        return f"{elapsed_s:.1f} s of training (stop.time_s: {settings.stop_time_s:g})"
+    return None
+
+
+def _ceil_div(value: int, by: int) -> int:
+    return -(-value // by)

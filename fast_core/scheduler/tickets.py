@@ -1,0 +1,98 @@
+"""Tickets: which rollouts train together, and how far the settled prefix reaches.
+
+Above degree 0 a ticket is made of the rollouts that complete first, but not without limit: one
+that started while ``s`` tickets were settled acts with weights no older than the end of ticket
+``s - 1``, so the lag guarantee lets it train in ticket ``s + degree`` at the latest. A ticket that
+would leave such a rollout behind waits for it. At most one ticket's worth of rollouts can be due
+in one ticket, because admission never lets more than ``shards * (s + degree + 1)`` start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fast_core.scheduler.ledger import Place, Rollout
+
+
+class Tickets:
+    """Open rollouts, merged tickets and the settled prefix; amortised O(log shards) a rollout."""
+
+    def __init__(self, shards: int, degree: int, settled: int):
+        """Start with ``settled`` tickets settled and nothing open."""
+        self.settled = settled
+        self.merged = settled
+        self.started = shards * settled
+        self.shards = shards
+        self._in_shard_order = degree == 0
+        self._open: deque[Rollout] = deque()  # start order; merged ones leave lazily at the front
+        self._ready: deque[Rollout] = deque()  # completion order; likewise
+        self._due: list[Rollout] = []
+        self.ready = 0
+        self._training: deque[list[Rollout]] = deque()
+
+    @property
+    def training(self) -> int:
+        """Merged tickets that are not settled."""
+        return len(self._training)
+
+    @property
+    def quiescent(self) -> bool:
+        """Whether every rollout that was started is settled."""
+        return self.started == self.settled * self.shards
+
+    def begin(self, rollout: Rollout) -> None:
+        """Count a started rollout."""
+        self.started += 1
+        self._open.append(rollout)
+
+    def complete(self, rollout: Rollout) -> None:
+        """Count a rollout that is ready to be merged."""
+        self.ready += 1
+        self._ready.append(rollout)
+
+    def merge(self) -> list[Rollout] | None:
+        """Form the next ticket if it can be formed now.
+
+        Returns:
+            Its rollouts in training order (by shard at degree 0, else by completion), or None.
+        """
+        if self.ready < self.shards or not self._due_are_ready():
+            return None
+        chosen, self._due = self._due, []
+        while len(chosen) < self.shards:
+            rollout = self._ready.popleft()
+            if rollout.place is Place.READY:
+                chosen.append(rollout)
+        self._mark(chosen)
+        return chosen
+
+    def settle(self) -> list[Rollout]:
+        """Settle the next ticket; returns its rollouts, whose slots may be freed."""
+        self.settled += 1
+        return self._training.popleft()
+
+    def _due_are_ready(self) -> bool:
+        """Move what must join the next ticket to ``_due``; False while one of it still runs."""
+        while self._open and self._open[0].last_ticket <= self.merged:
+            oldest = self._open[0]
+            if oldest.place is Place.RUNNING:
+                return False
+            self._open.popleft()
+            if oldest.place is Place.READY:
+                oldest.place = Place.DUE
+                self._due.append(oldest)
+        return True
+
+    def _mark(self, chosen: list[Rollout]) -> None:
+        if self._in_shard_order:
+            chosen.sort(key=lambda rollout: rollout.order.shard)
+        else:
+            chosen.sort(key=lambda rollout: rollout.completion)
+        for rollout in chosen:
+            rollout.place = Place.TRAINING
+        self.ready -= len(chosen)
+        self.merged += 1
+        self._training.append(chosen)
+        for queue in (self._ready, self._open):
+            while queue and queue[0].place in (Place.TRAINING, Place.FREED):
+                queue.popleft()

@@ -1,0 +1,59 @@
+"""Builds FastLoop: the Python packages and one native extension for CPython 3.11 and later."""
+
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+
+NATIVE = "fast_core/memory/native"
+
+native = Extension(
+    "fast_core.memory._native",
+    sources=sorted(path.as_posix() for path in Path(NATIVE).glob("*.cpp")),
+    depends=sorted(path.as_posix() for path in Path(NATIVE).glob("*.hpp")),
+    include_dirs=[NATIVE],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    extra_compile_args=["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    py_limited_api=True,
+    language="c++",
+)
+
+setup(
+    name="fastloop",
+    version="0.1.0",
+    description="Trains reinforcement-learning policies as fast as the machine allows.",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["fast_core", "fast_core.*", "algos", "algos.*"]),
+    package_data={
+        "fast_core": ["py.typed"],
+        "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
+    },
+    ext_modules=[native],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    entry_points={"console_scripts": ["fastloop=fast_core.cli:main"]},
+    install_requires=[
+        "torch>=2.4,<=2.13.99",
+        "numpy",
+        "posix_ipc",
+        "pyzmq",
+        "pyyaml",
+        "gymnasium[classic-control]>=1.0",
+        "msgspec",
+        "rich",
+        "typer",
+        "tensorboard",
+        "setproctitle",
+    ],
+    extras_require={
+        "test": [
+            "pytest",
+            "pytest-timeout",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "types-PyYAML",
+            "psutil",
+        ],
+        "bench": ["stable-baselines3"],
+    },
+)

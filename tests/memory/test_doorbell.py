@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from fast_core.errors import SegmentError
+from fast_core.memory import Doorbell
+
+Memory = Callable[[int], memoryview]
+
+WORD = 64  # offset of the word in a doorbell's region
+
+
+def test_ring_changes_the_value_for_everybody(memory: Memory) -> None:
+    region = memory(Doorbell.nbytes())
+    owner, ringer = Doorbell.create(region), Doorbell.attach(region)
+    seen = owner.value()
+    ringer.ring()
+    assert owner.value() != seen
+    assert owner.wait(seen, 0) is True
+
+
+def test_wait_does_not_sleep_on_a_value_that_passed(memory: Memory) -> None:
+    bell = Doorbell.create(memory(Doorbell.nbytes()))
+    seen = bell.value()
+    bell.ring()
+    assert bell.wait(seen, timeout_s=None)
+    assert bell.statistics().waits == 0
+
+
+def test_wait_without_a_ring_ends_false(memory: Memory) -> None:
+    bell = Doorbell.create(memory(Doorbell.nbytes()))
+    assert bell.wait(bell.value(), timeout_s=0) is False
+    begin_s = time.monotonic()
+    assert bell.wait(bell.value(), timeout_s=0.02) is False
+    assert time.monotonic() - begin_s >= 0.02
+
+
+def test_word_wraps_without_harm(memory: Memory) -> None:
+    region = memory(Doorbell.nbytes())
+    bell = Doorbell.create(region)
+    struct.pack_into("<I", region, WORD, 2**32 - 1)
+    seen = bell.value()
+    assert seen == 2**32 - 1
+    bell.ring()
+    assert bell.value() == 0
+    assert bell.wait(seen, 0)
+
+
+def test_statistics_count_rings_and_sleeps(memory: Memory) -> None:
+    bell = Doorbell.create(memory(Doorbell.nbytes()))
+    for _ in range(3):
+        bell.ring()
+    bell.wait(bell.value(), 0)
+    assert (bell.statistics().rings, bell.statistics().waits) == (3, 1)
+    assert bell.statistics().value == 3
+
+
+def test_attach_refuses_what_is_no_doorbell(memory: Memory) -> None:
+    with pytest.raises(SegmentError, match="never created"):
+        Doorbell.attach(memory(Doorbell.nbytes()))
+    with pytest.raises(SegmentError, match="needs 128 bytes; got 127"):
+        Doorbell.create(memory(Doorbell.nbytes())[:127])

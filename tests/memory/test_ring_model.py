@@ -1,0 +1,158 @@
+"""Ring against a plain list, with any interleaving of calls, crashes and resets."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from fast_core.memory import Ring, Segment
+
+STARTS = st.sampled_from([0, 2**32 - 2, 2**64 - 1, 2**64 - 4]) | st.integers(0, 2**64 - 1)
+
+
+class RingAgainstList(RuleBasedStateMachine):
+    @initialize(
+        capacity=st.sampled_from([1, 2, 3, 5, 8]),
+        record_bytes=st.sampled_from([1, 7, 8, 24]),
+        start=STARTS,
+    )
+    def create(self, capacity: int, record_bytes: int, start: int) -> None:
+        self.capacity, self.record_bytes = capacity, record_bytes
+        nbytes = Ring.nbytes(capacity, record_bytes)
+        with Segment.create(nbytes, backing="memfd") as segment:
+            self.region = segment.buffer
+        self.producer = Ring.create(self.region, capacity, record_bytes, start=start)
+        self.consumer = Ring.attach(self.region)
+        self.queued: list[bytes] = []
+        self.made = self.taken = 0
+        self.claimed: memoryview | None = None
+        self.peeked: memoryview | None = None
+
+    def new_record(self) -> bytes:
+        self.made += 1
+        return bytes([self.made % 251 + 1]) * self.record_bytes
+
+    def accept(self, record: bytes) -> None:
+        self.queued.append(record)
+
+    def take(self, count: int) -> bytes:
+        taken, self.queued = self.queued[:count], self.queued[count:]
+        self.taken += len(taken)
+        return b"".join(taken)
+
+    @precondition(lambda self: self.claimed is None)
+    @rule()
+    def push(self) -> None:
+        record = self.new_record()
+        room = len(self.queued) < self.capacity
+        assert self.producer.try_push(record) == room
+        if room:
+            self.accept(record)
+
+    @precondition(lambda self: self.claimed is None)
+    @rule(count=st.integers(0, 12))
+    def push_many(self, count: int) -> None:
+        records = [self.new_record() for _ in range(count)]
+        room = min(count, self.capacity - len(self.queued))
+        assert self.producer.try_push_many(b"".join(records)) == room
+        for record in records[:room]:
+            self.accept(record)
+
+    @rule()
+    def claim(self) -> None:
+        place = self.producer.try_claim()
+        assert (place is not None) == (len(self.queued) < self.capacity)
+        self.claimed = place
+
+    @precondition(lambda self: self.claimed is not None)
+    @rule(whole=st.booleans())
+    def write_claimed(self, whole: bool) -> None:
+        """Writes that are never committed must never be seen."""
+        assert self.claimed is not None
+        self.claimed[: self.record_bytes if whole else self.record_bytes // 2] = bytes(
+            self.record_bytes if whole else self.record_bytes // 2
+        )
+
+    @precondition(lambda self: self.claimed is not None)
+    @rule()
+    def commit(self) -> None:
+        assert self.claimed is not None
+        record = self.new_record()
+        self.claimed[:] = record
+        self.producer.commit()
+        self.claimed = None
+        self.accept(record)
+
+    @precondition(lambda self: self.claimed is not None)
+    @rule()
+    def abort(self) -> None:
+        self.producer.abort()
+        self.claimed = None
+
+    @precondition(lambda self: self.peeked is None)
+    @rule(into=st.booleans())
+    def pop(self, into: bool) -> None:
+        expected = self.take(1)
+        if into:
+            target = bytearray(self.record_bytes)
+            assert self.consumer.try_pop_into(target) == bool(expected)
+            assert bytes(target) == (expected or bytes(self.record_bytes))
+        else:
+            assert self.consumer.try_pop() == (expected or None)
+
+    @precondition(lambda self: self.peeked is None)
+    @rule(count=st.integers(0, 12))
+    def pop_many(self, count: int) -> None:
+        assert self.consumer.try_pop_many(count) == self.take(count)
+
+    @rule()
+    def peek(self) -> None:
+        self.peeked = self.consumer.try_peek()
+        assert (self.peeked is not None) == bool(self.queued)
+        if self.peeked is not None:
+            assert bytes(self.peeked) == self.queued[0]
+
+    @precondition(lambda self: self.peeked is not None)
+    @rule()
+    def release(self) -> None:
+        assert self.peeked is not None
+        assert bytes(self.peeked) == self.take(1)
+        self.consumer.release()
+        self.peeked = None
+
+    @rule(reaped=st.booleans())
+    def producer_dies(self, reaped: bool) -> None:
+        self.claimed = None
+        if reaped:
+            Ring.attach(self.region).reset_producer()
+        self.producer = Ring.attach(self.region)
+
+    @rule(reaped=st.booleans())
+    def consumer_dies(self, reaped: bool) -> None:
+        self.peeked = None
+        if reaped:
+            assert Ring.attach(self.region).reset_consumer() == len(self.queued)
+            self.take(len(self.queued))
+        self.consumer = Ring.attach(self.region)
+
+    @invariant()
+    def figures_agree(self) -> None:
+        if not hasattr(self, "region"):
+            return
+        figures = self.producer.statistics()
+        assert len(self.producer) == len(self.consumer) == figures.used == len(self.queued)
+        assert figures.pushed == self.taken + len(self.queued)
+        assert figures.popped == self.taken
+
+
+TestRingAgainstList = RingAgainstList.TestCase
+TestRingAgainstList.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, database=None
+)

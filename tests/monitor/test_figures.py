@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fast_core.monitor.figures import (
+    count,
+    duration,
+    evaluation_text,
+    number,
+    printable,
+    share,
+    stop_text,
+)
+from fast_core.monitor.view import StopCondition
+from tests.monitor.views import BEST
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0.0, "0.0"),
+        (0.00012345, "0.000123"),
+        (0.0000123, "1.2e-05"),
+        (0.0123, "0.0123"),
+        (0.999, "1.00"),
+        (1.234, "1.23"),
+        (213.44, "213.4"),
+        (-213.44, "-213.4"),
+        (1234.5, "1,234.5"),
+        (43210.4, "43,210"),
+        (12_300_000.0, "1.2e+07"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_number(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (math.inf, "-"),
+        (-1.0, "0.0 s"),
+        (0.84, "0.8 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3599.9, "1 h 00 min"),
+        (12_000, "3 h 20 min"),
+        (90_000, "1 d 01 h"),
+    ],
+)
+def test_duration(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_share_is_held_between_0_and_100() -> None:
+    shares = [share(value) for value in (None, math.nan, -0.1, 0.0, 0.824, 1.7)]
+    assert shares == ["-", "-", "0 %", "0 %", "82 %", "100 %"]
+
+
+def test_count_separates_thousands() -> None:
+    assert count(1_234_567.6) == "1,234,568"
+
+
+def test_stop_texts_name_the_unit() -> None:
+    assert stop_text(StopCondition("env_steps", 1500, 2000)) == "env steps 1,500 / 2,000"
+    assert stop_text(StopCondition("updates", None, 2000)) == "updates 0 / 2,000"
+    assert stop_text(StopCondition("time_s", 65.0, 3600.0)) == "time 1 min 05 s / 1 h 00 min"
+    assert stop_text(StopCondition("score", None, 475.0)) == "score - / 475.0"
+
+
+def test_evaluation_text_has_mean_deviation_and_version() -> None:
+    assert evaluation_text(BEST) == "475.0 ± 12.1 (v2800)"
+    assert evaluation_text(None) == "-"
+
+
+def test_control_characters_are_made_harmless() -> None:
+    assert printable("\x1b[2Jred\x07 ä\tb") == "�[2Jred� ä\tb"
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_any_float_has_a_short_text(value: float) -> None:
+    assert 0 < len(number(value)) <= 9
+    assert 0 < len(share(value)) <= 5
+    duration(value)

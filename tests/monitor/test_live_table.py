@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from fast_core.monitor.live_table import bar, live_table
+from fast_core.monitor.view import NodeView, ProgressView
+from tests.monitor.views import EMPTY, VIEW
+
+
+def drawn(view: ProgressView, width: int, **options: object) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(live_table(view, 43_310.0, 675.2, width=width, **options))  # type: ignore[arg-type]
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_everything_is_readable_at_usual_widths(width: int) -> None:
+    text = "\n".join(drawn(VIEW, width, tail=("env-0 info: hello",), warnings=2))
+    for part in (
+        "ppo_cartpole · seed 7 · training · 8.4 s",
+        "env steps 240,128 / 500,000",
+        "48 %",
+        "6.0 s left",
+        "or score 312.4 / 475.0",
+        "43,310",
+        "675.2",
+        "3,752",
+        "213.4",
+        "198.6",
+        "1,832",
+        "312.4 ± 88.1 (v3200)",
+        "475.0 ± 12.1 (v2800)",
+        "0.25 (max 3), degree 2",
+        "env-0      ",
+        "stepping",
+        "82 %",
+        "18 %",
+        "shards 0, 2",
+        "12345",
+        "cpu, 1 thread",
+        "env-0 info: hello",
+        "2 warnings",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("view", [VIEW, EMPTY])
+def test_no_line_is_wider_than_the_terminal(view: ProgressView, width: int) -> None:
+    long = replace(view, run_name="name" * 60)
+    lines = drawn(long, width, tail=("text " * 100,))
+    assert {cell_len(line) for line in lines} == {width}
+
+
+def test_nodes_beyond_the_screen_are_summed_up_in_one_row() -> None:
+    nodes = tuple(NodeView(f"env-{index}", "stepping", 0.5, 0.25) for index in range(200))
+    lines = drawn(replace(VIEW, nodes=nodes), 80, max_nodes=10)
+    assert sum("stepping" in line for line in lines) == 9
+    (rest,) = [line for line in lines if "+ 191 more" in line]
+    assert "50 %" in rest and "25 %" in rest
+
+
+def test_failed_node_beyond_the_screen_is_still_told() -> None:
+    nodes = tuple(
+        NodeView(f"env-{index}", "failed" if index == 150 else "stepping") for index in range(200)
+    )
+    lines = drawn(replace(VIEW, nodes=nodes), 80, max_nodes=10)
+    assert "1 failed" in next(line for line in lines if "more" in line)
+
+
+def test_node_that_has_no_figures_yet_shows_dashes() -> None:
+    (row,) = [
+        line
+        for line in drawn(replace(VIEW, nodes=(NodeView("env-0", "starting"),)), 80)
+        if "env-0" in line
+    ]
+    assert row.split()[1:] == ["env-0", "starting", "────────", "-", "-", "│"]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (-1.0, "────"),
+        (0.0, "────"),
+        (0.25, "━───"),
+        (0.4, "━╸──"),
+        (0.99, "━━━╸"),
+        (1.0, "━━━━"),
+        (7.0, "━━━━"),
+    ],
+)
+def test_bar_is_drawn_to_half_a_character(fraction: float, text: str) -> None:
+    assert bar(fraction, 4).plain == text
+
+
+def test_markup_and_escapes_in_names_are_shown_as_they_are() -> None:
+    view = replace(VIEW, run_name="[red]x\x1b[2J")
+    text = "\n".join(drawn(view, 80, tail=("[bold]line\x1b[0m",)))
+    assert "[red]x�[2J" in text
+    assert "[bold]line�[0m" in text

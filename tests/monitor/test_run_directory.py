@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from fast_core.errors import ConfigError
+from fast_core.monitor.run_directory import RunDirectory
+
+NOON = datetime(2025, 3, 9, 12, 0, 5)
+
+
+def make_run(root: Path, name: str = "cartpole", now: datetime = NOON) -> RunDirectory:
+    run = RunDirectory.create(root, name, now)
+    run.write_config("name: cartpole\n")
+    return run
+
+
+def test_create_makes_the_folder_named_after_the_time(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "runs", "cartpole", NOON)
+    assert run.path == tmp_path / "runs" / "cartpole" / "2025-03-09_12-00-05"
+    assert sorted(child.name for child in run.path.iterdir()) == [
+        "checkpoints",
+        "logs",
+        "tensorboard",
+    ]
+
+
+def test_ten_launches_in_one_second_get_ten_folders(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path) for _ in range(10)]
+    assert len({run.path for run in runs}) == 10
+    assert RunDirectory.open(tmp_path / "cartpole").path == runs[-1].path
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "/etc"])
+def test_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="folder name"):
+        RunDirectory.create(tmp_path, name, NOON)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unwritable_place_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"can't make.*directory=") as caught:
+        RunDirectory.create(tmp_path / "file", "cartpole", NOON)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_open_takes_the_run_directory_itself(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert RunDirectory.open(run.path).path == run.path
+
+
+def test_open_takes_the_newest_run_by_its_name_not_its_file_time(tmp_path: Path) -> None:
+    late = make_run(tmp_path, now=datetime(2025, 12, 31, 23, 59, 59))
+    early = make_run(tmp_path, now=datetime(2025, 1, 1))
+    early.write_config("touched: later\n")
+    assert RunDirectory.open(tmp_path / "cartpole").path == late.path
+
+
+def test_open_passes_over_a_launch_that_never_wrote_its_configuration(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    RunDirectory.create(tmp_path, "cartpole", datetime(2026, 1, 1))
+    assert RunDirectory.open(tmp_path / "cartpole").path == run.path
+
+
+def test_open_makes_a_relative_path_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert RunDirectory.open("cartpole").path == run.path
+
+
+def test_missing_run_error_lists_what_is_there(tmp_path: Path) -> None:
+    make_run(tmp_path, "pendulum")
+    with pytest.raises(ConfigError, match=r"no run at .*pendulm.*no such folder.*holds pendulum"):
+        RunDirectory.open(tmp_path / "pendulm")
+
+
+def test_folder_without_a_run_error_lists_what_it_holds(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"file{number}").write_text("")
+    with pytest.raises(ConfigError, match=r"config\.yaml.*file0, .*file7 and 2 more"):
+        RunDirectory.open(tmp_path)
+
+
+def test_file_instead_of_a_run_is_named_as_such(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    with pytest.raises(ConfigError, match="it is a file"):
+        RunDirectory.open(run.config)
+
+
+def test_log_file_name_can_not_leave_the_logs_folder(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert run.log("env-0") == run.logs / "env-0.log"
+    assert run.log("../../env 1").parent == run.logs
+
+
+def test_write_config_replaces_the_whole_file(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    run.write_config("seed: 1\n")
+    assert run.config.read_text() == "seed: 1\n"
+    assert [child.name for child in run.path.iterdir() if child.is_file()] == ["config.yaml"]

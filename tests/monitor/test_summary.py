@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fast_core.monitor.summary import summary_rows, summary_text
+from tests.monitor.views import BEST, SUMMARY
+
+
+def test_summary_tells_outcome_figures_and_how_to_go_on() -> None:
+    assert summary_text(SUMMARY).splitlines() == [
+        "finished         evaluation of version 2800 reached 475.0",
+        "time             1 min 15 s",
+        "env steps        300,000 (4,000/s)",
+        "updates          4,000 (60.0/s)",
+        "best evaluation  475.0 ± 12.1 (v2800) at 180,000 env steps",
+        "last evaluation  312.4 ± 88.1 (v3200)",
+        "run directory    runs/ppo_cartpole/2025-11-27_22-40-00",
+        "evaluate it      fastloop eval runs/ppo_cartpole/2025-11-27_22-40-00",
+        "train on         fastloop resume runs/ppo_cartpole/2025-11-27_22-40-00 stop.KEY=VALUE",
+    ]
+
+
+def test_interrupted_run_says_how_to_resume_with_a_path_the_shell_takes() -> None:
+    summary = replace(SUMMARY, outcome="interrupted", run_directory="runs/my run/1", warnings=3)
+    rows = dict(summary_rows(summary))
+    assert rows["go on"] == "fastloop resume 'runs/my run/1'"
+    assert rows["warnings"] == "3, see runs/my run/1/logs"
+
+
+def test_without_a_checkpoint_nothing_is_promised() -> None:
+    rows = dict(summary_rows(replace(SUMMARY, outcome="failed", checkpoint="")))
+    assert "none was written" in rows["checkpoint"]
+    assert not any("fastloop" in text for text in rows.values())
+
+
+def test_run_that_ended_at_once_has_rates_of_zero() -> None:
+    rows = dict(summary_rows(replace(SUMMARY, session_s=0.0, best=BEST, last=BEST)))
+    assert rows["env steps"] == "300,000 (0/s)"
+    assert "last evaluation" not in rows

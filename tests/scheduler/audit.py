@@ -1,0 +1,174 @@
+"""The rules of scheduling, checked from outside on what the scheduler is told and says.
+
+It keeps books of its own and shares no code with the scheduler.
+"""
+
+from __future__ import annotations
+
+from fast_core.events import (
+    Assign,
+    CheckpointWritten,
+    Collect,
+    CommitCheckpoint,
+    Decision,
+    EndRun,
+    Evaluate,
+    Evaluated,
+    RolloutReady,
+    Save,
+    Snapshot,
+    Train,
+    Trained,
+)
+from fast_core.scheduler import LAUNCHER, SchedulerSettings, Send
+
+Key = tuple[int, int]  # shard, rollout id
+
+
+class Audit:
+    """Books over one part of a run, from its start or a restored checkpoint to its end."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        *,
+        settled: int = 0,
+        version: int = 0,
+        before: Audit | None = None,
+    ):
+        """Open the books; ``before`` are those of the run at the checkpoint it resumes from."""
+        self.settings = settings
+        self.settled = settled
+        self.merged = settled
+        self.started = settled * settings.shards
+        self.owner: dict[int, str] = {}
+        self.incarnation: dict[int, int] = dict(before.incarnation) if before else {}
+        self.last_rollout: dict[int, int] = dict(before.last_rollout) if before else {}
+        self.running: dict[int, tuple[int, int]] = {}  # shard -> slot, rollout id
+        self.ready: dict[Key, tuple[int, int]] = {}  # completion order: slot, version
+        self.taken: set[tuple[int, int]] = set()  # shard, slot
+        self.tickets: dict[int, list[Key]] = {}
+        self.slots_of: dict[int, set[tuple[int, int]]] = {}
+        self.acted: dict[Key, int] = {}
+        self.end_version = {settled - 1: version}  # version at the end of each ticket
+        self.evaluating = False
+        self.saving = False
+        self.ended: EndRun | None = None
+        self.evaluated: list[Evaluated] = []
+        self.decisions: list[Decision] = []
+
+    def event(self, event: object) -> None:
+        """Note an event that is about to be handled."""
+        if self.ended is not None:
+            return
+        match event:
+            case RolloutReady():
+                slot, rollout_id = self.running.pop(event.shard)
+                assert (event.slot, event.rollout_id) == (slot, rollout_id)
+                self.ready[event.shard, event.rollout_id] = (slot, event.version)
+                self.acted[event.shard, event.rollout_id] = event.version
+            case Trained():
+                self._trained(event)
+            case Evaluated():
+                self.evaluating = False
+                self.evaluated.append(event)
+            case CheckpointWritten():
+                self.saving = False
+            case _:
+                pass
+
+    def _trained(self, event: Trained) -> None:
+        ticket = event.ticket
+        assert ticket == self.settled
+        self.settled += 1
+        self.end_version[ticket] = event.version
+        oldest = self.end_version.get(ticket - self.settings.degree - 1)
+        for shard, rollout_id in self.tickets.pop(ticket):
+            version = self.acted.pop((shard, rollout_id))
+            if oldest is not None:
+                # lag = (event.version - 1) - version <= U_{i-eta} + ... + U_i - 1
+                assert version >= oldest, f"ticket {ticket} trained on version {version}"
+        self.taken -= self.slots_of.pop(ticket)
+
+    def sends(self, sends: list[Send]) -> None:
+        """Check what the scheduler answered."""
+        told: set[str] = set()
+        for node, command in sends:
+            if self.ended is not None:
+                assert isinstance(command, Decision), f"{command!r} after the end"
+            match command:
+                case Assign():
+                    assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
+                    self.owner[command.shard] = node
+                    self.incarnation[command.shard] = command.incarnation
+                case Collect():
+                    assert node not in told, "two Collects for one node in one decision"
+                    told.add(node)
+                    self._collect(node, command)
+                case Train():
+                    self._train(node, command)
+                case Snapshot():
+                    assert node == self.settings.optimizer
+                    assert not self.evaluating, "two evaluations in flight"
+                    self.evaluating = True
+                case Evaluate():
+                    assert node == self.settings.evaluator and self.evaluating
+                case Save():
+                    assert not self.running and not self.ready and not self.tickets
+                    self.saving = True
+                case CommitCheckpoint():
+                    assert node == LAUNCHER and self.saving
+                case EndRun():
+                    self.ended = command
+                case Decision():
+                    self.decisions.append(command)
+                case _:
+                    raise AssertionError(f"unexpected {command!r}")
+
+    def _collect(self, node: str, command: Collect) -> None:
+        assert not self.saving, "work is given out while a checkpoint is written"
+        settings = self.settings
+        shards = [order.shard for order in command.rollouts]
+        assert shards == sorted(set(shards))
+        for order in command.rollouts:
+            shard = order.shard
+            assert self.owner[shard] == node
+            assert self.incarnation[shard] == order.incarnation
+            assert shard not in self.running, "a shard runs two rollouts"
+            assert order.rollout_id == self.last_rollout.get(shard, 0) + 1
+            self.last_rollout[shard] = order.rollout_id
+            assert 0 <= order.slot < settings.slots_per_shard
+            assert (shard, order.slot) not in self.taken, "a slot is written before it is free"
+            self.taken.add((shard, order.slot))
+            self.running[shard] = (order.slot, order.rollout_id)
+            oldest = self.end_version.get(order.ticket - settings.degree - 1, 0)
+            assert oldest <= order.min_version <= self.end_version[self.settled - 1]
+            self.started += 1
+        # Within one decision the orders of several nodes share the places, so tickets are
+        # compared as a whole: no order may name a ticket that is not open.
+        assert self.started <= settings.shards * (self.settled + 1 + settings.degree)
+        assert all(o.ticket <= self.settled + settings.degree for o in command.rollouts)
+        if settings.stop_env_steps is not None:
+            needed = -(-settings.stop_env_steps // settings.rows_per_ticket)
+            assert self.started <= settings.shards * needed, "work that nobody needs"
+
+    def _train(self, node: str, command: Train) -> None:
+        settings = self.settings
+        assert node == settings.optimizer and command.ticket == self.merged
+        self.merged += 1
+        assert command.env_steps == command.ticket * settings.rows_per_ticket
+        assert command.granted == settings.updates_granted
+        assert len(command.rollouts) == settings.shards
+        keys = [(ref.shard, ref.rollout_id) for ref in command.rollouts]
+        chosen = set(keys)
+        if settings.degree == 0:
+            assert [shard for shard, _ in keys] == list(range(settings.shards))
+        else:
+            assert keys == [key for key in self.ready if key in chosen]
+        slots = set()
+        for ref, key in zip(command.rollouts, keys, strict=True):
+            slot, _ = self.ready.pop(key)
+            assert (slot, self.incarnation[ref.shard]) == (ref.slot, ref.incarnation)
+            slots.add((ref.shard, slot))
+        self.slots_of[command.ticket] = slots
+        self.tickets[command.ticket] = keys

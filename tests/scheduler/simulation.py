@@ -1,0 +1,302 @@
+"""Simulated nodes round a scheduler, driven by choice or in virtual time.
+
+`World` holds nodes that take commands from their channels one by one: `start` takes the next
+command (an env node reads the weights then), `finish` completes it and hands the event to the
+scheduler. A property test chooses which node does what; `simulate` decides by durations.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from typing import NamedTuple
+
+from fast_core.events import (
+    Assign,
+    CheckpointWritten,
+    Collect,
+    CommitCheckpoint,
+    EndRun,
+    Evaluate,
+    Evaluated,
+    Event,
+    LauncherEvent,
+    Ready,
+    RolloutOrder,
+    RolloutReady,
+    Save,
+    Saved,
+    Snapshot,
+    SnapshotTaken,
+    Tick,
+    Train,
+    Trained,
+)
+from fast_core.scheduler import LAUNCHER, Scheduler, SchedulerSettings, Send
+from tests.scheduler.audit import Audit
+
+Task = RolloutOrder | Train | Snapshot | Evaluate | Save | CommitCheckpoint
+
+
+def make_settings(**changes: object) -> SchedulerSettings:
+    """Settings of a small run without evaluation or checkpoints."""
+    values: dict[str, object] = {
+        "shards": 2,
+        "env_nodes": ("env0", "env1"),
+        "optimizer": "optimizer",
+        "evaluator": None,
+        "degree": 0,
+        "slots_per_shard": 1,
+        "rows_per_rollout": 10,
+        "updates_granted": 4,
+        "eval_every_env_steps": None,
+        "eval_episodes": 2,
+        "eval_mode": "async",
+        "eval_at_end": False,
+        "checkpoint_every_updates": None,
+        "checkpoint_at_end": False,
+        "checkpoint_directory": "checkpoints",
+        "stop_env_steps": 100,
+        "stop_updates": None,
+        "stop_time_s": None,
+        "stop_score": None,
+        "stop_score_held": 1,
+        "start_timeout_s": 30.0,
+    }
+    assert changes.keys() <= values.keys() | {"other_nodes"}
+    return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+class Checkpoint(NamedTuple):
+    """A committed checkpoint, the books at its cut, and how much had been sent by then."""
+
+    commit: CommitCheckpoint
+    audit: Audit
+    sent: int
+
+
+class World:
+    """A scheduler, its nodes, and an `Audit` of everything between them.
+
+    Attributes:
+        oldest_weights: Env nodes act with the oldest version their order allows instead of the
+            newest, the worst case for the lag.
+        skipped: Updates that the optimizer skips of a ticket.
+        score: Return of every evaluation episode of a version.
+        log: Every send in order.
+        checkpoints: Every checkpoint that the launcher was asked to commit.
+    """
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        *,
+        resumed: Checkpoint | None = None,
+        oldest_weights: bool = False,
+        skipped: Callable[[int], int] = lambda ticket: 0,
+        score: Callable[[int], float] = lambda version: 0.0,
+    ):
+        self.settings = settings
+        self.oldest_weights = oldest_weights
+        self.skipped = skipped
+        self.score = score
+        commit = resumed.commit if resumed else None
+        self.scheduler = Scheduler(settings, commit.scheduler if commit else None)
+        self.version = commit.version if commit else 0
+        self.env_steps = commit.env_steps if commit else 0
+        self.audit = Audit(
+            settings,
+            settled=self.env_steps // settings.rows_per_ticket,
+            version=self.version,
+            before=resumed.audit if resumed else None,
+        )
+        self.now_s = 0.0
+        self.inbox: dict[str, deque[Task]] = {n: deque() for n in (*settings.nodes, LAUNCHER)}
+        self.busy: dict[str, tuple[Task, int]] = {}  # node -> task, version read at its start
+        self.touched: list[str] = []
+        self.log: list[Send] = []
+        self.checkpoints: list[Checkpoint] = []
+
+    @property
+    def ended(self) -> EndRun | None:
+        """How the run ended, None while it goes on."""
+        return self.audit.ended
+
+    def make_ready(self) -> None:
+        """Bring every node up."""
+        for pid, node in enumerate(self.settings.nodes):
+            self.deliver(Ready(node, pid))
+
+    def deliver(self, event: Event | LauncherEvent) -> list[Send]:
+        """Hand an event to the scheduler and its commands to the nodes."""
+        self.audit.event(event)
+        sends = self.scheduler.handle(event, self.now_s)
+        self.audit.sends(sends)
+        self.log.extend(sends)
+        for node, command in sends:
+            self._route(node, command)
+        return sends
+
+    def _route(self, node: str, command: object) -> None:
+        match command:
+            case Collect():
+                self.inbox[node].extend(command.rollouts)
+            case CommitCheckpoint():
+                self.checkpoints.append(Checkpoint(command, deepcopy(self.audit), len(self.log)))
+                self.inbox[node].append(command)
+            case Train() | Snapshot() | Evaluate() | Save():
+                self.inbox[node].append(command)
+            case _:
+                return
+        self.touched.append(node)
+
+    def can_start(self) -> list[str]:
+        """Nodes that have something to do and do nothing."""
+        return [node for node, box in self.inbox.items() if box and node not in self.busy]
+
+    def start(self, node: str) -> Task:
+        """Let a node take its next command."""
+        task = self.inbox[node].popleft()
+        version = self.version
+        if isinstance(task, RolloutOrder):
+            assert version >= task.min_version, "weights are waited for that can't come"
+            version = task.min_version if self.oldest_weights else version
+        self.busy[node] = (task, version)
+        return task
+
+    def finish(self, node: str) -> list[Send]:
+        """Let a node complete what it does."""
+        task, version = self.busy.pop(node)
+        return self.deliver(self._result(node, task, version))
+
+    def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
+        match task:
+            case RolloutOrder():
+                return rollout_ready(node, task, version)
+            case Train():
+                return self._trained(node, task)
+            case Snapshot():
+                return SnapshotTaken(node, task.request, self.version, self.env_steps)
+            case Evaluate():
+                returns = (self.score(task.version),) * task.episodes
+                lengths = (1,) * task.episodes
+                return Evaluated(node, task.request, task.version, task.env_steps, returns, lengths)
+            case Save():
+                return Saved(node, task.checkpoint, (f"{node}.bin",))
+            case CommitCheckpoint():
+                return CheckpointWritten(task.checkpoint)
+
+    def _trained(self, node: str, task: Train) -> Trained:
+        skipped = min(self.skipped(task.ticket), task.granted)
+        updates = task.granted - skipped
+        versions = [self.audit.acted[ref.shard, ref.rollout_id] for ref in task.rollouts]
+        self.version += updates
+        self.env_steps += self.settings.rows_per_ticket
+        lag = self.version - 1 - min(versions) if updates else 0
+        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, {})
+
+
+def rollout_ready(
+    node: str, order: RolloutOrder, version: int, returns: tuple[float, ...] = (1.0,)
+) -> RolloutReady:
+    """The report of an env node that did what it was told."""
+    lengths = tuple(10 for _ in returns)
+    return RolloutReady(
+        node,
+        order.shard,
+        order.incarnation,
+        order.slot,
+        order.rollout_id,
+        order.ticket,
+        version,
+        returns,
+        lengths,
+    )
+
+
+def duration(seed: int, node: str, task: Task, scale: dict[type, int]) -> int:
+    """Whole virtual milliseconds a task takes: a function of what it is, not of when it runs."""
+    name = f"{seed}/{node}/{type(task).__name__}"
+    match task:
+        case RolloutOrder():
+            name += f"/{task.shard}/{task.rollout_id}"
+        case Train():
+            name += f"/{task.ticket}"
+        case Evaluate():
+            name += f"/{task.version}"
+        case _:
+            pass
+    spread = zlib.crc32(name.encode()) % 1000
+    return 1 + scale.get(type(task), 1) * spread // 1000
+
+
+def simulate(
+    world: World,
+    *,
+    seed: int = 0,
+    scale_ms: dict[type, int] | None = None,
+    limit_s: float = 1e7,
+    events: list[tuple[float, LauncherEvent]] | None = None,
+) -> EndRun:
+    """Run to the end in virtual time.
+
+    Args:
+        world: Nodes that are ready.
+        seed: Of all durations.
+        scale_ms: Longest duration of each kind of task, in milliseconds.
+        limit_s: Virtual time within which the run must end.
+        events: Further events by time, for instance a person's wish to stop.
+
+    Raises:
+        AssertionError: Nothing can happen any more and the run has not ended, or the limit passed.
+    """
+    scale = {RolloutOrder: 1000, Train: 500, Evaluate: 3000} | (scale_ms or {})
+    heap: list[tuple[int, int, str]] = []
+    serial = 0
+    outside = deque(sorted(events or [], key=lambda pair: pair[0]))
+    while world.ended is None:
+        for node in dict.fromkeys(world.touched):
+            if world.inbox[node] and node not in world.busy:
+                task = world.start(node)
+                serial += 1
+                at_ms = round(world.now_s * 1000) + duration(seed, node, task, scale)
+                heapq.heappush(heap, (at_ms, serial, node))
+        world.touched.clear()
+        next_s = heap[0][0] / 1000 if heap else float("inf")
+        wakeup_s = world.scheduler.next_wakeup_s()
+        other_s = outside[0][0] if outside else float("inf")
+        now_s = min(next_s, float("inf") if wakeup_s is None else wakeup_s, other_s)
+        assert now_s < limit_s, f"deadlock or too late: {world.scheduler.statistics()}"
+        world.now_s = max(now_s, world.now_s)
+        if outside and now_s == other_s:
+            world.deliver(outside.popleft()[1])
+        elif heap and now_s == next_s:
+            node = heapq.heappop(heap)[2]
+            world.finish(node)
+            world.touched.append(node)
+        else:
+            world.deliver(Tick())
+    return world.ended
+
+
+def work_of(sends: list[Send]) -> list[tuple[str, str]]:
+    """Commands for nodes, without what differs between a run and its resumption."""
+    kept = []
+    for node, command in sends:
+        match command:
+            case Assign():
+                continue
+            case Collect():
+                orders = [(o.shard, o.slot, o.rollout_id, o.ticket) for o in command.rollouts]
+                kept.append((node, f"collect {orders}"))
+            case Train():
+                refs = [(r.shard, r.slot, r.rollout_id) for r in command.rollouts]
+                kept.append((node, f"train {command.ticket} {refs} {command.env_steps}"))
+            case Snapshot() | Evaluate() | Save() | EndRun():
+                kept.append((node, repr(command)))
+            case _:
+                continue
+    return kept

@@ -1,0 +1,240 @@
+import msgspec
+import pytest
+
+from fast_core.errors import CheckpointError
+from fast_core.events import (
+    CheckpointWritten,
+    Collect,
+    CommitCheckpoint,
+    EndRun,
+    Save,
+    Saved,
+    Snapshot,
+)
+from fast_core.scheduler import LAUNCHER, Scheduler
+from fast_core.scheduler.state import SchedulerState, encode_state
+from tests.scheduler.simulation import World, make_settings, simulate, work_of
+from tests.scheduler.test_training import collect_all, commands, train_one
+
+
+def saving_world(**changes: object) -> World:
+    values: dict[str, object] = {"checkpoint_every_updates": 8, "stop_env_steps": 80}
+    world = World(make_settings(**(values | changes)))
+    world.make_ready()
+    return world
+
+
+def save_parts(world: World) -> None:
+    for node in world.settings.working_nodes:
+        world.start(node)
+        world.finish(node)
+
+
+def test_checkpoint_saves_every_part_then_commits_then_goes_on() -> None:
+    world = saving_world()
+    collect_all(world)
+    assert commands(train_one(world), Save) == []
+    collect_all(world)
+    sends = train_one(world)
+    save = Save(1, "checkpoints/000000000040.tmp")
+    assert commands(sends, Save) == [(n, save) for n in ("optimizer", "env0", "env1")]
+    assert commands(sends, Collect) == [], "admission is held"
+    assert world.scheduler.statistics().phase == "checkpointing"
+    save_parts(world)
+    commit = world.log[-1].command
+    assert isinstance(commit, CommitCheckpoint)
+    assert (commit.checkpoint, commit.version, commit.env_steps) == (1, 8, 40)
+    assert commit.files == ("optimizer.bin", "env0.bin", "env1.bin")
+    world.start(LAUNCHER)
+    assert len(commands(world.finish(LAUNCHER), Collect)) == 2
+    assert world.scheduler.statistics().phase == "training"
+
+
+def test_files_stand_in_node_order_whoever_is_first() -> None:
+    world = saving_world(checkpoint_every_updates=4)
+    collect_all(world)
+    train_one(world)
+    for node in ("env1", "optimizer", "env0"):
+        world.start(node)
+        world.finish(node)
+    assert world.checkpoints[0].commit.files == ("optimizer.bin", "env0.bin", "env1.bin")
+
+
+def test_checkpoint_waits_until_everything_started_is_trained() -> None:
+    world = saving_world(degree=2, slots_per_shard=3, checkpoint_every_updates=4, shards=3)
+    collect_all(world)  # three tickets are merged
+    assert commands(train_one(world), Save) == []
+    assert commands(train_one(world), Save) == []
+    assert len(commands(train_one(world), Save)) == 3
+
+
+def test_held_admission_still_fills_the_ticket_that_has_begun() -> None:
+    # Three rollouts of ticket 1 run when the checkpoint becomes due; the fourth must follow, or
+    # the ticket could never train and the run would stand still.
+    world = World(
+        make_settings(
+            shards=4,
+            env_nodes=("env0", "env1"),
+            degree=1,
+            slots_per_shard=1,
+            checkpoint_every_updates=4,
+            stop_env_steps=4000,
+        )
+    )
+    world.make_ready()
+    simulate(world)
+    assert len(world.checkpoints) > 10
+
+
+def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
+    world = saving_world(checkpoint_every_updates=4)
+    assert world.scheduler.handle(Saved("optimizer", 1, ()), 0.0) == []
+    collect_all(world)
+    train_one(world)
+    world.start("env0")
+    world.finish("env0")
+    stale = [
+        Saved("env0", 1, ()),
+        Saved("env1", 2, ()),
+        Saved("stranger", 1, ()),
+        CheckpointWritten(1),
+    ]
+    for event in stale:
+        assert world.scheduler.handle(event, 0.0) == []
+    assert world.scheduler.statistics().stale_events == 5
+    for node in ("optimizer", "env1"):
+        world.start(node)
+        world.finish(node)
+    assert world.scheduler.handle(CheckpointWritten(2), 0.0) == []
+    assert world.scheduler.statistics().phase == "checkpointing"
+
+
+def test_evaluation_in_flight_does_not_hold_a_checkpoint_up_and_is_due_on_resume() -> None:
+    world = saving_world(checkpoint_every_updates=4, evaluator="evaluator", eval_every_env_steps=20)
+    collect_all(world)
+    sends = train_one(world)
+    assert commands(sends, Snapshot) and commands(sends, Save)
+    world.start("optimizer")
+    world.finish("optimizer")  # the snapshot; the evaluation now runs
+    save_parts(world)
+    resumed = World(world.settings, resumed=world.checkpoints[0])
+    resumed.make_ready()
+    assert [command for _, command in commands(resumed.log, Snapshot)] == [Snapshot(2)]
+
+
+def test_last_checkpoint_is_written_before_the_end_once() -> None:
+    for every, numbers in ((None, [1]), (16, [1]), (8, [1, 2])):
+        world = saving_world(checkpoint_every_updates=every, checkpoint_at_end=True)
+        simulate(world)
+        assert [c.commit.checkpoint for c in world.checkpoints] == numbers
+        assert world.checkpoints[-1].commit.env_steps == 80
+        assert isinstance(world.log[-1].command, EndRun)
+
+
+def test_without_checkpoints_nothing_is_saved() -> None:
+    world = saving_world(checkpoint_every_updates=None)
+    simulate(world)
+    assert commands(world.log, Save) == []
+
+
+def test_state_with_work_in_flight_is_refused() -> None:
+    world = saving_world()
+    with pytest.raises(CheckpointError, match="2 rollouts run, 0 are ready, 0 tickets train"):
+        world.scheduler.state()
+
+
+def test_restored_scheduler_shows_the_same_counters_and_bytes() -> None:
+    world = saving_world(evaluator="evaluator", eval_every_env_steps=20, checkpoint_at_end=True)
+    simulate(world)
+    state = world.checkpoints[-1].commit.scheduler
+    restored = Scheduler(world.settings, state)
+    before = msgspec.structs.asdict(world.scheduler.statistics())
+    after = msgspec.structs.asdict(restored.statistics())
+    different = {name for name in before if before[name] != after[name]}
+    assert different == {"phase"}
+    assert restored.state() == state
+
+
+@pytest.mark.parametrize("degree", [0, 3])
+@pytest.mark.parametrize("evaluations", ["off", "sync"])
+def test_resumed_run_sends_what_the_uninterrupted_one_sent(degree: int, evaluations: str) -> None:
+    values: dict[str, object] = {"shards": 5, "degree": degree, "slots_per_shard": 2}
+    values |= {"stop_env_steps": 1000, "checkpoint_every_updates": 12, "checkpoint_at_end": True}
+    if evaluations == "sync":
+        values |= {"evaluator": "evaluator", "eval_every_env_steps": 120, "eval_mode": "sync"}
+        values |= {"stop_score": 5.0, "stop_score_held": 3}
+    settings = make_settings(**values)
+
+    def score(version: int) -> float:
+        return 6.0 if version % 3 or version > 120 else 0.0
+
+    whole = World(settings, score=score)
+    whole.make_ready()
+    simulate(whole)
+    assert len(whole.checkpoints) >= 4
+    for checkpoint in whole.checkpoints:
+        resumed = World(settings, resumed=checkpoint, score=score)
+        resumed.make_ready()
+        simulate(resumed)
+        assert work_of(resumed.log) == work_of(whole.log[checkpoint.sent :])
+
+
+def test_resumed_run_keeps_the_time_it_had_used() -> None:
+    settings = make_settings(stop_env_steps=None, stop_time_s=100.0, checkpoint_every_updates=40)
+    world = World(settings)
+    world.make_ready()
+    simulate(world)
+    checkpoint = world.checkpoints[1]
+    used_s = Scheduler(settings, checkpoint.commit.scheduler).statistics().elapsed_s
+    assert 0.0 < used_s < 100.0
+    resumed = World(settings, resumed=checkpoint)
+    resumed.now_s = 5000.0
+    resumed.make_ready()
+    assert resumed.scheduler.next_wakeup_s() == pytest.approx(5100.0 - used_s)
+
+
+def test_resuming_a_finished_run_ends_at_once() -> None:
+    world = saving_world(checkpoint_at_end=True)
+    simulate(world)
+    again = World(world.settings, resumed=world.checkpoints[-1])
+    again.make_ready()
+    assert again.ended is not None and again.ended.reason == "finished"
+    assert commands(again.log, Collect) == commands(again.log, Save) == []
+
+
+def test_resuming_with_a_higher_limit_goes_on() -> None:
+    world = saving_world(checkpoint_at_end=True)
+    simulate(world)
+    more = msgspec.structs.replace(world.settings, stop_env_steps=120)
+    again = World(more, resumed=world.checkpoints[-1])
+    again.make_ready()
+    simulate(again)
+    assert again.scheduler.statistics().env_steps_trained == 120
+    assert again.checkpoints[-1].commit.checkpoint == world.checkpoints[-1].commit.checkpoint + 1
+
+
+def test_streak_is_kept_only_for_the_same_score() -> None:
+    values: dict[str, object] = {"evaluator": "evaluator", "eval_every_env_steps": 20}
+    values |= {"stop_score": 5.0, "stop_score_held": 100, "eval_mode": "sync"}
+    world = World(make_settings(**values, checkpoint_at_end=True), score=lambda version: 6.0)
+    world.make_ready()
+    simulate(world)
+    state = world.checkpoints[-1].commit.scheduler
+    streak = world.scheduler.statistics().score_streak
+    assert streak > 1
+    assert Scheduler(world.settings, state).statistics().score_streak == streak
+    harder = msgspec.structs.replace(world.settings, stop_score=5.5)
+    assert Scheduler(harder, state).statistics().score_streak == 0
+
+
+def test_damaged_state_is_refused() -> None:
+    world = saving_world(checkpoint_at_end=True)
+    simulate(world)
+    state = world.checkpoints[-1].commit.scheduler
+    decoded = msgspec.msgpack.decode(state, type=SchedulerState)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Scheduler(world.settings, state[:-1])
+    with pytest.raises(CheckpointError, match="format 2"):
+        Scheduler(world.settings, encode_state(msgspec.structs.replace(decoded, format=2)))
+    with pytest.raises(CheckpointError, match=r"2 shards, this run has 3; set rollout\.shards"):
+        Scheduler(msgspec.structs.replace(world.settings, shards=3), state)

@@ -1,0 +1,186 @@
+import pytest
+
+from fast_core.events import (
+    Collect,
+    Decision,
+    EndRun,
+    Failed,
+    Heartbeat,
+    LogLine,
+    NodeExited,
+    Ready,
+    RolloutReady,
+    Save,
+    Snapshot,
+    StopRequested,
+    Tick,
+)
+from tests.scheduler.simulation import World, make_settings
+from tests.scheduler.test_training import collect_all, commands, train_one
+
+BOOM = Failed(
+    "env1", "stepping shard 1", "ValueError: bad joint 7", "Traceback ...", {"step": "37"}
+)
+STOP = StopRequested("SIGINT", save=True)
+
+
+def ready_world(**changes: object) -> World:
+    world = World(make_settings(**changes))
+    world.make_ready()
+    return world
+
+
+def end_of(world: World) -> EndRun:
+    assert world.ended is not None
+    return world.ended
+
+
+def test_failure_ends_the_run_at_once_with_its_cause() -> None:
+    world = ready_world()
+    world.deliver(BOOM)
+    assert end_of(world) == EndRun(
+        "failed", "env1 failed while stepping shard 1: ValueError: bad joint 7", BOOM
+    )
+
+
+def test_death_without_a_report_is_described_by_how_it_died() -> None:
+    world = ready_world()
+    world.deliver(NodeExited("env0", "killed by SIGKILL (out of memory?)"))
+    assert end_of(world).text == "env0 is gone: killed by SIGKILL (out of memory?)"
+    assert end_of(world).cause is None
+
+
+def test_exit_that_nobody_asked_for_is_a_failure() -> None:
+    world = ready_world()
+    world.deliver(NodeExited("env0", ""))
+    assert end_of(world).reason == "failed"
+    assert "nobody had told it to stop" in end_of(world).text
+
+
+def test_failure_while_starting_ends_the_run() -> None:
+    world = World(make_settings())
+    world.deliver(Ready("env0", 1))
+    world.deliver(BOOM)
+    assert end_of(world).cause == BOOM
+    assert commands(world.log, Collect) == []
+
+
+def test_failure_during_an_orderly_end_wins() -> None:
+    world = ready_world(
+        stop_env_steps=20, evaluator="evaluator", eval_every_env_steps=1000, eval_at_end=True
+    )
+    collect_all(world)
+    train_one(world)
+    assert world.ended is None
+    world.deliver(BOOM)
+    assert end_of(world).reason == "failed"
+
+
+def test_later_failures_are_noted_and_nothing_else_is_sent() -> None:
+    world = ready_world()
+    world.deliver(BOOM)
+    later = Failed("env0", "waiting", "BrokenPipeError", "", {})
+    assert [type(c) for _, c in world.deliver(later)] == [Decision]
+    assert [type(c) for _, c in world.deliver(NodeExited("env1", "exit status 1"))] == [Decision]
+    quiet = [
+        NodeExited("optimizer", ""),  # it had been told to stop
+        RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ()),
+        STOP,
+        Tick(),
+    ]
+    for event in quiet:
+        assert world.scheduler.handle(event, 1e9) == []
+    assert world.scheduler.next_wakeup_s() is None
+    assert world.scheduler.statistics().phase == "ended"
+
+
+def test_heartbeats_and_log_lines_change_nothing() -> None:
+    world = ready_world()
+    before = world.scheduler.statistics()
+    assert world.deliver(Heartbeat("env0")) == world.deliver(LogLine("env0", "INFO", "x")) == []
+    assert world.scheduler.statistics() == before
+
+
+def test_stop_without_saving_ends_at_once() -> None:
+    world = ready_world(checkpoint_at_end=True)
+    collect_all(world)
+    train_one(world)
+    world.deliver(StopRequested("SIGTERM", save=False))
+    assert end_of(world) == EndRun("interrupted", "SIGTERM")
+
+
+@pytest.mark.parametrize(
+    "configured", [{"checkpoint_at_end": True}, {"checkpoint_every_updates": 1000}]
+)
+def test_stop_with_saving_comes_to_rest_and_saves(configured: dict[str, object]) -> None:
+    world = ready_world(**configured)
+    collect_all(world)
+    train_one(world)
+    world.deliver(STOP)
+    assert world.ended is None
+    collect_all(world)  # the ticket that had begun
+    sends = train_one(world)
+    assert len(commands(sends, Save)) == 3
+    for node in (*world.settings.working_nodes, "launcher"):
+        world.start(node)
+        world.finish(node)
+    assert end_of(world) == EndRun("interrupted", "SIGINT")
+    assert world.checkpoints[0].commit.env_steps == 40
+
+
+@pytest.mark.parametrize("case", ["nothing trained", "no checkpoints", "starting"])
+def test_stop_with_nothing_to_save_ends_at_once(case: str) -> None:
+    world = World(make_settings(checkpoint_at_end=case != "no checkpoints"))
+    if case != "starting":
+        world.make_ready()
+    if case == "no checkpoints":
+        collect_all(world)
+        train_one(world)
+    world.deliver(STOP)
+    assert end_of(world).reason == "interrupted"
+
+
+def test_second_stop_ends_at_once() -> None:
+    world = ready_world(checkpoint_at_end=True)
+    collect_all(world)
+    train_one(world)
+    world.deliver(STOP)
+    assert world.ended is None
+    world.deliver(STOP)
+    assert end_of(world).reason == "interrupted"
+
+
+def test_stop_during_the_final_evaluation_skips_it_and_saves() -> None:
+    world = ready_world(
+        stop_env_steps=20,
+        evaluator="evaluator",
+        eval_every_env_steps=1000,
+        eval_at_end=True,
+        checkpoint_at_end=True,
+    )
+    collect_all(world)
+    sends = train_one(world)
+    assert commands(sends, Snapshot)
+    assert len(commands(world.deliver(STOP), Save)) == 3
+    world.start("optimizer")
+    world.finish("optimizer")  # the snapshot stands before the save in its channel
+    for node in (*world.settings.working_nodes, "launcher"):
+        world.start(node)
+        world.finish(node)
+    assert end_of(world).reason == "interrupted"
+    assert world.audit.evaluated == []
+
+
+def test_stop_right_after_a_checkpoint_does_not_write_it_again() -> None:
+    world = ready_world(checkpoint_every_updates=4)
+    collect_all(world)
+    train_one(world)
+    for node in world.settings.working_nodes:
+        world.start(node)
+        world.finish(node)
+    world.deliver(STOP)  # while the launcher commits
+    assert world.ended is None
+    world.start("launcher")
+    world.finish("launcher")
+    assert end_of(world).reason == "interrupted"
+    assert len(world.checkpoints) == 1

@@ -1,0 +1,214 @@
+import pytest
+
+from fast_core.events import (
+    Collect,
+    EndRun,
+    Evaluate,
+    Evaluated,
+    Snapshot,
+    SnapshotTaken,
+    Train,
+)
+from fast_core.scheduler import Send
+from tests.scheduler.simulation import World, make_settings
+from tests.scheduler.test_training import collect_all, commands, train_one
+
+
+def evaluating_world(scores: dict[int, float] | None = None, **changes: object) -> World:
+    values: dict[str, object] = {
+        "evaluator": "evaluator",
+        "eval_every_env_steps": 20,
+        "stop_env_steps": 200,
+    }
+    known = scores or {}
+    world = World(make_settings(**(values | changes)), score=lambda v: known.get(v, 0.0))
+    world.make_ready()
+    return world
+
+
+def ticket(world: World) -> list[Send]:
+    collect_all(world)
+    return train_one(world)
+
+
+def snapshot(world: World) -> list[Send]:
+    task = world.start("optimizer")
+    assert isinstance(task, Snapshot)
+    return world.finish("optimizer")
+
+
+def evaluate(world: World) -> list[Send]:
+    world.start("evaluator")
+    return world.finish("evaluator")
+
+
+def test_crossing_the_interval_snapshots_before_anything_else() -> None:
+    world = evaluating_world(eval_every_env_steps=30)
+    assert commands(ticket(world), Snapshot) == []
+    sends = ticket(world)
+    kinds = [type(command) for node, command in sends if node != "launcher"]
+    assert kinds == [Snapshot, Collect, Collect]
+    (_, command), *_ = snapshot(world)
+    assert command == Evaluate(request=1, version=8, env_steps=40, episodes=2)
+
+
+def test_several_multiples_crossed_at_once_ask_once() -> None:
+    world = evaluating_world(eval_every_env_steps=7)
+    ticket(world)
+    snapshot(world)
+    evaluate(world)
+    assert world.scheduler.statistics().evaluations_finished == 1
+    assert world.can_start() != ["optimizer"]
+
+
+def test_no_evaluation_before_the_first_update() -> None:
+    world = evaluating_world()
+    assert commands(world.log, Snapshot) == []
+
+
+def test_one_evaluation_runs_and_the_newest_request_waits() -> None:
+    world = evaluating_world()
+    ticket(world)
+    snapshot(world)
+    for _ in range(3):  # tickets 1 to 3 are due while request 1 runs
+        assert commands(ticket(world), Snapshot) == []
+    statistics = world.scheduler.statistics()
+    assert statistics.evaluation_running and statistics.evaluations_coalesced == 2
+    sends = evaluate(world)
+    assert [c for _, c in commands(sends, Snapshot)] == [Snapshot(2)]
+    assert "coalesced with 2 requests" in world.audit.decisions[-1].why
+    ((_, command),) = commands(snapshot(world), Evaluate)
+    assert isinstance(command, Evaluate) and command.version == 16, "the newest version"
+    assert world.scheduler.statistics().evaluations_coalesced == 2
+
+
+def test_snapshot_stands_before_the_next_training() -> None:
+    world = evaluating_world(degree=1, slots_per_shard=2)
+    collect_all(world)
+    train_one(world)  # ticket 0; ticket 1 had been sent before anything was due
+    collect_all(world)
+    kinds = [type(task) for task in world.inbox["optimizer"]]
+    assert kinds == [Train, Snapshot, Train]
+
+
+def test_synchronous_evaluation_holds_admission() -> None:
+    world = evaluating_world(eval_mode="sync")
+    sends = ticket(world)
+    assert commands(sends, Snapshot) and not commands(sends, Collect)
+    assert not commands(snapshot(world), Collect)
+    assert len(commands(evaluate(world), Collect)) == 2
+
+
+@pytest.mark.parametrize(
+    ("scores", "held", "version"),
+    [
+        ({4: 9.0, 8: 10.0}, 1, 8),
+        ({4: 10.0, 8: 9.0, 12: 11.0, 16: 12.0}, 2, 16),
+        ({4: float("nan"), 8: 10.0}, 1, 8),
+    ],
+)
+def test_score_held_long_enough_ends_the_run(
+    scores: dict[int, float], held: int, version: int
+) -> None:
+    world = evaluating_world(scores, eval_mode="sync", stop_score=10.0, stop_score_held=held)
+    while world.ended is None:
+        ticket(world)
+        snapshot(world)
+        evaluate(world)
+    assert world.ended.reason == "finished"
+    assert world.ended.text == (
+        f"solved: mean return {scores[version]:.6g} over 2 episodes of version {version} "
+        f"(stop.score: 10, stop.score_held: {held})"
+    )
+
+
+def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
+    world = evaluating_world({4: 10.0}, stop_score=10.0, eval_at_end=True)
+    ticket(world)
+    snapshot(world)
+    ticket(world)  # the learner is at version 8 when version 4 turns out to be good
+    sends = evaluate(world)
+    assert commands(sends, Snapshot) == [], "the waiting request is forgotten"
+    ticket(world)
+    assert world.ended is not None
+    assert "of version 4" in world.ended.text
+    assert world.scheduler.statistics().evaluations_finished == 1
+
+
+def test_running_evaluation_is_waited_for_at_the_end() -> None:
+    world = evaluating_world(stop_env_steps=20)
+    ticket(world)
+    assert world.ended is None
+    snapshot(world)
+    assert world.ended is None
+    evaluate(world)
+    assert world.ended is not None
+    assert world.ended.text == (
+        "20 env steps trained (stop.env_steps: 20); "
+        "last evaluation: mean return 0 over 2 episodes of version 4"
+    )
+
+
+def test_last_version_is_evaluated_at_the_end_unless_it_was() -> None:
+    for every, requests in ((20, [4]), (1000, [4])):
+        world = evaluating_world(stop_env_steps=20, eval_every_env_steps=every, eval_at_end=True)
+        ticket(world)
+        snapshot(world)
+        evaluate(world)
+        assert world.ended is not None
+        assert [event.version for event in world.audit.evaluated] == requests
+
+
+def test_final_evaluation_waits_for_the_running_one() -> None:
+    world = evaluating_world(stop_env_steps=40, eval_at_end=True, eval_every_env_steps=20)
+    ticket(world)
+    snapshot(world)
+    ticket(world)
+    assert world.ended is None
+    evaluate(world)
+    snapshot(world)
+    evaluate(world)
+    assert world.ended is not None
+    assert [event.version for event in world.audit.evaluated] == [4, 8]
+
+
+def test_final_evaluation_that_reaches_the_score_says_so() -> None:
+    world = evaluating_world({4: 10.0}, stop_score=10.0, stop_env_steps=20)
+    ticket(world)
+    snapshot(world)
+    evaluate(world)
+    assert world.ended is not None and world.ended.text.endswith("version 4 (solved)")
+
+
+def test_stale_evaluation_events_are_counted_and_ignored() -> None:
+    world = evaluating_world()
+    ticket(world)
+    stale = [
+        Evaluated("evaluator", 1, 4, 20, (1.0, 1.0), (1, 1)),  # before its snapshot
+        SnapshotTaken("optimizer", 2, 4, 20),
+        SnapshotTaken("env0", 1, 4, 20),
+    ]
+    for event in stale:
+        assert world.scheduler.handle(event, 0.0) == []
+    snapshot(world)
+    more = [
+        SnapshotTaken("optimizer", 1, 4, 20),
+        Evaluated("evaluator", 2, 4, 20, (1.0, 1.0), (1, 1)),
+        Evaluated("evaluator", 1, 5, 20, (1.0, 1.0), (1, 1)),
+        Evaluated("env0", 1, 4, 20, (1.0, 1.0), (1, 1)),
+    ]
+    for event in more:
+        assert world.scheduler.handle(event, 0.0) == []
+    assert world.scheduler.statistics().stale_events == 7
+    evaluate(world)
+    assert world.scheduler.statistics().evaluations_finished == 1
+
+
+def test_wrong_number_of_episodes_ends_the_run() -> None:
+    world = evaluating_world()
+    ticket(world)
+    snapshot(world)
+    sends = world.deliver(Evaluated("evaluator", 1, 4, 20, (1.0,), (1,)))
+    end = sends[-1].command
+    assert isinstance(end, EndRun)
+    assert end.reason == "failed" and "1 episodes for evaluation 1; exactly 2" in end.text

@@ -1,0 +1,60 @@
+from fast_core.events import Assign, Collect, Decision, EndRun, Ready, Tick
+from fast_core.scheduler import LAUNCHER, Scheduler
+from tests.scheduler.simulation import World, make_settings
+
+
+def test_nothing_is_sent_until_every_node_is_ready() -> None:
+    world = World(make_settings(evaluator="evaluator", other_nodes=("metrics",)))
+    nodes = world.settings.nodes
+    assert nodes == ("optimizer", "env0", "env1", "evaluator", "metrics")
+    for node in nodes[:-1]:
+        assert world.deliver(Ready(node, 1)) == []
+    assert world.scheduler.statistics().phase == "starting"
+    sends = world.deliver(Ready(nodes[-1], 1))
+    work = [send for send in sends if send.node != LAUNCHER]
+    assert [type(command) for _, command in work] == [Assign, Assign, Collect, Collect]
+    assert world.scheduler.statistics().phase == "training"
+
+
+def test_start_and_assignment_are_written_down() -> None:
+    world = World(make_settings())
+    world.make_ready()
+    assert [decision.what for decision in world.audit.decisions] == ["start", "assign"]
+
+
+def test_shards_are_assigned_in_contiguous_blocks() -> None:
+    world = World(make_settings(shards=5))
+    world.make_ready()
+    assert world.audit.owner == {0: "env0", 1: "env0", 2: "env1", 3: "env1", 4: "env1"}
+
+
+def test_ready_of_a_stranger_or_for_the_second_time_is_counted_and_ignored() -> None:
+    world = World(make_settings())
+    for node in ("optimizer", "optimizer", "stranger", "env0"):
+        assert world.deliver(Ready(node, 1)) == []
+    assert world.scheduler.statistics().stale_events == 2
+    assert world.deliver(Ready("env1", 1)) != []
+
+
+def test_missing_nodes_end_the_run_by_name_at_the_time_limit() -> None:
+    scheduler = Scheduler(make_settings(start_timeout_s=30.0))
+    assert scheduler.next_wakeup_s() == 0.0, "the clock is wanted at once"
+    assert scheduler.handle(Tick(), 100.0) == []
+    assert scheduler.next_wakeup_s() == 130.0
+    assert scheduler.handle(Ready("env0", 1), 129.9) == []
+    sends = scheduler.handle(Tick(), 130.0)
+    assert [type(command) for _, command in sends] == [Decision, EndRun]
+    end = sends[-1].command
+    assert isinstance(end, EndRun)
+    assert end.reason == "failed"
+    assert "within 30 s" in end.text
+    assert end.text.endswith("missing: optimizer, env1")
+    assert scheduler.next_wakeup_s() is None
+
+
+def test_start_in_time_disarms_the_limit() -> None:
+    world = World(make_settings())
+    world.make_ready()
+    world.now_s = 1000.0
+    assert world.deliver(Tick()) == []
+    assert world.scheduler.next_wakeup_s() is None

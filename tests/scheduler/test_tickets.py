@@ -1,0 +1,97 @@
+from fast_core.events import RolloutOrder
+from fast_core.scheduler.ledger import Place, Rollout
+from fast_core.scheduler.tickets import Tickets
+
+
+class Bench:
+    """Rollouts by name, to say in one line what completes and what is merged."""
+
+    def __init__(self, shards: int, degree: int):
+        self.tickets = Tickets(shards, degree, 0)
+        self.degree = degree
+        self.completed = 0
+        self.rollouts: dict[str, Rollout] = {}
+
+    def start(self, names: str) -> None:
+        for name in names:
+            order = RolloutOrder(ord(name) - ord("a"), 1, 0, 1, 0, 0)
+            rollout = Rollout(order, self.tickets.settled + self.degree)
+            self.rollouts[name] = rollout
+            self.tickets.begin(rollout)
+
+    def complete(self, name: str) -> str | None:
+        self.completed += 1
+        rollout = self.rollouts[name]
+        rollout.place, rollout.completion = Place.READY, self.completed
+        self.tickets.complete(rollout)
+        return self.merge()
+
+    def merge(self) -> str | None:
+        merged = self.tickets.merge()
+        if merged is None:
+            return None
+        names = {id(rollout): name for name, rollout in self.rollouts.items()}
+        return "".join(names[id(rollout)] for rollout in merged)
+
+
+def test_synchronous_ticket_merges_in_shard_order() -> None:
+    bench = Bench(3, 0)
+    bench.start("abc")
+    assert [bench.complete(name) for name in "cab"] == [None, None, "abc"]
+
+
+def test_asynchronous_ticket_is_the_first_to_complete_in_that_order() -> None:
+    bench = Bench(2, 2)
+    bench.start("abcdef")
+    assert [bench.complete(name) for name in "febd"] == [None, "fe", None, "bd"]
+
+
+def test_straggler_is_left_behind_while_the_bound_allows() -> None:
+    bench = Bench(2, 1)
+    bench.start("abcd")  # started at settled 0: ticket 1 is the last they may join
+    assert bench.complete("b") is None
+    assert bench.complete("c") == "bc"
+    bench.tickets.settle()
+    bench.start("ef")  # may join ticket 2
+    assert bench.complete("e") is None
+    assert bench.complete("f") is None, "ticket 1 without a would break the bound"
+    assert bench.complete("d") is None
+    assert bench.complete("a") == "da"
+    assert bench.merge() == "ef"
+
+
+def test_due_rollouts_replace_later_ones_but_keep_completion_order() -> None:
+    bench = Bench(3, 1)
+    bench.start("abcdef")
+    for name in "abc":
+        bench.complete(name)
+    bench.tickets.settle()
+    bench.start("ghi")
+    assert [bench.complete(name) for name in "gdehf"] == [None, None, None, None, "def"]
+    assert bench.complete("i") == "ghi"
+
+
+def test_tickets_settle_in_order_and_rest_means_nothing_is_open() -> None:
+    bench = Bench(1, 1)
+    tickets = bench.tickets
+    assert tickets.quiescent
+    bench.start("ab")
+    bench.complete("b")
+    bench.complete("a")
+    assert (tickets.merged, tickets.settled, tickets.training) == (2, 0, 2)
+    assert [rollout.order.shard for rollout in tickets.settle()] == [1]
+    assert not tickets.quiescent
+    assert [rollout.order.shard for rollout in tickets.settle()] == [0]
+    assert tickets.quiescent
+
+
+def test_queues_do_not_grow_with_the_length_of_the_run() -> None:
+    for degree in (0, 1, 3):
+        bench = Bench(2, degree)
+        for _ in range(50):
+            bench.start("ab")
+            bench.complete("b")
+            bench.complete("a")
+            bench.tickets.settle()
+        assert len(bench.tickets._open) <= 2 * (degree + 1)
+        assert len(bench.tickets._ready) <= 2 * (degree + 1)

@@ -1,0 +1,280 @@
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fast_core.cli import main
+from fast_core.config import RunConfig
+from fast_core.config_file import loads
+from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
+
+ROOT = Path(__file__).parents[1]
+
+MINIMAL = """\
+name: cart
+environment: {id: CartPole-v1}
+algorithm: {name: ppo}
+stop: {env_steps: 1000}
+"""
+
+
+class Launcher(types.ModuleType):
+    """Stands for `fast_core.launcher` and notes how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__("fast_core.launcher")
+        self.calls: list[tuple[object, ...]] = []
+        self.result: int | Exception = 0
+
+    def _end(self, *call: object) -> int:
+        self.calls.append(call)
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
+        return self._end("launch", config, resume_from)
+
+    def resume(self, run: Path, overrides: Sequence[str]) -> int:
+        return self._end("resume", run, list(overrides))
+
+    def evaluate_run(self, run: Path, episodes: int | None) -> int:
+        return self._end("eval", run, episodes)
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    module = Launcher()
+    monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
+    return module
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "cart.yaml"
+    path.write_text(MINIMAL)
+    return str(path)
+
+
+def resolved(*overrides: str) -> RunConfig:
+    from algos.registry import algorithm_config_type
+
+    return loads(MINIMAL, overrides, algorithm_config_type, source="x")
+
+
+def test_launch_hands_over_the_resolved_configuration(launcher: Launcher, config: str) -> None:
+    assert main(["launch", config, "seed=3", "algorithm.learning_rate=1e-4"]) == 0
+    expected = resolved("seed=3", "algorithm.learning_rate=1e-4")
+    assert launcher.calls == [("launch", expected, None)]
+
+
+def test_inline_option_wins_over_the_override(launcher: Launcher, config: str) -> None:
+    assert main(["launch", config, "mode=process", "--inline"]) == 0
+    assert launcher.calls == [("launch", resolved("mode=inline"), None)]
+
+
+def test_launch_can_resume(launcher: Launcher, config: str) -> None:
+    assert main(["launch", config, "--resume", "runs/a"]) == 0
+    assert launcher.calls == [("launch", resolved(), Path("runs/a"))]
+
+
+def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
+    assert main(["resume", "runs/a", "stop.env_steps=5"]) == 0
+    assert main(["eval", "runs/a"]) == 0
+    assert main(["eval", "runs/a", "--episodes", "7"]) == 0
+    assert launcher.calls == [
+        ("resume", Path("runs/a"), ["stop.env_steps=5"]),
+        ("eval", Path("runs/a"), None),
+        ("eval", Path("runs/a"), 7),
+    ]
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 130])
+def test_exit_status_of_the_run_is_passed_on(code: int, launcher: Launcher, config: str) -> None:
+    launcher.result = code
+    assert main(["launch", config]) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("seed is wrong"), 2),
+        (TopologyError("nobody consumes Train"), 2),
+        (SegmentError("no room"), 1),
+        (NodeFailed("env-1 died"), 1),
+    ],
+)
+def test_expected_error_is_one_message_without_traceback(
+    error: Exception,
+    code: int,
+    launcher: Launcher,
+    config: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    launcher.result = error
+    assert main(["launch", config]) == code
+    assert capsys.readouterr() == ("", f"fastloop: {error}\n")
+
+
+def test_debug_switch_shows_the_traceback(
+    launcher: Launcher, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher.result = NodeFailed("env-1 died")
+    monkeypatch.setenv("FASTLOOP_DEBUG", "1")
+    with pytest.raises(NodeFailed):
+        main(["launch", config])
+
+
+def test_unexpected_error_keeps_its_traceback(launcher: Launcher, config: str) -> None:
+    launcher.result = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        main(["launch", config])
+
+
+def test_wrong_configuration_never_reaches_the_launcher(
+    launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", config, "sed=3"]) == 2
+    assert "Did you mean seed?" in capsys.readouterr().err
+    assert launcher.calls == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["lanch"], ["launch"], ["eval", "r", "--episodes", "0"], ["launch", "--zzz"]]
+)
+def test_wrong_command_line_is_status_2(
+    arguments: list[str], launcher: Launcher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert launcher.calls == []
+
+
+def test_keyboard_interrupt_is_status_130(
+    config: str, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*call: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "_end", interrupt)
+    assert main(["launch", config]) == 130
+
+
+def test_main_puts_back_the_interrupt_handler(launcher: Launcher, config: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    main(["launch", config])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_validate_says_what_is_valid(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "validate", config, "name=other"]) == 0
+    assert capsys.readouterr().out == f"{config} is valid: run 'other', ppo on CartPole-v1.\n"
+
+
+def test_validate_can_show_every_default(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "validate", config, "--show"]) == 0
+    shown = capsys.readouterr().out
+    from algos.registry import algorithm_config_type
+
+    assert loads(shown, [], algorithm_config_type, source="shown") == resolved()
+    assert "score_held: 1" in shown
+
+
+def test_schema_and_defaults_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "schema"]) == 0
+    assert capsys.readouterr().out.startswith('{\n  "$schema"')
+    assert main(["config", "schema", "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# Configuration reference\n")
+    assert main(["config", "defaults", "--algorithm", "ppo"]) == 0
+    assert "\n  name: ppo\n" in capsys.readouterr().out
+    assert main(["config", "defaults", "--algorithm", "ppp"]) == 2
+
+
+def test_every_shipped_configuration_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in sorted((ROOT / "configs").glob("*.yaml")):
+        assert main(["config", "validate", str(path)]) == 0, capsys.readouterr().err
+
+
+def test_doctor_fails_when_something_is_to_be_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fast_core import doctor
+
+    findings = [doctor.Finding("cores", "2")]
+    monkeypatch.setattr(doctor, "diagnose", lambda: findings)
+    assert main(["doctor"]) == 0
+    findings.append(doctor.Finding("open files", "9", "Raise the limit."))
+    assert main(["doctor"]) == 1
+    assert "-> Raise the limit." in capsys.readouterr().out
+
+
+# --- what must hold for a real process ----------------------------------------------------------
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import fast_core.cli, fast_core.commands",
+        "from fast_core.cli import main; assert main(['--help']) == 0",
+        "from fast_core.cli import main; assert main(['config', 'defaults']) == 0",
+        "from fast_core.cli import main; assert main(['config', 'validate', {path!r}]) == 0",
+        "from fast_core.cli import main; assert main(['config', 'validate', {path!r}, 'x=1']) == 2",
+    ],
+)
+def test_command_line_imports_neither_torch_nor_environments(statement: str, config: str) -> None:
+    check = "import sys; print(*{'torch', 'gymnasium', 'rich'} & sys.modules.keys())"
+    done = python(f"{statement.format(path=config)}; {check}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.mark.process
+def test_help_needs_nothing_that_is_slow_to_import() -> None:
+    done = python(
+        "import sys; from fast_core.cli import main; main(['--help']); "
+        "print(*{'numpy', 'msgspec', 'yaml', 'rich', 'zmq'} & sys.modules.keys())"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == ""
+
+
+# Interrupts the process at the moment when it begins to import the commands.
+INTERRUPTED_IMPORT = """
+import importlib.abc, os, signal, sys, time
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "fast_core.commands":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+
+sys.meta_path.insert(0, Interrupt())
+{before}
+from fast_core.cli import main
+sys.exit(main(["--help"]))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("before", ["", "signal.signal(signal.SIGINT, signal.SIG_IGN)"])
+def test_interrupt_during_the_imports_is_status_130_and_silent(before: str) -> None:
+    done = python(INTERRUPTED_IMPORT.format(before=before))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

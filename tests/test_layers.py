@@ -1,0 +1,251 @@
+"""The layer rule of the architecture, read from the imports of every module."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("fast_core", "algos")
+
+# Where each module or package stands. A module imports lower numbers, or its own package.
+LEVELS = {
+    "fast_core": 0,  # the empty __init__
+    "fast_core.errors": 0,
+    "fast_core.spec": 1,
+    "fast_core.events": 1,
+    "fast_core.algorithm": 1,
+    "fast_core.config": 1,
+    "fast_core.config_file": 1,
+    "fast_core.config_reference": 1,
+    "fast_core.config_rules": 1,
+    "fast_core.config_schema": 1,
+    "fast_core.config_yaml": 1,
+    "fast_core.durable": 1,
+    "fast_core.resources": 1,
+    "fast_core.seeding": 1,
+    "fast_core.memory": 2,
+    "fast_core.scheduler": 2,
+    "fast_core.distributed": 2,
+    "fast_core.envs": 2,
+    "fast_core.monitor": 2,
+    "fast_core.plan": 3,
+    "fast_core.run_memory": 3,
+    "fast_core.node": 3,
+    "algos": 3,
+    "fast_core.nodes": 4,
+    "fast_core.launcher": 5,
+    "fast_core.integrations": 6,
+    "fast_core.cli": 6,
+    "fast_core.commands": 6,
+    "fast_core.doctor": 6,
+}
+
+ALGOS_MAY_SEE = {
+    "fast_core.algorithm",
+    "fast_core.spec",
+    "fast_core.config",
+    "fast_core.errors",
+}
+
+# Library -> the only modules that may import it.
+OWNERS = {
+    "zmq": {"fast_core.distributed.zmq_channel"},
+    "posix_ipc": {"fast_core.memory.segment"},
+    "subprocess": {"fast_core.launcher.processes", "fast_core.doctor"},
+    "multiprocessing": set(),  # the launcher forks from a server of its own
+}
+
+# Modules that compute tensors; everything else starts fast because it doesn't import torch.
+TENSORS = ("algos", "fast_core.nodes")
+
+IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
+
+Imports = Mapping[str, set[str]]
+
+
+def read(root: Path) -> dict[str, str]:
+    """Source of every module by its dotted name; of the native one, its stub."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py*")):
+            if path.suffix in (".py", ".pyi"):
+                name = ".".join(path.relative_to(root).with_suffix("").parts)
+                found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
+
+
+def imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """What each module imports, at any depth: in functions and under TYPE_CHECKING too."""
+    return {name: set(_imported(name, text, sources)) for name, text in sources.items()}
+
+
+def _imported(name: str, text: str, sources: Mapping[str, str]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively; write the whole path"
+            module = node.module or ""
+            for alias in node.names:
+                below = f"{module}.{alias.name}"
+                yield below if below in sources else module
+
+
+def unit(name: str) -> str:
+    """The entry of `LEVELS` that a module belongs to."""
+    if name.split(".")[0] == "algos":
+        return "algos"
+    parts = name.split(".")
+    return ".".join(parts[:2])
+
+
+def ours(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.split(".")[0] in PACKAGES]
+
+
+def misplaced(graph: Imports) -> list[str]:
+    """Imports that go upwards or sideways."""
+    found = []
+    for name, targets in graph.items():
+        for target in sorted(ours(targets)):
+            source_unit, target_unit = unit(name), unit(target)
+            if source_unit == target_unit:
+                continue
+            source, below = LEVELS.get(source_unit), LEVELS.get(target_unit)
+            if source is None or below is None:
+                found.append(f"{name} -> {target}: no level in tests/test_layers.py")
+            # Single modules of one level all belong to the package fast_core.
+            elif below > source or (below == source and not _siblings(source_unit, target_unit)):
+                found.append(f"{name} (level {source}) -> {target} (level {below})")
+            elif source_unit == "algos" and target_unit not in ALGOS_MAY_SEE:
+                found.append(f"{name} -> {target}: algorithms know only {sorted(ALGOS_MAY_SEE)}")
+    return found
+
+
+def _siblings(first: str, second: str) -> bool:
+    folders = {"algos"} | {
+        f"fast_core.{path.name}" for path in (ROOT / "fast_core").iterdir() if path.is_dir()
+    }
+    return first not in folders and second not in folders
+
+
+def cycle(graph: Imports) -> list[str]:
+    """Some chain of imports that leads back to its beginning; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(name: str, chain: list[str]) -> list[str]:
+        if name in chain:
+            return [*chain[chain.index(name) :], name]
+        if name in done:
+            return []
+        for target in sorted(graph.get(name, set()) & graph.keys()):
+            if found := visit(target, [*chain, name]):
+                return found
+        done.add(name)
+        return []
+
+    for name in sorted(graph):
+        if found := visit(name, []):
+            return found
+    return []
+
+
+def users(graph: Imports, library: str) -> set[str]:
+    return {
+        name
+        for name, targets in graph.items()
+        if any(target == library or target.startswith(f"{library}.") for target in targets)
+    }
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    return imports(read(ROOT))
+
+
+def test_imports_go_down_only(graph: Imports) -> None:
+    assert misplaced(graph) == []
+
+
+def test_imports_have_no_cycle(graph: Imports) -> None:
+    assert cycle(graph) == []
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_library_is_imported_by_its_owner_only(library: str, graph: Imports) -> None:
+    assert users(graph, library) == OWNERS[library]
+
+
+def test_processes_are_forked_in_the_launcher_only() -> None:
+    forks = {"fork", "forkpty", "posix_spawn", "posix_spawnp", "spawnv", "system", "popen"}
+    users = {
+        name
+        for name, text in read(ROOT).items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute)
+        and node.attr in forks
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+    }
+    assert users <= {"fast_core.launcher.fork_server"}
+
+
+def test_torch_is_imported_only_where_tensors_are_computed(graph: Imports) -> None:
+    strangers = {name for name in users(graph, "torch") if unit(name) not in TENSORS}
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("library", IMPURE)
+def test_scheduler_is_pure(library: str, graph: Imports) -> None:
+    assert {name for name in users(graph, library) if unit(name) == "fast_core.scheduler"} == set()
+
+
+def test_messages_are_never_pickled(graph: Imports) -> None:
+    # The launcher hands its own children their plan pickled; nothing that comes by message is.
+    assert users(graph, "pickle") <= {"fast_core.launcher.processes"}
+
+
+# --- the checks themselves -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "bad"),
+    [
+        ("fast_core.errors", "import fast_core.spec", True),
+        ("fast_core.spec", "from fast_core.errors import ConfigError", False),
+        ("fast_core.spec", "from fast_core import errors", False),
+        ("fast_core.config_file", "from fast_core import config", False),
+        ("fast_core.memory.ring", "from fast_core.memory import arena", False),
+        ("fast_core.memory.ring", "from fast_core.scheduler import core", True),
+        ("fast_core.memory.ring", "def f():\n    import fast_core.node", True),
+        (
+            "fast_core.memory.ring",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fast_core.node",
+            True,
+        ),
+        ("fast_core.node", "import algos.registry", True),
+        ("algos.ppo", "from fast_core.algorithm import Algorithm", False),
+        ("algos.ppo", "from fast_core.memory.ring import Ring", True),
+        ("fast_core.nodes.env", "import algos.registry", False),
+        ("fast_core.nowhere", "import fast_core.errors", True),
+        ("fast_core.nodes.env", "import numpy.random", False),
+    ],
+)
+def test_layer_check_sees(name: str, text: str, bad: bool) -> None:
+    known = {name: text, "fast_core.errors": "", "fast_core.config": "", "fast_core": ""}
+    known |= {"fast_core.memory.arena": "", "fast_core.scheduler.core": "", name: text}
+    assert bool(misplaced(imports(known))) is bad
+
+
+def test_cycle_check_sees_cycles_through_type_checking() -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from algos.b import B"
+    sources = {"algos.a": text, "algos.b": "import algos.c", "algos.c": "import algos.a"}
+    assert cycle(imports(sources)) == ["algos.a", "algos.b", "algos.c", "algos.a"]
+    assert cycle(imports({**sources, "algos.c": ""})) == []
+
+
+def test_library_check_sees_submodules() -> None:
+    sources = {"algos.a": "from zmq.utils import x", "algos.b": "import zmqish"}
+    assert users(imports(sources), "zmq") == {"algos.a"}
