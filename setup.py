@@ -43,6 +43,7 @@ setup(
         "typer",
         "tensorboard",
         "setproctitle",
+        "threadpoolctl",
     ],
     extras_require={
         "test": [

@@ -55,7 +55,7 @@ class Categorical:
     def sample(self, output: F32, noise: NDArray[np.generic]) -> tuple[I64, F32]:
         """Invert the distribution function: ``noise [B]`` is uniform in [0, 1)."""
         shifted, exponentials, total = _exponentials(output)
-        threshold = noise * total
+        threshold = np.asarray(noise, np.float32) * total
         if len(output) == 2:  # the general way, less two calls on every step of many tasks
             action: I64 = (threshold >= exponentials[0]).astype(np.int64)
         else:

@@ -83,9 +83,11 @@ def squared_error(
         error *= np.float32(2.0 / count)
         return loss, error
     limit = np.float32(clip_epsilon)
-    clipped = old_value + np.minimum(np.maximum(value - old_value, -limit), limit) - target
-    squares, clipped_squares = np.square(error), np.square(clipped)
-    loss = float(np.add.reduce(np.maximum(squares, clipped_squares))) / count
+    move = value - old_value
+    near = np.minimum(np.maximum(move, -limit), limit)
+    squares, near_squares = np.square(error), np.square(old_value + near - target)
+    loss = float(np.add.reduce(np.maximum(squares, near_squares))) / count
     error *= np.float32(2.0 / count)
-    error *= squares >= clipped_squares
+    # Within the limit both errors are the same but for rounding, which must not decide.
+    error *= (near == move) | (squares >= near_squares)
     return loss, error

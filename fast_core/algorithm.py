@@ -194,8 +194,15 @@ class Blueprint(Protocol):
         ...
 
     def make_algorithm(
-        self, environment: EnvironmentSpec, *, seed: int, shards: int, envs_per_shard: int,
-        rows: int, device: str, compile: bool,
+        self,
+        environment: EnvironmentSpec,
+        *,
+        seed: int,
+        shards: int,
+        envs_per_shard: int,
+        rows: int,
+        device: str,
+        compile: bool,
     ) -> Algorithm:
         """Build a learner. ``rows`` is the number of rows of one ticket."""
         ...

@@ -37,6 +37,9 @@ def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    # A user's environments and algorithms are named by modules that lie where they work. Last, so
+    # that a stray file can't stand in for a library.
+    sys.path.append(os.getcwd())
     from fast_core.commands import app
     from fast_core.errors import ConfigError, FastLoopError, TopologyError
 
@@ -44,8 +47,6 @@ def _run(arguments: Sequence[str]) -> int:
         app(list(arguments), prog_name="fastloop")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except FastLoopError as error:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise

@@ -68,7 +68,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
     ] = None,
 ) -> None:
-    """Evaluate the newest policy of a run, without exploration."""
+    """Evaluate the best policy of a run, without exploration; prints one JSON object."""
     from fast_core.launcher import evaluate_run
 
     raise typer.Exit(evaluate_run(run, episodes))

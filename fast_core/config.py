@@ -43,7 +43,9 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
     ] = None
     step_timeout_s: Annotated[
         Seconds | None,
-        Meta(description="Longest a single reset or step may take, in seconds; null waits for ever."),
+        Meta(
+            description="Longest a single reset or step may take, in seconds; null waits for ever."
+        ),
     ] = 60.0
     nonfinite: Annotated[
         Literal["quarantine", "fail"],
@@ -57,7 +59,9 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
 class RolloutConfig(Section, frozen=True):
     """How much is collected for one ticket: shards x envs_per_shard x steps rows."""
 
-    shards: Annotated[Count, Meta(description="Fixed sets of environments; results depend on it.")] = 2
+    shards: Annotated[
+        Count, Meta(description="Fixed sets of environments; results depend on it.")
+    ] = 2
     envs_per_shard: Annotated[Count, Meta(description="Environments in each shard.")] = 16
     steps: Annotated[Count, Meta(description="Steps of each environment in one rollout.")] = 32
 
@@ -66,7 +70,8 @@ class PolicyConfig(Section, frozen=True):
     """Where and how actions are computed."""
 
     placement: Annotated[
-        Literal["env"], Meta(description="`env`: next to the environments, no process is woken per step.")
+        Literal["env"],
+        Meta(description="`env`: next to the environments, no process is woken per step."),
     ] = "env"
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
@@ -79,7 +84,9 @@ class EnvNodesConfig(Section, frozen=True):
 
     count: Annotated[
         Count | Literal["auto"],
-        Meta(description="Number of env nodes; auto takes the cores granted, at most one per shard."),
+        Meta(
+            description="Number of env nodes; auto takes the cores granted, at most one per shard."
+        ),
     ] = "auto"
 
 
@@ -121,7 +128,8 @@ class EvaluationConfig(Section, frozen=True):
     """Evaluation of immutable snapshots, without exploration."""
 
     every_env_steps: Annotated[
-        Count | None, Meta(description="Environment steps between evaluations; null turns them off.")
+        Count | None,
+        Meta(description="Environment steps between evaluations; null turns them off."),
     ] = 20_000
     episodes: Annotated[Count, Meta(description="Episodes of one evaluation, exactly.")] = 20
     envs: Annotated[Count, Meta(description="Environments stepped together.")] = 20
@@ -129,18 +137,23 @@ class EvaluationConfig(Section, frozen=True):
         Literal["async", "sync"],
         Meta(description="async trains on meanwhile; sync waits for the result."),
     ] = "async"
-    at_end: Annotated[bool, Meta(description="Evaluate the last version before the run ends.")] = True
+    at_end: Annotated[bool, Meta(description="Evaluate the last version before the run ends.")] = (
+        True
+    )
 
 
 class CheckpointConfig(Section, frozen=True):
     """What is kept for resuming."""
 
     every_updates: Annotated[
-        Count | None, Meta(description="Updates between checkpoints; null writes only the last one.")
+        Count | None,
+        Meta(description="Updates between checkpoints; null writes only the last one."),
     ] = 5_000
     keep: Annotated[Count, Meta(description="Newest complete checkpoints to keep.")] = 3
     best: Annotated[bool, Meta(description="Keep the policy with the best evaluation too.")] = True
-    at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = True
+    at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
+        True
+    )
 
 
 class StopConfig(Section, frozen=True):
@@ -148,7 +161,9 @@ class StopConfig(Section, frozen=True):
 
     env_steps: Annotated[Count | None, Meta(description="Environment steps trained on.")] = None
     updates: Annotated[Count | None, Meta(description="Optimizer steps.")] = None
-    time_s: Annotated[Seconds | None, Meta(description="Seconds since the first rollout began.")] = None
+    time_s: Annotated[
+        Seconds | None, Meta(description="Seconds since the first rollout began.")
+    ] = None
     score: Annotated[
         float | None, Meta(description="Mean return of an evaluation that counts as solved.")
     ] = None
@@ -192,14 +207,17 @@ class DiagnosticsConfig(Section, frozen=True):
         bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
     ] = False
     delay_ms: Annotated[
-        float, Meta(ge=0, description="Every node sleeps a random time up to this before each task.")
+        float,
+        Meta(ge=0, description="Every node sleeps a random time up to this before each task."),
     ] = 0.0
 
 
 class RunConfig(Section, frozen=True, kw_only=True):
     """Everything that defines a run."""
 
-    name: Annotated[str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")]
+    name: Annotated[
+        str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")
+    ]
     directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
     seed: Annotated[int, Meta(ge=0, description="Every random stream derives from it.")] = 0
     mode: Annotated[

@@ -56,11 +56,11 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        text = node.value.replace("_", "")
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        base = 0 if node.value[:2] in ("0o", "0x") else 10  # 010 is ten
+        return int(node.value, base)
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        return float(re.sub(r"\.(?=[iInN])|_", "", node.value))
+        return float(re.sub(r"\.(?=[iInN])", "", node.value))  # .inf, .nan
 
 
 class _Dumper(yaml.SafeDumper):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +18,11 @@ from typing import ClassVar
 
 from fast_core.distributed.channel import NodeChannel
 from fast_core.events import Command, Message, Stop
-from fast_core.memory import Doorbell, StatsColumn, StatsRow
+from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run_memory import SPAN, RunMemory
 from fast_core.seeding import Role, stream
+from fast_core.threads import default_threads
 
 WAIT_LIMIT_S = 1.0
 
@@ -52,6 +53,7 @@ class NodeContext:
         channel: The way to the scheduler.
         doorbell: Where the node waits.
         stats: The node's own row of counters.
+        spans: Ring of finished states, for the trace; what does not fit is not recorded.
     """
 
     name: str
@@ -61,6 +63,7 @@ class NodeContext:
     channel: NodeChannel
     doorbell: Doorbell
     stats: StatsRow
+    spans: Ring
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
 
 
@@ -68,11 +71,14 @@ class Node(ABC):
     """Subclass this to add dataflow.
 
     A subclass names the commands it handles in ``consumes`` and the events it sends in ``emits``;
-    the launcher refuses a topology in which a message has nobody to consume it.
+    the launcher refuses a topology in which a message has nobody to consume it. A node that
+    writes something down sets ``finishes_inbox``: it handles what came before the `Stop`, all
+    others drop it.
     """
 
     consumes: ClassVar[frozenset[type[Message]]] = frozenset()
     emits: ClassVar[frozenset[type[Message]]] = frozenset()
+    finishes_inbox: ClassVar[bool] = False
 
     def __init__(self, context: NodeContext) -> None:
         """Keep the context; anything slow or that can fail belongs into `setup`."""
@@ -82,13 +88,15 @@ class Node(ABC):
         self._since_ns = time.monotonic_ns()
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
-        self._delays = stream(context.plan.config.seed, Role.DELAY, context.plan.node_names.index(context.name))
+        row = context.plan.node_names.index(context.name)
+        self._delays = stream(context.plan.config.seed, Role.DELAY, row)
 
     # --- for subclasses ------------------------------------------------------------------------
 
-    def setup(self) -> None:
+    def setup(self) -> None:  # noqa: B027 - optional for subclasses
         """Make everything ready; the node reports ready when this returns."""
 
+    @abstractmethod
     def handle(self, command: Command) -> None:
         """Take one command from the inbox; long work is queued and done in `work`."""
 
@@ -96,12 +104,17 @@ class Node(ABC):
         """Do one bounded unit of work; True if something was done."""
         return False
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - optional for subclasses
         """Let go of everything; called once, also after a failure."""
 
     def failure_context(self) -> dict[str, str]:
         """Facts for a crash report, by name."""
         return {}
+
+    @property
+    def threads(self) -> int:
+        """Threads that this node computes with."""
+        return default_threads()
 
     @property
     def stopping(self) -> bool:
@@ -121,6 +134,7 @@ class Node(ABC):
         now_ns, words = time.monotonic_ns(), self.context.stats.words
         idle = self._state in (NodeState.WAITING, NodeState.STARTING)
         words[StatsColumn.WAITING_NS if idle else StatsColumn.BUSY_NS] += now_ns - self._since_ns
+        self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))
         words[StatsColumn.STATE] = int(state)
         words[StatsColumn.STATE_SINCE_NS] = now_ns
         self._state, self._since_ns, self.doing = state, now_ns, doing
@@ -131,7 +145,7 @@ class Node(ABC):
         """Handle what arrived and do one unit of work; True if there was anything to do."""
         commands = self.context.channel.receive()
         for command in commands:
-            if isinstance(command, Stop) or self.stopping:
+            if isinstance(command, Stop) or (self.stopping and not self.finishes_inbox):
                 return True
             self._delay()
             self.handle(command)
@@ -145,6 +159,8 @@ class Node(ABC):
             seen = doorbell.value()
             if not self.step():
                 doorbell.wait(seen, WAIT_LIMIT_S)
+        if self.finishes_inbox:
+            self.step()
         self.enter(NodeState.STOPPED, "stopping")
 
     def _delay(self) -> None:

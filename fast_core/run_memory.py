@@ -29,6 +29,8 @@ from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec
 
 _RECORD = struct.Struct("<6q")
+SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
+SPANS_KEPT = 4096
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ def layout_of(plan: RunPlan) -> Layout:
     fields = plan.rollout_fields()
     for name in plan.node_names:
         layout.add(f"doorbell/{name}", Doorbell.nbytes(), writer="anyone (fetch-add)")
+        layout.add(
+            f"spans/{name}",
+            Ring.nbytes(SPANS_KEPT, SPAN.size),
+            writer="head: the node, tail: launcher",
+        )
     layout.add("stats", StatsBoard.nbytes(len(plan.node_names)), writer="each node its own row")
     layout.add("weights", WeightBoard.nbytes(pack.nbytes), writer="optimizer")
     layout.add("evaluation", EvaluationSlot.nbytes(pack.nbytes), writer="optimizer")
@@ -123,6 +130,7 @@ class RunMemory:
         region = memory._arena.region
         for name in plan.node_names:
             Doorbell.create(region(f"doorbell/{name}"))
+            Ring.create(region(f"spans/{name}"), SPANS_KEPT, SPAN.size)
         StatsBoard.create(region("stats"), len(plan.node_names))
         WeightBoard.create(region("weights"), memory.parameters.nbytes)
         EvaluationSlot.create(region("evaluation"), memory.parameters.nbytes)
@@ -142,6 +150,10 @@ class RunMemory:
     def doorbell(self, node: str) -> Doorbell:
         """The one wait point of a node."""
         return Doorbell.attach(self._arena.region(f"doorbell/{node}"))
+
+    def spans(self, node: str) -> Ring:
+        """States that a node has left, with their times."""
+        return Ring.attach(self._arena.region(f"spans/{node}"))
 
     def stats(self) -> StatsBoard:
         """One row per node, in the order of ``plan.node_names``."""

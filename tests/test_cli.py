@@ -166,9 +166,15 @@ def test_keyboard_interrupt_is_status_130(
 
 
 def test_main_puts_back_the_interrupt_handler(launcher: Launcher, config: str) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    main(["launch", config])
-    assert signal.getsignal(signal.SIGINT) is before
+    def mine(number: int, frame: object) -> None:
+        raise AssertionError
+
+    before = signal.signal(signal.SIGINT, mine)
+    try:
+        main(["launch", config])
+        assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_validate_says_what_is_valid(config: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +202,9 @@ def test_schema_and_defaults_are_printed(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_shipped_configuration_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
-    for path in sorted((ROOT / "configs").glob("*.yaml")):
+    paths = sorted((ROOT / "configs").glob("*.yaml"))
+    assert paths
+    for path in paths:
         assert main(["config", "validate", str(path)]) == 0, capsys.readouterr().err
 
 

@@ -118,6 +118,11 @@ def test_override_of_a_group_replaces_it() -> None:
     assert run.stop == StopConfig(updates=5)
 
 
+def test_value_of_a_replaced_group_is_forgotten() -> None:
+    overrides = ["algorithm.label=old", "algorithm={name: fake, label: 5}"]
+    assert "algorithm.label must be text, or null; got 5" in refusal(MINIMAL, *overrides)
+
+
 def test_group_with_nothing_below_it_takes_its_defaults() -> None:
     assert read(MINIMAL + "rollout:\n").rollout == config.RolloutConfig()
 
@@ -142,6 +147,7 @@ def test_error_says_key_value_allowed_place_and_remedy() -> None:
         ("nodes.optimizer.thread=1", ["nodes.optimizer.thread ", "nodes.optimizer.threads?"]),
         ("rollout.zzzz=1", ["rollout has: shards, envs_per_shard, steps."]),
         ("algorithm.momentum.deca=1", ["Did you mean algorithm.momentum.decay?"]),
+        ("stop={env_steps: 0}", ["stop.env_steps must be", "got 0"]),
         ("seed=-1", ["an integer of at least 0", "got -1"]),
         ("seed=1.5", ["an integer", "got 1.5"]),
         ("seed=true", ["an integer", "got True"]),

@@ -115,14 +115,14 @@ def test_quota_without_period_does_not_limit(tmp_path: Path) -> None:
 
 def test_limits_are_found_where_a_container_mounts_its_own_group(tmp_path: Path) -> None:
     # Docker with version 1: the path is the host's, the mount begins at the container.
-    files = {"cpu.cfs_quota_us": "300000", "cpu.cfs_period_us": "100000"}
-    root = v1(tmp_path, "cpu", files, group="/docker/abc", top="/docker/abc")
+    files = {"job/cpu.cfs_quota_us": "300000", "job/cpu.cfs_period_us": "100000"}
+    root = v1(tmp_path, "cpu", files, group="/docker/abc/job", top="/docker/abc")
     assert cores(root, {}).quota == 3.0
 
 
 def test_path_outside_the_namespace_counts_the_top_of_the_mount_only(tmp_path: Path) -> None:
-    root = v2(tmp_path / "r", {"cpu.max": "200000 100000"}, group="/../../other")
-    write(tmp_path, {"other/cpu.max": "100000 100000"})
+    root = v2(tmp_path, {"cpu.max": "200000 100000"}, group="/../../other")
+    write(tmp_path, {"sys/other/cpu.max": "100000 100000"})
     assert cores(root, {}).quota == 2.0
 
 

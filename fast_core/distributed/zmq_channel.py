@@ -222,7 +222,7 @@ class ZmqNodeChannel:
                     return
             poller.register(dealer, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
             wait_s = max(0.0, next_heartbeat_s - time.monotonic())
-            ready = dict(poller.poll(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000))
+            ready = dict(poller.poll(round(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000)))
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             if ready.get(dealer, 0) & zmq.POLLIN:

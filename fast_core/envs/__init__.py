@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
+from fast_core.envs.open_episodes import read_progress
 from fast_core.seeding import Role
 
-__all__ = ["EnvBatch", "FinishedEpisodes", "ProgressWord", "make_batch", "progress_words"]
+__all__ = [
+    "EnvBatch",
+    "FinishedEpisodes",
+    "ProgressWord",
+    "make_batch",
+    "progress_words",
+    "read_progress",
+]
 
 
 def make_batch(

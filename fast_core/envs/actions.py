@@ -14,8 +14,9 @@ class ActionLog:
     """Every environment's actions since its episode began.
 
     Kept by batch step in chunks of 256 rows ``[B, ...]``: one copy for all environments at each
-    step. A chunk is dropped when every open episode began after it, so the log holds the oldest
-    open episode and at most 255 rows before it.
+    step. Chunks that end before the oldest open episode are dropped when a new one is begun, so
+    the log holds the longest episode of late and fewer than 512 rows beside it. Without a time
+    limit an episode, and so its log, can grow as long as the environment lets it.
     """
 
     def __init__(self, envs: int, space: SpaceSpec) -> None:

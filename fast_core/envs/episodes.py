@@ -128,7 +128,7 @@ class EpisodeRunner:
 
     def _failure(self, place: int, cause: str, action: object) -> EnvironmentFailed:
         episode = self._current[place]
-        when = "in reset" if action is None else f"in step {self.lengths[episode]}"
+        when = 0 if action is None else self.lengths[episode]
         return self._instances[place].failure(when, cause, episode, self._seeds[episode], action)
 
     def close(self) -> None:

@@ -229,9 +229,8 @@ class GymnasiumBatch:
         self._due = self._open.find_oldest() + self._limit
 
     def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
-        length = self._open.length(place)
         return self._instances[place].failure(
-            f"in step {length}" if action is not None else "in reset",
+            self._open.length(place) if action is not None else 0,
             cause,
             self._open.episode[place],
             self._open.seed(place),

@@ -80,12 +80,12 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             obs, _ = self._env.reset(seed=seed, options=options)
         except Exception as error:  # an environment may raise anything
-            raise self.failure("in reset", error_text(error), episode, seed) from error
+            raise self.failure(0, error_text(error), episode, seed) from error
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.observation)
-            raise self.failure("in reset", cause, episode, seed) from error
+            raise self.failure(0, cause, episode, seed) from error
 
     def checked_step(
         self, row: Row, action: object, *, number: int, episode: int, seed: int
@@ -100,23 +100,22 @@ class Instance:
         Raises:
             EnvironmentFailed: It raised or gave what its spaces do not declare.
         """
-        when = f"in step {number}"
         try:
             obs, given, terminated, truncated, _ = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
         except Exception as error:  # an environment may raise anything
-            raise self.failure(when, error_text(error), episode, seed, action) from error
+            raise self.failure(number, error_text(error), episode, seed, action) from error
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.observation)
-            raise self.failure(when, cause, episode, seed, action) from error
+            raise self.failure(number, cause, episode, seed, action) from error
         return reward, ends[0], ends[1] or (self.limit is not None and number >= self.limit)
 
     def failure(
         self,
-        when: str,
+        when: int | str,
         cause: str,
         episode: int | None = None,
         seed: int | None = None,
@@ -125,23 +124,26 @@ class Instance:
         """An error that says where in the run it happened, in words and by name.
 
         Args:
-            when: For instance ``"in step 37"``, counted within the episode from 1.
+            when: Step of the episode, counted from 1, or 0 for its reset; else in words.
             cause: What went wrong.
             episode: Number of the episode, if there is one.
             seed: Seed the episode was reset with.
             action: Action of the step.
         """
-        at: dict[str, str] = {}
+        context, words = dict(self._place), str(when)
+        if isinstance(when, int):
+            context["step"] = str(when)
+            words = f"in step {when}" if when else "in reset"
         if episode is not None:
-            at |= {"episode": str(episode), "seed": str(seed)}
+            context |= {"episode": str(episode), "seed": str(seed)}
+            words += f" of episode {episode} (seed {seed})"
         if action is not None:
-            at["action"] = action_text(action)
-        place = self._place
-        details = "".join(f", {name} {value}" for name, value in at.items())
+            context["last action"] = action_text(action)
+            words += f" with action {context['last action']}"
         return EnvironmentFailed(
-            f"environment {place['environment']} of shard {place['shard']} ({place['id']!r}, "
-            f"incarnation {place['incarnation']}) failed {when}{details}: {cause}",
-            {**place, **at, "when": when, "cause": cause},
+            f"environment {context['environment']} of shard {context['shard']} "
+            f"({context['id']!r}, incarnation {context['incarnation']}) failed {words}: {cause}",
+            context | {"cause": cause},
         )
 
     def close(self) -> None:
@@ -205,7 +207,7 @@ def error_text(error: BaseException) -> str:
 
 def action_text(action: object) -> str:
     """An action for a message: short, whatever its size."""
-    text = repr(action.tolist() if isinstance(action, np.ndarray) else action)
+    text = repr(action.tolist() if isinstance(action, np.ndarray | np.generic) else action)
     return text if len(text) <= _ACTION_TEXT else f"{text[: _ACTION_TEXT - 3]}..."
 
 

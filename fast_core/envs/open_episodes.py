@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fast_core.envs.batch import ProgressWord
-from fast_core.seeding import EpisodeSeeds
+from fast_core.seeding import EpisodeSeeds, Role
 
 _STEP = int(ProgressWord.STEP)  # arithmetic on enumeration members takes five times as long
 _EPISODE = int(ProgressWord.EPISODE)
@@ -30,6 +30,8 @@ class OpenEpisodes:
         self.words = words
         self._seeds = seeds
         self._start_word = _EPISODE + len(seeds)
+        for place in range(len(seeds)):
+            words[_EPISODE + place] = -1
 
     def begin(self, place: int, episode: int, start: int) -> int:
         """Note that ``episode`` began at ``start``; returns the seed to reset with.
@@ -60,3 +62,24 @@ class OpenEpisodes:
     def seed(self, place: int) -> int:
         """Seed of the open episode."""
         return self._seeds[place][self.episode[place]]
+
+
+def read_progress(
+    words: memoryview, *, seed: int, role: Role, shard: int, first_env: int = 0
+) -> dict[str, str]:
+    """Say where a batch was, from its `ProgressWord` words, after its process died.
+
+    Step 0 is the reset. The names are those of `EnvironmentFailed.context`.
+    """
+    place, step = words[ProgressWord.ENV], words[ProgressWord.STEP]
+    envs = (len(words) - ProgressWord.EPISODE) // 2
+    episode = words[ProgressWord.EPISODE + place]
+    index = first_env + place
+    at = {"environment": str(index), "shard": str(shard)}
+    if episode < 0:
+        return at
+    return at | {
+        "episode": str(episode),
+        "seed": str(EpisodeSeeds(seed, role, shard, index)[episode]),
+        "step": str(step - words[ProgressWord.EPISODE + envs + place]),
+    }

@@ -123,7 +123,9 @@ def check(path: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
-        raise CheckpointError(f"checkpoint {path.name} has no readable manifest: {error}") from error
+        raise CheckpointError(
+            f"checkpoint {path.name} has no readable manifest: {error}"
+        ) from error
     if manifest.format != FORMAT:
         raise CheckpointError(
             f"checkpoint {path.name} has format {manifest.format}, this FastLoop reads {FORMAT}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from fast_core.launcher.records import TraceDrain
 from fast_core.launcher.shell import Shell
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.progress import Progress
@@ -11,18 +12,26 @@ from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondi
 from fast_core.node import NodeState
 from fast_core.scheduler.statistics import Statistics
 
+DRAIN_INTERVAL_S = 0.25
+
+
 class Display:
     """Builds views when the display wants one."""
 
-    def __init__(self, shell: Shell, progress: Progress) -> None:
-        self._shell, self._progress = shell, progress
+    def __init__(self, shell: Shell, progress: Progress, trace: TraceDrain) -> None:
+        self._shell, self._progress, self._trace = shell, progress, trace
+        self._next_drain_s = 0.0
         self._before: dict[str, tuple[int, int]] = {}
 
     def refresh(self) -> float:
-        """Draw if it is time to; returns the monotonic time of the next drawing."""
+        """Draw if it is time to; returns the monotonic time of the next call wanted."""
+        now_s = time.monotonic()
+        if now_s >= self._next_drain_s:
+            self._trace.drain()
+            self._next_drain_s = now_s + DRAIN_INTERVAL_S
         if self._progress.due:
             self._progress.update(self.view())
-        return self._progress.next_s
+        return min(self._progress.next_s, self._next_drain_s)
 
     def view(self) -> ProgressView:
         """The run as it is now."""

@@ -43,11 +43,11 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
         _import(module)
     names: dict[int, str] = {}
     while True:
-        readable, _, _ = select.select([control, wake_in], [], [])
+        readable, _, _ = select.select([control.fileno(), wake_in], [], [])
         if wake_in in readable:
             os.read(wake_in, PACKET)
             _reap(control, names)
-        if control in readable:
+        if control.fileno() in readable:
             data, descriptors, _, _ = socket.recv_fds(control, PACKET, 1)
             if not data:
                 return

@@ -20,6 +20,7 @@ from fast_core.launcher.topology import NodeSpec, node_class
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.threads import set_threads
 
 
 class InlineRun:
@@ -38,6 +39,7 @@ class InlineRun:
         self._plan, self._memory, self._hub = plan, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._nodes: list[Node] = []
+        self._threads = 0
         self._seen_interrupts = 0
 
     def start(self, specs: Sequence[NodeSpec]) -> None:
@@ -47,6 +49,7 @@ class InlineRun:
             try:
                 node = node_class(spec.node_class)(self._context(spec))
                 self._nodes.append(node)
+                self._use_threads(node)
                 node.setup()
             except Exception as error:
                 self._shell.take(describe_failure(spec.name, node, error))
@@ -64,6 +67,7 @@ class InlineRun:
             channel=self._hub.connect(spec.name),
             doorbell=self._memory.doorbell(spec.name),
             stats=row,
+            spans=self._memory.spans(spec.name),
             log=logging.getLogger(f"fastloop.{spec.name}"),
         )
 
@@ -87,10 +91,17 @@ class InlineRun:
 
     def _step(self, node: Node) -> bool:
         try:
+            self._use_threads(node)
             return node.step()
         except Exception as error:
             self._shell.take(describe_failure(node.context.name, node, error))
             return True
+
+    def _use_threads(self, node: Node) -> None:
+        """Every node computes with the threads that its own process would have."""
+        if node.threads != self._threads:
+            self._threads = node.threads
+            set_threads(self._threads)
 
     def _take_interrupts(self) -> None:
         interrupts = self._interrupts

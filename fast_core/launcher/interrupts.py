@@ -34,9 +34,7 @@ class Interrupts:
     def __enter__(self) -> Self:
         self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         if threading.current_thread() is threading.main_thread():
-            self._previous_wakeup = signal.set_wakeup_fd(
-                self._wake_out, warn_on_full_buffer=False
-            )
+            self._previous_wakeup = signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
             for number in STOP_SIGNALS:
                 self._previous[number] = signal.signal(number, self._handle)
         return self

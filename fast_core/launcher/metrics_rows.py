@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from fast_core.events import Record, Trained
-from fast_core.monitor.view import EvaluationView
+import numpy as np
+
+from fast_core.events import Evaluated, Record, Trained
 from fast_core.scheduler.statistics import Statistics
+
+
+def evaluation_row(event: Evaluated, time_s: float) -> Record:
+    """A row for an evaluation, at the env step and the version that were evaluated."""
+    returns, lengths = np.asarray(event.returns), np.asarray(event.lengths)
+    values = {
+        "eval/return_mean": float(returns.mean()),
+        "eval/return_std": float(returns.std()),
+        "eval/return_min": float(returns.min()),
+        "eval/return_max": float(returns.max()),
+        "eval/length_mean": float(lengths.mean()),
+    }
+    return Record(event.env_steps, event.version, time_s, values)
 
 
 class MetricsRows:
@@ -18,7 +32,6 @@ class MetricsRows:
         self._interval_s = interval_s
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._evaluation: dict[str, float] = {}
         self._last_s: float | None = None
         self._last = (begun.env_steps_trained, begun.updates)
         self._pending = False
@@ -31,16 +44,6 @@ class MetricsRows:
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
 
-    def evaluated(self, view: EvaluationView, lengths: Sequence[int]) -> None:
-        """Add an evaluation; it is written at the env step of the version that was evaluated."""
-        self._evaluation = {
-            "eval/return_mean": view.mean,
-            "eval/return_std": view.std,
-            "eval/length_mean": sum(lengths) / max(1, len(lengths)),
-            "eval/version": float(view.version),
-            "eval/env_steps": float(view.env_steps),
-        }
-
     def due(
         self, now_s: float, statistics: Callable[[], Statistics], *, force: bool
     ) -> Record | None:
@@ -48,17 +51,15 @@ class MetricsRows:
         if self._last_s is None:
             self._last_s = now_s
         elapsed_s = now_s - self._last_s
-        if not (self._pending or self._evaluation):
-            return None
-        if not force and elapsed_s < self._interval_s and not self._evaluation:
+        if not self._pending or (elapsed_s < self._interval_s and not force):
             return None
         current = statistics()
         values = {name: total / self._counts[name] for name, total in self._sums.items()}
-        values |= self._evaluation | _scheduler_values(current)
+        values |= _scheduler_values(current)
         if elapsed_s > 0:
             values["time/env_steps_per_s"] = (current.env_steps_trained - self._last[0]) / elapsed_s
             values["time/updates_per_s"] = (current.updates - self._last[1]) / elapsed_s
-        self._sums, self._counts, self._evaluation = {}, {}, {}
+        self._sums, self._counts = {}, {}
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
         self._pending = False
         return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)

@@ -26,6 +26,7 @@ from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
 from fast_core.run_memory import RunMemory
+from fast_core.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001
 FAILED_STATUS = 1
@@ -63,7 +64,16 @@ def node_main(name: str, link: socket.socket) -> int:
     channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
     forward_logging(name, channel.try_send)
     row = memory.stats().row(start.plan.node_names.index(name))
-    context = NodeContext(name, start.rank, start.plan, memory, channel, doorbell, row)
+    context = NodeContext(
+        name=name,
+        rank=start.rank,
+        plan=start.plan,
+        memory=memory,
+        channel=channel,
+        doorbell=doorbell,
+        stats=row,
+        spans=memory.spans(name),
+    )
     try:
         return _live(context, start.node_class)
     finally:
@@ -78,6 +88,7 @@ def _live(context: NodeContext, node_class: str) -> int:
     try:
         module, _, name = node_class.partition(":")
         node = getattr(importlib.import_module(module), name)(context)
+        set_threads(node.threads)
         node.setup()
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
@@ -100,7 +111,7 @@ def seed_globals(context: NodeContext) -> None:
     sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
     first, second = sequence.generate_state(2)
     random.seed(int(first))
-    np.random.seed(int(second))
+    np.random.seed(int(second))  # noqa: NPY002 - simulators still draw from it
 
 
 def _redirect_output(path: Path) -> None:

@@ -18,11 +18,9 @@ THREADED_UPDATE_FLOPS = 50_000_000
 
 def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunConfig:
     """Replace every ``auto`` by what it stands for here, so that a resumed run uses it again."""
-    nodes, rollout = config.nodes, config.rollout
+    nodes = config.nodes
     blueprint = RunPlan(config, environment, "", 1, 1, "numpy").blueprint
-    count = nodes.env.count
-    if count == "auto":
-        count = min(rollout.shards, cores)
+    count = env_node_count(config, cores)
     threads = nodes.optimizer.threads
     if threads == "auto":
         flops = blueprint.update_flops(environment, config.rows_per_ticket)
@@ -38,6 +36,12 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
         ),
         policy=replace(config.policy, backend=backend),
     )
+
+
+def env_node_count(config: RunConfig, cores: int) -> int:
+    """Env nodes of the run: as configured, or one per core, at most one per shard."""
+    count = config.nodes.env.count
+    return min(config.rollout.shards, cores) if count == "auto" else count
 
 
 def make_plan(
@@ -117,4 +121,6 @@ def identity(config: RunConfig) -> dict[str, str]:
         "rollout": config.rollout,
         "algorithm.name": config.algorithm.name,
     }
-    return {key: msgspec.json.encode(value, order="sorted").decode() for key, value in values.items()}
+    return {
+        key: msgspec.json.encode(value, order="sorted").decode() for key, value in values.items()
+    }

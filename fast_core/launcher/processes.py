@@ -149,7 +149,7 @@ class ProcessTree:
         Raises:
             NodeFailed: The server itself is gone, and with it every child.
         """
-        exited = []
+        exited: list[Child] = []
         while True:
             try:
                 data = self._control.recv(_PACKET, socket.MSG_DONTWAIT)

@@ -14,9 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
-from fast_core import config_file, resources
+from fast_core import config_file, resources, threads
 from fast_core.algorithm import Blueprint
 from fast_core.config import RunConfig
 from fast_core.distributed.inproc import InprocHub
@@ -32,12 +30,20 @@ from fast_core.launcher.checkpoints import (
 )
 from fast_core.launcher.display import Display
 from fast_core.launcher.interrupts import Interrupted, Interrupts
-from fast_core.launcher.prepare import identity, make_plan, resolve
+from fast_core.launcher.prepare import env_node_count, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
+from fast_core.launcher.records import TraceDrain, write_records
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe
-from fast_core.launcher.topology import NodeSpec, check, node_class, scheduler_emits, topology, warm_modules
+from fast_core.launcher.topology import (
+    NodeSpec,
+    check,
+    node_class,
+    scheduler_emits,
+    topology,
+    warm_modules,
+)
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -49,16 +55,6 @@ NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 EXIT_FAILED = 1
-
-# One BLAS or OpenMP thread in every node but the learner, which sets its own; and threads that
-# wait sleep instead of spinning. What the user has set stays.
-THREAD_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "GOMP_SPINCOUNT": "0",
-}
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _run(
     progress: Progress,
     interrupts: Interrupts,
 ) -> int:
-    for name, value in THREAD_ENVIRONMENT.items():
+    for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         if config.mode == "inline":
@@ -171,7 +167,7 @@ def _run_processes(
     with ExitStack() as stack:
         tree = ProcessTree(
             preload=_preload(config),
-            environment=THREAD_ENVIRONMENT,
+            environment=threads.ENVIRONMENT,
             log=run.logs / "fork-server.log",
         )
         grace_s = config.supervision.grace_s
@@ -198,11 +194,12 @@ def _run_processes(
         stack.callback(hub.close)
         shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
         stack.callback(shell.close)
-        display = Display(shell, progress)
+        trace = TraceDrain(plan, memory)
+        display = Display(shell, progress, trace)
         supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
         supervisor.start(nodes, socket_path)
         supervisor.run()
-        return _finish(shell, display, progress, interrupts)
+        return _finish(shell, display, trace, progress, interrupts)
 
 
 def _preload(config: RunConfig) -> tuple[str, ...]:
@@ -212,9 +209,7 @@ def _preload(config: RunConfig) -> tuple[str, ...]:
 
 
 def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
-    count = config.nodes.env.count
-    if count == "auto":
-        count = min(config.rollout.shards, cores)
+    count = env_node_count(config, cores)
     evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
     return (OPTIMIZER, *(f"env-{rank}" for rank in range(count)), *evaluator, METRICS)
 
@@ -275,31 +270,36 @@ def _run_inline(
         hub = InprocHub()
         shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
         stack.callback(shell.close)
-        display = Display(shell, progress)
+        trace = TraceDrain(plan, memory)
+        display = Display(shell, progress, trace)
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
         stack.callback(inline.close)
         inline.start(nodes)
         inline.run()
-        return _finish(shell, display, progress, interrupts)
+        return _finish(shell, display, trace, progress, interrupts)
 
 
 # --- the end -----------------------------------------------------------------------------------
 
 
-def _finish(shell: Shell, display: Display, progress: Progress, interrupts: Interrupts) -> int:
-    """Say how it ended; returns the exit status."""
+def _finish(
+    shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
+) -> int:
+    """Say and write how it ended; returns the exit status."""
     end = shell.end
     assert end is not None
+    summary, report = display.summary(), ""
     if end.reason == "failed":
-        progress.finish(display.summary())
-        report = crash_report(
-            _first_cause(shell), shell.failures[1:], run_directory=str(shell.run.path)
-        )
+        first = _first_cause(shell)
+        later = [failure for failure in shell.failures if failure.node != first.node]
+        report = crash_report(first, later, run_directory=str(shell.run.path))
         write_durably(shell.run.crash, report.encode())
+    shell.write_summary(summary)
+    write_records(shell.run, trace, progress)
+    progress.finish(summary)
+    if report:
         progress.fail(report)
-        return EXIT_FAILED
-    progress.finish(display.summary())
-    return 0 if end.reason == "finished" else interrupts.exit_code
+    return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]
 
 
 def _first_cause(shell: Shell) -> Failed:
@@ -310,5 +310,3 @@ def _first_cause(shell: Shell) -> Failed:
     if shell.failures and isinstance(first := shell.failures[0], NodeExited):
         return Failed(first.node, "running", first.cause, "", {})
     return Failed("scheduler", "deciding", end.text, "", {})
-
-

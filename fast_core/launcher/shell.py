@@ -32,17 +32,16 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher.checkpoints import CheckpointStore
-from fast_core.launcher.metrics_rows import MetricsRows
+from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.memory import StatsBoard
-from fast_core.monitor.journal import EventJournal
+from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.monitor.view import EvaluationView
+from fast_core.monitor.view import EvaluationView, RunSummary
 from fast_core.plan import METRICS, RunPlan
-from fast_core.scheduler import Scheduler, Send
-from fast_core.scheduler.core import LAUNCHER
+from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
 
@@ -120,22 +119,25 @@ class Shell:
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
-                    facts = {"version": event.version, "digest": event.digest}
+                    facts: dict[str, Fact] = {"version": event.version, "digest": event.digest}
                     self._journal.write("digest", f"ticket {event.ticket}", facts)
             case Evaluated():
                 self._evaluated(event)
             case Failed() | NodeExited():
                 self._failed(event)
         self._carry_out(self._scheduler.handle(event, now_s))
-        if isinstance(event, (Trained, Evaluated)):
+        if isinstance(event, Trained):
             self._write_metrics(now_s)
 
     def _failed(self, event: Failed | NodeExited) -> None:
         """Keep it; a node that reported its failure and then exits is one failure, not two."""
-        known = {failure.node for failure in self.failures}
-        if isinstance(event, NodeExited) and (not event.cause or event.node in known):
+        if isinstance(event, NodeExited) and (not event.cause or self.has_failed(event.node)):
             return
         self.failures.append(event)
+
+    def has_failed(self, node: str) -> bool:
+        """Whether this node's failure is known already."""
+        return any(failure.node == node for failure in self.failures)
 
     def _evaluated(self, event: Evaluated) -> None:
         returns = np.asarray(event.returns)
@@ -145,7 +147,7 @@ class Shell:
         self.evaluation = view
         if self.best is None or view.mean >= self.best.mean:
             self.best = view
-        self._rows.evaluated(view, event.lengths)
+        self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
 
@@ -215,6 +217,10 @@ class Shell:
         """Add a line of the launcher's own to the journal."""
         self._journal.write(what, why)
 
+    def write_summary(self, summary: RunSummary) -> None:
+        """Add how the run ended to the journal, for the report."""
+        self._journal.summarise(summary)
+
     def close(self) -> None:
         """Close the files."""
         self._logs.close()
@@ -225,5 +231,3 @@ class Shell:
 
     def _report(self, text: str) -> None:
         self.progress.log(LogLine("launcher", "WARNING", text))
-
-

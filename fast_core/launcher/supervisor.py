@@ -17,10 +17,11 @@ from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.events import NodeExited, StopRequested
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.postmortem import describe_death
 from fast_core.launcher.processes import Child, ProcessTree
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.launcher.stall import StallDetector
+from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.launcher.topology import NodeSpec
 from fast_core.plan import RunPlan
 from fast_core.resources import oom_kills
@@ -58,9 +59,10 @@ def ask_probe(
     deadline_s, answer = time.monotonic() + timeout_s, b""
     while True:
         left_s = deadline_s - time.monotonic()
-        readable, _, _ = select.select([child.link, interrupts], [], [], max(0.0, left_s))
+        sources = [child.link.fileno(), interrupts.fileno()]
+        readable, _, _ = select.select(sources, [], [], max(0.0, left_s))
         interrupts.check()
-        if child.link in readable:
+        if child.link.fileno() in readable:
             data = child.link.recv(1 << 20)
             if not data:
                 break
@@ -145,8 +147,16 @@ class Supervisor:
             return
         for child in exited:
             self._shell.receive()  # what it said last comes before the news of its end
-            if child.name != PROBE:
-                self._shell.take(NodeExited(child.name, self._cause(child)))
+            if child.name != PROBE and not self._shell.has_failed(child.name):
+                self._shell.take(
+                    describe_death(
+                        self._plan,
+                        self._memory,
+                        child.name,
+                        self._cause(child),
+                        self._log_tail(child.name),
+                    )
+                )
 
     def _cause(self, child: Child) -> str:
         cause = describe_exit(child.status)
@@ -157,15 +167,13 @@ class Supervisor:
                 cause += "; the kernel was out of memory in this control group"
             else:
                 cause += "; if nobody killed it, the machine was probably out of memory (see dmesg)"
-        tail = self._log_tail(child.name)
-        return f"{cause}\n{tail}" if tail else cause
+        return cause
 
     def _log_tail(self, name: str) -> str:
         path = self._shell.run.log(name)
         if not path.is_file():
             return ""
-        text = path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
-        return f"last lines of {path}:\n{text}" if text else ""
+        return path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()

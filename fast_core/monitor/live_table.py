@@ -64,7 +64,7 @@ def live_table(
         Group(*parts),
         title=_title(view),
         title_align="left",
-        subtitle=Text(f"{count(warnings)} warnings", style="yellow") if warnings else None,
+        subtitle=_warnings(warnings),
         subtitle_align="right",
         box=ROUNDED,
         border_style="grey42",
@@ -80,6 +80,12 @@ def _title(view: ProgressView) -> Text:
         no_wrap=True,
         overflow="ellipsis",
     )
+
+
+def _warnings(warnings: int) -> Text | None:
+    if not warnings:
+        return None
+    return Text(f"{count(warnings)} warning{'s' if warnings > 1 else ''}", style="yellow")
 
 
 def _progress(

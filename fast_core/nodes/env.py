@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import deque
 
 from fast_core.errors import EnvironmentFailed, FastLoopError
-from fast_core.events import Assign, Collect, Command, Ready, RolloutOrder, RolloutReady, Save, Saved
+from fast_core.events import (
+    Assign,
+    Collect,
+    Command,
+    Ready,
+    RolloutOrder,
+    RolloutReady,
+    Save,
+    Saved,
+)
 from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
-from fast_core.nodes.shard import Shard
+from fast_core.nodes.shard import Shard, try_environment
 from fast_core.scheduler.ledger import balanced_blocks
 
 
@@ -35,8 +44,10 @@ class EnvNode(Node):
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
-        """Build the shards that this node will most likely be given."""
+        """Step one environment for real, then build the shards this node will likely be given."""
         plan = self.context.plan
+        self.doing = "trying out an environment"
+        try_environment(plan, self.context.rank)
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)
@@ -83,15 +94,13 @@ class EnvNode(Node):
             )
         channel = self.context.channel
         try:
-            return shard.collect(
-                order, self._policy, self._version, lambda: channel.stop_requested
-            )
+            return shard.collect(order, self._policy, self._version, lambda: channel.stop_requested)
         except EnvironmentFailed as error:
             self._failure = dict(getattr(error, "context", {}))
             raise
 
     def _refresh(self, min_version: int) -> None:
-        version = self._weights.read_into(self._flat, newer_than=self._version)
+        version = self._weights.read_into(self._flat.data, newer_than=self._version)
         if version > self._version:
             self._version = version
             self._policy.load(self._views)

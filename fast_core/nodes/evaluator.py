@@ -46,7 +46,7 @@ class EvaluatorNode(Node):
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
         if isinstance(command, Evaluate):
-            version, _ = self._slot.read_into(self._flat)
+            version, _ = self._slot.read_into(self._flat.data)
             if version != command.version:
                 raise SegmentError(
                     f"told to evaluate version {command.version}, the slot holds {version}; "
@@ -124,4 +124,3 @@ class EvaluatorNode(Node):
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
-

@@ -16,6 +16,7 @@ class MetricsNode(Node):
 
     consumes = frozenset({Record})
     emits = frozenset({Ready})
+    finishes_inbox = True
 
     def __init__(self, context: NodeContext) -> None:
         """Open nothing yet: the writer imports its libraries at the first record."""

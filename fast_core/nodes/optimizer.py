@@ -26,6 +26,7 @@ from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.digest import digest
 from fast_core.nodes.learner_file import load, save
 from fast_core.run_memory import RolloutRecord
+from fast_core.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"
 
@@ -57,7 +58,8 @@ class OptimizerNode(Node):
         plan = self.context.plan
         optimizer, rollout = plan.config.nodes.optimizer, plan.config.rollout
         if plan.blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile):
-            importlib.import_module("torch").set_num_threads(plan.threads)
+            importlib.import_module("torch")
+        set_threads(self.threads)
         self._algorithm = plan.blueprint.make_algorithm(
             plan.environment,
             seed=plan.config.seed,
@@ -70,6 +72,11 @@ class OptimizerNode(Node):
         if plan.checkpoint is not None:
             self._restore(Path(plan.checkpoint))
         self._publish()
+
+    @property
+    def threads(self) -> int:
+        """As configured, or as resolved from the size of an update."""
+        return self.context.plan.threads
 
     @property
     def algorithm(self) -> Algorithm:
@@ -92,9 +99,7 @@ class OptimizerNode(Node):
             case Save(checkpoint, directory):
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
                     self._save(Path(directory))
-                self.context.channel.send(
-                    Saved(self.context.name, checkpoint, (LEARNER_FILE,))
-                )
+                self.context.channel.send(Saved(self.context.name, checkpoint, (LEARNER_FILE,)))
 
     # --- training ------------------------------------------------------------------------------
 
@@ -158,11 +163,11 @@ class OptimizerNode(Node):
 
     def _publish(self) -> None:
         self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
-        self._weights.publish(self._version, self._flat)
+        self._weights.publish(self._version, self._flat.data)
 
     def _snapshot(self, request: int) -> None:
         with self.state(NodeState.PUBLISHING, f"taking a snapshot of version {self._version}"):
-            self._evaluation.write(self._version, self._env_steps, self._flat)
+            self._evaluation.write(self._version, self._env_steps, self._flat.data)
         self.context.channel.send(
             SnapshotTaken(self.context.name, request, self._version, self._env_steps)
         )

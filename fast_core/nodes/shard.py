@@ -18,6 +18,7 @@ from fast_core.memory import StatsColumn
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RolloutRecord, RunMemory
 from fast_core.seeding import Role, stream
+from fast_core.spec import SpaceSpec
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -31,6 +32,40 @@ class ShardState(msgspec.Struct, frozen=True):
 def shard_file(directory: str | Path, shard: int) -> Path:
     """Where a shard's state lies inside a checkpoint."""
     return Path(directory) / f"shard-{shard}.msgpack"
+
+
+def try_environment(plan: RunPlan, rank: int) -> None:
+    """Make, reset, step and close one environment: what works here will work in the shards.
+
+    Raises:
+        EnvironmentFailed: It raised, or gave what its spaces do not declare.
+    """
+    space = plan.environment.observation
+    row = np.zeros((1, *space.shape), space.dtype)
+    batch = make_batch(
+        plan.config.environment, seed=plan.config.seed, shard=rank, envs=1, role=Role.PROBE
+    )
+    try:
+        batch.reset(row)
+        action = plan.environment.action
+        batch.step(
+            _valid_action(action)[None],
+            next_obs=row,
+            reward=np.zeros(1, np.float32),
+            terminated=np.zeros(1, np.bool_),
+            truncated=np.zeros(1, np.bool_),
+            final_obs=row.copy(),
+        )
+    finally:
+        batch.close()
+
+
+def _valid_action(space: SpaceSpec) -> Array:
+    """An action that the space contains: the first choice, or the point of a box nearest to 0."""
+    if space.kind == "discrete":
+        return np.asarray(space.start, space.dtype)
+    nearest: Array = np.clip(0.0, space.low, space.high).reshape(space.shape).astype(space.dtype)
+    return nearest
 
 
 class ActionNoise:

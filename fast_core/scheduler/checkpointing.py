@@ -1,7 +1,8 @@
 """When to save, and how far a save has come.
 
 A checkpoint is a cut at a settled ticket: admission is held, every started rollout is trained on,
-then each node writes its part, and the launcher commits the whole. Evaluations don't hold it up.
+then each node writes its part, and the launcher commits the whole. An asynchronous evaluation
+doesn't hold it up.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def advance(run: Run) -> None:
     _admit(run)
     if run.ending is not None:
         _finish(run, run.ending)
-    elif run.checkpoints.stage is Stage.DUE and run.tickets.quiescent:
+    elif run.checkpoints.stage is Stage.DUE and run.tickets.quiescent and not _waits(run):
         _save(run)
 
 
@@ -57,20 +57,19 @@ def _check_start_timeout(run: Run) -> None:
 
 
 def _check_limits(run: Run) -> None:
-    """Decide the end if the score or a limit is reached."""
+    """Decide the end if a limit or the score is reached."""
     settings, evaluations = run.settings, run.evaluations
-    solved = evaluations.solved
+    # Compared with the very time that was asked for as a wake-up, never with a difference that
+    # rounding could leave short of the limit: that would ask for the same time again.
+    time_is_up = run.time_limit_s is not None and run.now_s >= run.time_limit_s
+    reached = limit_reached(settings, run.progress, run.elapsed_s, time_is_up)
+    solved = reached is None and evaluations.solved
     if solved:
         evaluations.forget()
-        reached: str | None = (
+        reached = (
             f"solved: {evaluations.result_text()} (stop.score: {settings.stop_score:g}, "
             f"stop.score_held: {settings.stop_score_held})"
         )
-    else:
-        # Compared with the very time that was asked for as a wake-up, never with a difference
-        # that rounding could leave short of the limit: that would ask for the same time again.
-        time_is_up = run.time_limit_s is not None and run.now_s >= run.time_limit_s
-        reached = limit_reached(settings, run.progress, run.elapsed_s, time_is_up)
     if reached is None:
         return
     save = settings.checkpoint_at_end
@@ -125,6 +124,15 @@ def _hold(run: Run) -> bool:
     """Whether no further ticket may begin for now."""
     if run.ending is not None or run.checkpoints.active:
         return True
+    return _waits(run)
+
+
+def _waits(run: Run) -> bool:
+    """Whether training stands still for a synchronous evaluation.
+
+    A checkpoint waits with it, which costs nothing as nothing may begin anyway, and so none has a
+    synchronous evaluation in flight.
+    """
     return run.settings.eval_mode == "sync" and run.evaluations.active
 
 

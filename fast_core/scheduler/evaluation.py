@@ -70,6 +70,11 @@ class Evaluations:
         return self._request
 
     @property
+    def settled_request(self) -> int:
+        """Number of the last evaluation that has a result; one in flight does not count."""
+        return self._request - (1 if self.in_flight else 0)
+
+    @property
     def solved(self) -> bool:
         """Whether the score has been held for as long as asked."""
         score = self._settings.stop_score

@@ -33,7 +33,7 @@ def read_state(run: Run) -> bytes:
             elapsed_s=run.elapsed_s,
             checkpoint=run.checkpoints.number,
             evaluation_due=evaluations.active,
-            evaluation_request=evaluations.request,
+            evaluation_request=evaluations.settled_request,
             evaluations_finished=evaluations.finished,
             evaluations_coalesced=evaluations.coalesced,
             evaluation_mean=evaluations.last_mean,

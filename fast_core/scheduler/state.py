@@ -13,8 +13,9 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at a moment when every started rollout is settled.
 
     Slots and tickets in flight are absent because there are none. An evaluation in flight is kept
-    as one that is due: its snapshot lives in memory alone, so a resumed run evaluates the version
-    of the cut instead.
+    as one that is due: its snapshot lives in memory alone, so a resumed run asks again under the
+    same request number and evaluates the version of the cut. Synchronous evaluation is never in
+    flight at a cut on the way, so there a resumed run goes on exactly as one never stopped.
     """
 
     format: int = FORMAT

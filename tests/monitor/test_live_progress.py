@@ -55,7 +55,8 @@ def test_draws_at_most_four_times_a_second() -> None:
 
 def test_costly_drawing_becomes_rarer_so_that_it_stays_within_its_share() -> None:
     terminal = Terminal(cost_s=0.02)
-    assert terminal.run(10) * 0.02 <= 0.01 * 10
+    # The first drawing fills caches, so its cost does not count.
+    assert (terminal.run(20) - 1) * 0.02 <= 0.01 * 20
     terminal.progress.close()
 
 
@@ -84,7 +85,7 @@ def test_warnings_stay_above_the_table_and_other_lines_pass_through_it() -> None
     assert "env-1 error: [bold]broken " + "x" * 200 in terminal.text
     assert "line 2" not in terminal.text
     assert "env-0 info: line 5" in terminal.text
-    assert "1 warnings" in terminal.text
+    assert "1 warning " in terminal.text
 
 
 def test_close_gives_the_cursor_back_and_may_be_called_twice() -> None:
@@ -102,7 +103,8 @@ def test_end_replaces_the_table_with_the_summary_and_the_failure_comes_last() ->
     terminal.progress.finish(SUMMARY)
     after_table = terminal.text.rpartition("╯")[2]
     assert "finished" in after_table
-    assert "fastloop eval runs/ppo_cartpole" in after_table
+    command = "fastloop resume runs/ppo_cartpole/2025-11-27_22-40-00 stop.KEY=VALUE"
+    assert f"{command}\n" in after_table, "a command to copy is on one line"
     terminal.progress.fail("Traceback\n  [bold]x\nValueError: bad joint 7")
     assert terminal.text.endswith("Traceback\n  [bold]x\nValueError: bad joint 7\n")
 

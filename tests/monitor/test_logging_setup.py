@@ -151,7 +151,9 @@ def test_very_long_line_is_cut_and_says_so(logger: logging.Logger, wire: Wire) -
     assert text.endswith("(... 3616 more characters)")
 
 
-def test_inherited_handler_with_a_held_lock_blocks_nothing(root: logging.Logger, wire: Wire) -> None:
+def test_inherited_handler_with_a_held_lock_blocks_nothing(
+    root: logging.Logger, wire: Wire
+) -> None:
     inherited = logging.StreamHandler()
     root.addHandler(inherited)
     held, leave = threading.Event(), threading.Event()
@@ -167,6 +169,7 @@ def test_inherited_handler_with_a_held_lock_blocks_nothing(root: logging.Logger,
     held.wait(10)
     forward_logging("env-1", wire.send)
     logging.getLogger("anything").info("first line")
+    assert holder.is_alive(), "the log call waited for the lock"
     leave.set()
     holder.join()
     assert wire.texts == ["first line"]

@@ -81,7 +81,11 @@ def test_resume_at_the_last_step_sets_nothing_aside(tmp_path: Path) -> None:
             writer.write(record(step, a=1.0))
         writer.close()
     assert not (tmp_path / "metrics.superseded.jsonl").exists()
-    assert [step for step, _ in read_scalars(tmp_path / "tensorboard")["train/a"]] == [100, 200, 300]
+    assert [step for step, _ in read_scalars(tmp_path / "tensorboard")["train/a"]] == [
+        100,
+        200,
+        300,
+    ]
 
 
 def test_every_point_of_many_nodes_is_readable_in_one_event_file(tmp_path: Path) -> None:
@@ -145,17 +149,18 @@ def test_full_disk_is_reported_once_and_training_goes_on(tmp_path: Path) -> None
     assert "metrics.jsonl" in reports[0] and "tensorboard" in reports[1]
 
 
+def tear(self: TensorBoardFile, step: int, values: object) -> None:
+    """A write that a full disk cuts short."""
+    self._file.write(b"half a record")
+    raise OSError(28, "No space left on device")
+
+
 def test_failed_write_begins_a_new_event_file_so_later_points_are_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports: list[str] = []
     writer = writer_in(tmp_path, reports)
     writer.write(record(1, a=1.0))
-
-    def tear(self: TensorBoardFile, step: int, values: object) -> None:
-        self._file.write(b"half a record")
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
         patch.setattr(TensorBoardFile, "write", tear)
         writer.write(record(2, a=2.0))
@@ -164,6 +169,20 @@ def test_failed_write_begins_a_new_event_file_so_later_points_are_readable(
     assert read_scalars(tmp_path / "tensorboard")["train/a"] == [(1, 1.0), (3, 3.0)]
     assert writer.dropped == 1
     assert len(reports) == 1
+
+
+def test_failed_write_after_a_resume_voids_no_new_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_in(tmp_path)
+    writer.truncate_after(600)
+    writer.write(record(650, a=1.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(TensorBoardFile, "write", tear)
+        writer.write(record(700, a=2.0))
+    writer.write(record(750, a=3.0))
+    writer.close()
+    assert read_scalars(tmp_path / "tensorboard")["train/a"] == [(650, 1.0), (750, 3.0)]
 
 
 def test_missing_tensorboard_is_reported_once_and_rows_go_on(

@@ -57,7 +57,7 @@ def test_counter_that_falls_starts_a_new_measurement() -> None:
     for second in range(5):
         rate.add(second, 1000.0 * second)
     for second in range(5, 10):
-        rate.add(second, 10.0 * second)
+        rate.add(second, 500.0 + 10.0 * second)
     assert rate.per_second == pytest.approx(10.0)
 
 
@@ -117,7 +117,14 @@ def test_most_complete_counter_stands_in_while_no_time_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("current", "limit", "fraction"),
-    [(None, 10, 0.0), (5, 10, 0.5), (15, 10, 1.0), (-5, 10, 0.0), (-50, -20, 0.0), (math.nan, 1, 0)],
+    [
+        (None, 10, 0.0),
+        (5, 10, 0.5),
+        (15, 10, 1.0),
+        (-5, 10, 0.0),
+        (-50, -20, 0.0),
+        (math.nan, 1, 0),
+    ],
 )
 def test_fraction_done_stays_between_zero_and_one(
     current: float | None, limit: float, fraction: float

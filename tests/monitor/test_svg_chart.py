@@ -95,7 +95,14 @@ def test_ticks_are_few_rising_and_cover_any_range(a: float, b: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (0.02, "0.02"), (250_000, "250k"), (1.5e6, "1.5M"), (-2e9, "-2G"), (1e15, "1e+15")],
+    [
+        (0.0, "0"),
+        (0.02, "0.02"),
+        (250_000, "250k"),
+        (1.5e6, "1.5M"),
+        (-2e9, "-2G"),
+        (1e15, "1e+15"),
+    ],
 )
 def test_tick_text(value: float, text: str) -> None:
     assert tick_text(value) == text

@@ -50,7 +50,15 @@ inline void store_shared(void* shared, const void* from, std::size_t nbytes) {
 }
 
 inline void load_shared(void* to, const void* shared, std::size_t nbytes) {
+#ifdef FASTLOOP_FAILPOINTS
+  const std::size_t half = nbytes / 2;
+  std::memcpy(to, shared, half);
+  FASTLOOP_FAILPOINT("mid_read");
+  std::memcpy(static_cast<char*>(to) + half, static_cast<const char*>(shared) + half,
+              nbytes - half);
+#else
   std::memcpy(to, shared, nbytes);
+#endif
 }
 #endif
 

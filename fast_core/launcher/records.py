@@ -1,0 +1,42 @@
+"""What a run leaves for people: the trace and the report."""
+
+from __future__ import annotations
+
+from fast_core.events import LogLine
+from fast_core.monitor.progress import Progress
+from fast_core.monitor.report import write_report
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.trace import TraceCollector
+from fast_core.node import NodeState
+from fast_core.plan import RunPlan
+from fast_core.run_memory import SPAN, RunMemory
+
+_AT_ONCE = 4096
+
+
+class TraceDrain:
+    """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
+
+    def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
+        self._rings = {name: memory.spans(name) for name in plan.node_names}
+        self._collector = TraceCollector()
+
+    def drain(self) -> None:
+        """Take everything that the nodes have recorded."""
+        for node, ring in self._rings.items():
+            for state, start_ns, end_ns in SPAN.iter_unpack(ring.try_pop_many(_AT_ONCE)):
+                self._collector.add(node, NodeState(state).name.lower(), start_ns, end_ns)
+
+    def write(self, run: RunDirectory) -> None:
+        """Write ``trace.json``."""
+        self.drain()
+        self._collector.write(run.trace)
+
+
+def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> None:
+    """Write trace and report; a full disk is told and does not change how the run ended."""
+    try:
+        trace.write(run)
+        write_report(run)
+    except OSError as error:
+        progress.log(LogLine("launcher", "WARNING", f"can't write trace or report: {error}"))

@@ -1,0 +1,36 @@
+"""How many threads a process computes with: a budget, not a library's default."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import threadpoolctl
+
+# Before any numerical library is loaded: one thread each, and threads that wait sleep instead of
+# spinning on a core that somebody else needs. What the user has set stays.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+}
+
+
+def default_threads() -> int:
+    """Threads of a node that is not the learner: one, or what the user set in the environment."""
+    text = os.environ.get("OMP_NUM_THREADS", "1").partition(",")[0]
+    return max(1, int(text)) if text.isdecimal() else 1
+
+
+def set_threads(count: int) -> None:
+    """Compute with ``count`` threads from now on, in every library that is loaded.
+
+    The number is part of the numerics: sums are split by it. So inline mode, where libraries were
+    loaded before FastLoop could say anything, sets the same number as a node's process.
+    """
+    threadpoolctl.threadpool_limits(limits=count)
+    if "torch" in sys.modules:
+        importlib.import_module("torch").set_num_threads(count)

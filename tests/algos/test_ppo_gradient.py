@@ -1,0 +1,190 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algos.compiled import Compiled
+from algos.networks import NetworkShape, initial_parameters, parameter_layout
+from algos.ppo_autograd import AutogradCore
+from algos.ppo_core import Columns
+from algos.ppo_explicit import ExplicitCore
+from algos.ppo_loss import clipped_surrogate, squared_error, standardise
+from algos.ppo_settings import PPOSettings
+
+ROWS = 48
+
+
+def columns(shape, rng, rows=ROWS):
+    action = (
+        rng.normal(size=(rows, shape.outputs)).astype(np.float32)
+        if shape.gaussian
+        else rng.integers(0, shape.outputs, rows)
+    )
+    log_prob = rng.normal(-1.5 * shape.outputs if shape.gaussian else -1.0, 0.5, rows)
+    others = rng.normal(0, 2, (3, rows))
+    scalars = np.stack([log_prob, *others]).astype(np.float32)
+    return Columns(rng.normal(size=(rows, shape.inputs)).astype(np.float32), action, scalars)
+
+
+def cores(settings, shape, seed, rows=ROWS):
+    rng = np.random.default_rng(seed)
+    layout = parameter_layout(shape)
+    flat = initial_parameters(layout, rng, initial_log_std=-0.3)
+    flat += rng.normal(0, 0.1, flat.shape).astype(np.float32)  # biases and heads matter too
+    both = (
+        ExplicitCore(settings, shape, flat.copy()),
+        AutogradCore(settings, shape, flat.copy(), device="cpu", compile=False),
+    )
+    data = columns(shape, rng, rows)
+    for core in both:
+        core.begin(data)
+        core.shuffle(np.arange(rows))
+    return both
+
+
+def assert_same_gradient(explicit, autograd, start, stop, clip):
+    ours = explicit.gradient(start, stop, clip)
+    theirs = autograd.gradient(start, stop, clip)
+    scale = max(1.0, theirs.gradient_norm)
+    np.testing.assert_allclose(explicit.flat_gradient, autograd.flat_gradient, atol=2e-6 * scale)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+
+
+@given(
+    gaussian=st.booleans(),
+    shared=st.booleans(),
+    activation=st.sampled_from(["tanh", "relu"]),
+    sizes=st.sampled_from([(8,), (8, 6), (5, 5, 5)]),
+    outputs=st.integers(1, 4),
+    value_clip=st.sampled_from([None, 0.2, 1.5]),
+    entropy_coef=st.sampled_from([0.0, 0.05]),
+    value_coef=st.sampled_from([0.0, 0.5, 1.0]),
+    normalize=st.booleans(),
+    clip=st.sampled_from([0.05, 0.2, 0.9]),
+    seed=st.integers(0, 10_000),
+)
+def test_hand_written_gradient_equals_autograd(
+    gaussian, shared, activation, sizes, outputs, value_clip, entropy_coef, value_coef,
+    normalize, clip, seed,
+):  # fmt: skip
+    settings = PPOSettings(
+        value_clip_epsilon=value_clip,
+        entropy_coef=entropy_coef,
+        value_coef=value_coef,
+        normalize_advantage=normalize,
+    )
+    shape = NetworkShape(3, sizes, activation, shared, outputs, gaussian)
+    explicit, autograd = cores(settings, shape, seed)
+    assert_same_gradient(explicit, autograd, 0, 32, clip)
+    assert_same_gradient(explicit, autograd, 32, ROWS, clip)  # a smaller one, in other buffers
+    assert_same_gradient(explicit, autograd, 0, 1, clip)  # one row is not normalised
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_both_gradients_train_along_the_same_trajectory(gaussian):
+    shape = NetworkShape(3, (8, 8), "tanh", False, 2, gaussian)
+    explicit, autograd = cores(PPOSettings(), shape, seed=0)
+    for step in range(60):
+        for core in (explicit, autograd):
+            core.gradient(step % 2 * 24, step % 2 * 24 + 24, 0.2)
+            core.apply(1e-3, 0.5)
+    moved = np.abs(explicit.parameters() - cores(PPOSettings(), shape, 0)[0].parameters()).max()
+    assert moved > 0.03
+    np.testing.assert_allclose(explicit.parameters(), autograd.parameters(), atol=2e-4)
+
+
+def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
+    shape = NetworkShape(3, (8, 8), "tanh", False, 2, False)
+    explicit, autograd = cores(PPOSettings(), shape, seed=1)
+    obs = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
+    whole = explicit.values(obs)
+    np.testing.assert_allclose(whole, autograd.values(obs), atol=1e-5)
+    monkeypatch.setattr("algos.ppo_explicit.CHUNK", 32)
+    np.testing.assert_allclose(explicit.values(obs), whole, atol=1e-6)
+
+
+def test_state_moves_between_implementations():
+    shape = NetworkShape(3, (8,), "tanh", False, 2, False)
+    explicit, autograd = cores(PPOSettings(), shape, seed=2)
+    for _ in range(3):
+        explicit.gradient(0, ROWS, 0.2)
+        explicit.apply(1e-3, 1.0)
+    autograd.import_state(explicit.export_state())
+    for core in (explicit, autograd):
+        core.gradient(0, ROWS, 0.2)
+        core.apply(1e-3, 1.0)
+    ours, theirs = explicit.export_state(), autograd.export_state()
+    assert ours.steps == theirs.steps == 4
+    np.testing.assert_allclose(ours.parameters, theirs.parameters, atol=1e-6)
+    np.testing.assert_allclose(ours.first_moment, theirs.first_moment, atol=1e-6)
+
+
+def test_exported_state_does_not_change_with_the_core():
+    shape = NetworkShape(3, (8,), "tanh", False, 2, False)
+    for core in cores(PPOSettings(), shape, seed=3):
+        core.gradient(0, ROWS, 0.2)
+        core.apply(1e-3, 1.0)
+        kept = core.export_state()
+        copies = [np.copy(getattr(kept, f.name)) for f in dataclasses.fields(kept)]
+        core.gradient(0, ROWS, 0.2)
+        core.apply(1e-3, 1.0)
+        for f, copy in zip(dataclasses.fields(kept), copies, strict=True):
+            assert np.array_equal(getattr(kept, f.name), copy)
+
+
+def test_clipped_surrogate_by_hand():
+    ratio = np.array([1.5, 1.5, 0.5, 0.5, 1.1], np.float32)
+    advantage = np.array([1.0, -1.0, 1.0, -1.0, 2.0], np.float32)
+    got = clipped_surrogate(np.log(ratio), np.zeros(5, np.float32), advantage, 0.2)
+    # Rows 0 and 3 gain nothing by moving on; the others do.
+    np.testing.assert_allclose(got.log_prob_gradient, [0, 0.3, -0.1, 0, -0.44], atol=1e-6)
+    assert got.loss == pytest.approx(-(1.2 - 1.5 + 0.5 - 0.8 + 2.2) / 5, rel=1e-6)
+    assert got.clip_fraction == pytest.approx(0.8)
+    assert got.approx_kl == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-5)
+
+
+def test_value_clipping_by_hand():
+    value = np.array([1.0, 1.0, 0.1], np.float32)
+    old = np.zeros(3, np.float32)
+    target = np.array([2.0, 0.0, 2.0], np.float32)
+    loss, gradient = squared_error(value, target, old, 0.2)
+    # Errors (1, 1, 1.9) against clipped (1.8, .2, 1.9): row 0 has gone far enough.
+    assert loss == pytest.approx((1.8**2 + 1 + 1.9**2) / 3, rel=1e-6)
+    np.testing.assert_allclose(gradient, [0, 2 / 3, -3.8 / 3], atol=1e-6)
+
+
+def test_advantages_of_one_or_equal_samples_stay_finite():
+    assert standardise(np.array([3.0], np.float32)).tolist() == [3.0]
+    assert standardise(np.full(64, 3.0, np.float32)).tolist() == [0.0] * 64
+    spread = standardise(np.array([1.0, 2.0, 3.0], np.float32))
+    np.testing.assert_allclose(spread, [-1, 0, 1], atol=1e-6)
+
+
+def test_compile_that_fails_falls_back_with_one_warning(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    calls = []
+
+    def loss(leaves, *_):
+        calls.append(leaves)
+        return torch.zeros(()), torch.zeros(5)
+
+    compiled, one = Compiled(loss), torch.zeros(1)
+    with pytest.warns(RuntimeWarning, match=r"no compiler here.*C\+\+ compiler") as caught:
+        for _ in range(3):
+            compiled({}, one, one, one, one)
+    assert len(caught) == 1 and len(calls) == 3
+
+
+def test_value_within_the_clip_range_always_has_its_gradient():
+    # Both errors are equal there but for rounding; a row must not lose its gradient to that.
+    rng = np.random.default_rng(0)
+    old, target = rng.normal(size=(2, 1000)).astype(np.float32)
+    value = old + rng.uniform(-0.1, 0.1, 1000).astype(np.float32)
+    _, gradient = squared_error(value, target, old, 0.2)
+    np.testing.assert_allclose(gradient, 2 * (value - target) / 1000, atol=1e-8)

@@ -1,0 +1,24 @@
+import pytest
+
+from algos.ppo_config import PPOConfig
+from algos.registry import algorithm_config_type
+from fast_core.errors import ConfigError
+
+
+def test_registered_name_and_import_path_find_the_same_type():
+    assert algorithm_config_type("ppo") is PPOConfig
+    assert algorithm_config_type("algos.ppo_config:PPOConfig") is PPOConfig
+
+
+def test_unknown_name_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"'poo'.*Did you mean 'ppo'"):
+        algorithm_config_type("poo")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["nowhere.at_all:Config", "algos.ppo_config:Missing", "algos.networks:NetworkShape", ":"],
+)
+def test_import_path_without_a_configuration_type_is_refused(path):
+    with pytest.raises(ConfigError, match=r"algorithm\.name"):
+        algorithm_config_type(path)

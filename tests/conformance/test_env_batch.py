@@ -1,0 +1,535 @@
+"""What every adapter of environments must do; add yours to `ADAPTERS`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
+from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role
+from tests.envs.driver import Driver, random_actions, same, toy
+from tests.envs.toy import Counter
+
+ADAPTERS = {"gymnasium": GymnasiumBatch}
+ROLE = Role.ENVIRONMENT_EPISODE
+
+
+class Maker:
+    """Makes batches with one adapter and closes them."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+        self.made: list[EnvBatch] = []
+
+    def __call__(self, config: EnvironmentConfig, envs: int = 3, **kwargs: Any) -> EnvBatch:
+        batch: EnvBatch = self.adapter(config, **({"seed": 1, "shard": 2, "envs": envs} | kwargs))
+        self.made.append(batch)
+        return batch
+
+    def run(self, config: EnvironmentConfig, steps: int, envs: int = 3, **kwargs: Any) -> Driver:
+        batch = self(config, envs, **kwargs)
+        return Driver(batch, envs).run(random_actions(batch, envs, steps))
+
+
+@pytest.fixture(params=ADAPTERS)
+def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
+    maker = Maker(ADAPTERS[request.param])
+    yield maker
+    for batch in maker.made:
+        batch.close()
+
+
+# --- steps, ends and automatic resets -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
+def test_batch_equals_a_fresh_environment_for_each_episode(make: Maker, name: str) -> None:
+    envs, steps = 3, 510
+    driver = make.run(EnvironmentConfig(id=name), steps, envs)
+    actions = random_actions(driver.batch, envs, steps)
+    obs, reward, terminated, truncated, _ = driver.columns()
+    for env in range(envs):
+        seeds = EpisodeSeeds(1, ROLE, 2, env)
+        episode, t = 0, 0
+        while t < steps:
+            single = gymnasium.make(name)
+            expected, _ = single.reset(seed=seeds[episode])
+            ended = False
+            while t < steps and not ended:
+                assert np.array_equal(obs[t, env], expected)
+                action = actions[t, env]
+                expected, gain, *flags, _ = single.step(action)
+                assert reward[t, env] == np.float32(gain)
+                assert [terminated[t, env], truncated[t, env]] == flags
+                ended = any(flags)
+                after = driver.final_obs[t] if ended else obs[t + 1]
+                assert np.array_equal(after[env], expected)
+                t += 1
+            single.close()
+            episode += 1
+    assert driver.ended.any()
+
+
+@pytest.mark.parametrize(
+    ("end", "flags"),
+    [("terminated", (True, False)), ("truncated", (False, True)), ("both", (True, True))],
+)
+def test_terminated_and_truncated_are_kept_apart(
+    make: Maker, end: str, flags: tuple[bool, bool]
+) -> None:
+    driver = make.run(toy("Counter", kwargs={"length": 2, "end": end}), 4)
+    assert np.array(driver.terminated)[:, 0].tolist() == [False, flags[0]] * 2
+    assert np.array(driver.truncated)[:, 0].tolist() == [False, flags[1]] * 2
+
+
+def test_final_observation_is_the_true_successor_and_the_next_is_of_the_reset(
+    make: Maker,
+) -> None:
+    driver = make.run(toy("Counter", kwargs={"length": 3}), 7)
+    obs, reward, *_ = driver.columns()
+    assert obs[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert reward[:, 0].tolist() == [1, 2, 3, 1, 2, 3, 1]
+    assert [final[0, 0] for final in driver.final_obs] == [99, 99, 3, 99, 99, 3, 99]
+    assert obs[3, 0, 1] != obs[0, 0, 1]  # a new episode draws anew
+    assert driver.final_obs[2][0, 1] == obs[0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("length", "terminates"), [(100, False), (7, True), (8, False)], ids=["late", "same", "after"]
+)
+def test_time_limit_truncates_and_leaves_terminated_as_it_is(
+    make: Maker, length: int, terminates: bool
+) -> None:
+    driver = make.run(toy("Counter", kwargs={"length": length, "max_episode_steps": 7}), 23)
+    assert np.flatnonzero(np.array(driver.truncated)[:, 1]).tolist() == [6, 13, 20]
+    assert np.array(driver.terminated)[6, 1] == terminates
+    assert driver.batch.spec.max_episode_steps == 7
+    assert driver.batch.take_episodes().lengths == [7] * 9
+
+
+def test_time_limit_counts_each_environment_by_itself(make: Maker) -> None:
+    """Environments that begin their episodes at different steps reach the limit apart."""
+    driver = make.run(EnvironmentConfig(id="CartPole-v1", kwargs={"max_episode_steps": 15}), 400, 5)
+    lengths = driver.batch.take_episodes().lengths
+    assert max(lengths) == 15
+    assert min(lengths) < 15
+    for env in range(5):
+        length = 0
+        for t in range(400):
+            length += 1
+            assert bool(driver.truncated[t][env]) == (length == 15)
+            if driver.ended[t, env]:
+                length = 0
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 40),
+    st.sampled_from(["terminated", "both"]),
+)
+def test_every_step_belongs_to_one_episode(
+    make: Maker, length: int, envs: int, steps: int, end: str
+) -> None:
+    driver = make.run(toy("Counter", kwargs={"length": length, "end": end}), steps, envs)
+    finished = driver.batch.take_episodes()
+    assert len(finished.lengths) == len(finished.returns) == driver.ended.sum()
+    assert sum(finished.lengths) + envs * (steps % length) == envs * steps
+    assert finished.returns == [length * (length + 1) / 2] * len(finished.returns)
+    assert finished.quarantined == 0
+    assert driver.batch.take_episodes() == ([], [], 0)
+
+
+@pytest.mark.parametrize("form", ["float", "int", "scalar", "float32", "0-d", "(1,)"])
+@pytest.mark.parametrize("envs", [1, 3])
+def test_every_form_of_a_reward_is_the_same_number(make: Maker, form: str, envs: int) -> None:
+    driver = make.run(toy("Counter", kwargs={"reward": form}), 6, envs)
+    assert np.array(driver.reward).tolist() == [[r] * envs for r in (1, 2, 3, 4, 5, 1)]
+    assert driver.batch.take_episodes().returns == [15.0] * envs
+
+
+@pytest.mark.parametrize("form", ["(2,)", "text"])
+@pytest.mark.parametrize("envs", [1, 2, 3])
+def test_a_reward_that_is_not_one_number_names_the_environment(
+    make: Maker, form: str, envs: int
+) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"environment 0 of shard 2 .*reward"):
+        make.run(toy("Counter", kwargs={"reward": form}), 1, envs)
+
+
+def test_observations_are_copied_when_they_are_returned(make: Maker) -> None:
+    plain = make.run(toy("Counter"), 33)
+    mutated = make.run(toy("Mutated"), 33)
+    assert same(plain, mutated)
+
+
+def test_reset_options_reach_every_automatic_reset(make: Maker) -> None:
+    driver = make.run(toy("Levels", kwargs={"length": 2}, reset_options={"level": 7}), 20)
+    obs = driver.columns()[0]
+    assert obs[:, :, 0].tolist() == [[step % 2] * 3 for step in range(21)]
+    assert (obs[::2, :, 1] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [([], "float32"), ([3], "float64"), ([2, 3], "uint8"), ([4], "int64"), ([1], "float16"),
+     ([2, 2, 2], "float32")],
+)  # fmt: skip
+def test_observations_and_actions_keep_shape_and_dtype(
+    make: Maker, shape: list[int], dtype: str
+) -> None:
+    driver = make.run(toy("Typed", kwargs={"shape": shape, "dtype": dtype}), 6)
+    actions = random_actions(driver.batch, 3, 6)
+    obs, reward, *_ = driver.columns()
+    assert (obs.dtype, obs.shape) == (np.dtype(dtype), (7, 3, *shape))
+    assert obs.reshape(7, 3, -1)[:, 2, 0].tolist() == [0, 1, 2, 3, 0, 1, 2]
+    expected = np.float32(actions[:3, 1].astype(np.float64).cumsum(0).sum(1))
+    assert reward[:3, 1] == pytest.approx(expected, rel=1e-6)
+    assert driver.batch.spec.action.dtype == "float64"
+
+
+@pytest.mark.parametrize("room", ["int", "int64", "0-d"])
+def test_discrete_observations(make: Maker, room: str) -> None:
+    driver = make.run(toy("Rooms", kwargs={"room": room}), 6)
+    assert driver.columns()[0][:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert driver.columns()[4].tolist() == [5, 5, 5]
+
+
+# --- seeds --------------------------------------------------------------------------------------
+
+
+def test_shards_environments_runs_and_roles_see_different_episodes(make: Maker) -> None:
+    config = EnvironmentConfig(id="CartPole-v1")
+    firsts = [
+        make.run(config, 100, 2, seed=seed, shard=shard, role=role).columns()[0]
+        for seed, shard, role in itertools.product((0, 1), range(4), (ROLE, Role.EVALUATION))
+    ]
+    every = [obs[:, env].tobytes() for obs in firsts for env in range(2)]
+    assert len(set(every)) == 32
+
+
+def test_results_depend_on_shard_and_place_only(make: Maker) -> None:
+    whole = make.run(toy("Counter"), 12, 4)
+    again = make.run(toy("Counter"), 12, 4, incarnation=5, keep_actions=False)
+    half = make(toy("Counter"), 2, first_env=2)
+    actions = random_actions(whole.batch, 4, 12)
+    part = Driver(half, 2).run(actions[:, 2:])
+    assert same(whole, again)
+    assert np.array_equal(part.columns()[0], whole.columns()[0][:, 2:])
+
+
+def test_constructors_are_seeded_by_run_shard_environment_and_incarnation(make: Maker) -> None:
+    def maps(**kwargs: Any) -> list[float]:
+        numbers: list[float] = make.run(toy("Map"), 1, 2, **kwargs).columns()[0][0, :, 1].tolist()
+        return numbers
+
+    first = maps()
+    assert maps() == maps() == first
+    every = [*first, *maps(incarnation=2), *maps(seed=7), *maps(shard=3)]
+    assert len(set(every)) == 8
+    assert maps(incarnation=2) == every[2:4]
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def test_an_exception_names_where_it_happened_and_its_cause(make: Maker) -> None:
+    batch = make(toy("Counter", kwargs={"raise_at": 37, "length": 50}), shard=3)
+    driver = Driver(batch, 3)
+    actions = random_actions(batch, 3, 37)
+    with pytest.raises(EnvironmentFailed) as caught:
+        driver.run(actions)
+    seed = EpisodeSeeds(1, ROLE, 3, 0)[0]
+    assert caught.value.context == {
+        "environment": "0", "shard": "3", "id": "FastLoopTest/Counter-v0", "incarnation": "1",
+        "episode": "0", "seed": str(seed), "last action": str(actions[36, 0]),
+        "step": "37", "cause": "ValueError: bad joint 7",
+    }  # fmt: skip
+    assert str(caught.value) == (
+        "environment 0 of shard 3 ('FastLoopTest/Counter-v0', incarnation 1) failed in step 37 "
+        f"of episode 0 (seed {seed}) with action {actions[36, 0]}: ValueError: bad joint 7"
+    )
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert len(driver.reward) == 36
+
+
+def test_a_failure_counts_steps_within_its_episode(make: Maker) -> None:
+    class Late(Counter):
+        def step(self, action: Any) -> Any:
+            if self.total_steps == 12:
+                raise KeyError("gone")
+            return super().step(action)
+
+    if "FastLoopTest/Late-v0" not in gymnasium.registry:
+        gymnasium.register("FastLoopTest/Late-v0", entry_point=Late)
+    with pytest.raises(EnvironmentFailed, match=r"in step 3 of episode 2 \(seed \d+\) with") as e:
+        make.run(toy("Late"), 13, first_env=4)
+    assert e.value.context["environment"] == "4"
+    assert e.value.context["seed"] == str(EpisodeSeeds(1, ROLE, 2, 4)[2])
+
+
+@pytest.mark.parametrize("fail_in", ["init", "reset"])
+def test_a_failure_before_the_first_step_says_so(make: Maker, fail_in: str) -> None:
+    words = {"init": "while it was made: RuntimeError: no licence", "reset": "RuntimeError: no map"}
+    with pytest.raises(EnvironmentFailed, match=words[fail_in]):
+        make.run(toy("Counter", kwargs={"fail_in": fail_in}), 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("shape", r"shape \(2,\) of float32"),
+        ("broadcast", r"shape \(1,\) of float32"),
+        ("dtype", r"shape \(3,\) of float64"),
+        ("list", "a list"),
+    ],
+)
+def test_an_observation_that_its_space_does_not_declare_is_refused(
+    make: Maker, bad: str, said: str
+) -> None:
+    declared = r"its space declares shape \(3,\) of float32"
+    with pytest.raises(EnvironmentFailed, match=f"in step 4.*{said}, {declared}"):
+        make.run(toy("Counter", kwargs={"bad_at": 4, "bad": bad}), 6)
+
+
+def test_a_discrete_observation_that_is_no_integer_is_refused(make: Maker) -> None:
+    with pytest.raises(EnvironmentFailed, match="a float, its space declares"):
+        make.run(toy("Rooms", kwargs={"room": "float"}), 1)
+
+
+@pytest.mark.parametrize("nan_in", ["obs", "reward", "large reward"])
+def test_a_value_that_is_not_finite_cuts_the_episode_at_the_last_good_observation(
+    make: Maker, nan_in: str
+) -> None:
+    config = toy("Counter", kwargs={"nan_at": 4, "nan_in": nan_in, "length": 6})
+    driver = make.run(config, 9, 2)
+    obs, reward, terminated, truncated, final = driver.columns()
+    assert obs[:, 0, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
+    assert reward[:, 1].tolist() == [1, 2, 3, 0, 1, 2, 3, 4, 5]
+    assert np.flatnonzero(truncated[:, 0]).tolist() == [3]
+    assert not terminated.any()
+    assert np.array_equal(final, obs[3])  # the observation before the step, of both
+    finished = driver.batch.take_episodes()
+    assert finished == ([6.0, 6.0], [4, 4], 2)
+    assert driver.batch.take_episodes().quarantined == 0
+    for column in driver.columns():
+        assert np.isfinite(column).all()
+
+
+def test_a_termination_with_a_value_that_is_not_finite_becomes_a_truncation(make: Maker) -> None:
+    driver = make.run(toy("Counter", kwargs={"nan_at": 5, "length": 5}), 5, 1)
+    assert (driver.terminated[4][0], driver.truncated[4][0]) == (False, True)
+    assert driver.final_obs[4][0, 0] == 4
+
+
+def test_an_episode_that_begins_with_nan_is_given_up_for_the_next(make: Maker) -> None:
+    driver = make.run(toy("Counter", kwargs={"nan_at": 0, "nan_in": "reset"}), 1, 2)
+    drawn = [
+        np.float32(np.random.default_rng(EpisodeSeeds(1, ROLE, 2, env)[1]).random())
+        for env in range(2)
+    ]
+    assert driver.obs[0][:, 1].tolist() == drawn
+    assert driver.batch.take_episodes() == ([], [], 2)
+
+
+def test_an_environment_that_always_begins_with_nan_fails(make: Maker) -> None:
+    with pytest.raises(EnvironmentFailed, match="8 episodes in a row"):
+        make.run(toy("Counter", kwargs={"nan_in": "reset"}), 1)
+
+
+def test_large_but_finite_values_are_left_alone(make: Maker) -> None:
+    config = toy("Counter", kwargs={"nan_at": 2, "nan_in": "nothing"}, nonfinite="fail")
+    driver = make.run(config, 9)
+    assert driver.obs[2][0, 1] == np.float32(-3e38)
+    assert driver.reward[1][0] == np.float32(3e38)
+    assert driver.batch.take_episodes() == ([3e38 + 13] * 3, [5] * 3, 0)
+
+
+@pytest.mark.parametrize("nan_in", ["obs", "reward", "reset"])
+def test_a_value_that_is_not_finite_can_end_the_run(make: Maker, nan_in: str) -> None:
+    at = 0 if nan_in == "reset" else 4
+    config = toy("Counter", kwargs={"nan_at": at, "nan_in": nan_in}, nonfinite="fail")
+    with pytest.raises(EnvironmentFailed, match="NaN or infinite"):
+        make.run(config, 9)
+
+
+# --- progress, state, close ---------------------------------------------------------------------
+
+
+def test_progress_words_tell_where_a_dead_process_was(make: Maker) -> None:
+    words = memoryview(bytearray(8 * progress_words(3))).cast("q")
+    config = toy("Counter", kwargs={"raise_at": 5, "length": 5})
+    batch = make(config, progress=words, first_env=10)
+    assert read_progress(words, seed=1, role=ROLE, shard=2, first_env=10) == {
+        "environment": "10",
+        "shard": "2",
+    }
+    driver = Driver(batch, 3)
+    assert words[ProgressWord.ENV] == 2
+    with pytest.raises(EnvironmentFailed) as caught:
+        driver.run(random_actions(batch, 3, 9))
+    assert batch.position == 10
+    assert words[ProgressWord.STEP] == 5
+    at = read_progress(words, seed=1, role=ROLE, shard=2, first_env=10)
+    assert at == {name: caught.value.context[name] for name in at}
+    assert len(at) == 5
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 40), st.sampled_from(["Counter", "limit", "Typed", "CartPole-v1"]), st.booleans()
+)
+def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
+    make: Maker, stop: int, name: str, take: bool
+) -> None:
+    config = EnvironmentConfig(id=name)
+    if name == "Typed":
+        config = toy(name, kwargs={"shape": [2], "dtype": "float64", "length": 9})
+    elif name == "Counter":
+        config = toy(name, kwargs={"length": 7})
+    elif name == "limit":
+        config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 8})
+    whole = make.run(config, 60)
+    actions = random_actions(whole.batch, 3, 60)
+    stopped = Driver(make(config), 3).run(actions[:stop])
+    taken = stopped.batch.take_episodes() if take else ([], [], 0)
+    state = stopped.batch.state()
+    batch = make(config)
+    obs = np.zeros_like(stopped.obs[0])
+    batch.restore(state, obs)
+    assert np.array_equal(obs, stopped.obs[-1])
+    assert batch.state() == state
+    rest = Driver(batch, 3, obs).run(actions[stop:])
+    expected = [column[stop:] for column in whole.columns()[:4]]
+    expected.append(np.array(whole.final_obs[stop:])[whole.ended[stop:]])
+    for part, column in zip(rest.columns(), expected, strict=True):
+        assert np.array_equal(part, column)
+    after = batch.take_episodes()
+    both = (taken[0] + after.returns, taken[1] + after.lengths, 0)
+    assert whole.batch.take_episodes() == both
+
+
+def test_restoring_works_after_many_steps_of_episodes_of_different_age(make: Maker) -> None:
+    config = EnvironmentConfig(id="CartPole-v1")
+    driver = make.run(config, 700, 4)
+    batch = make(config, 4)
+    obs = np.zeros_like(driver.obs[0])
+    batch.restore(driver.batch.state(), obs)
+    assert np.array_equal(obs, driver.obs[-1])
+    actions = random_actions(batch, 4, 300, seed=5)
+    one, other = Driver(driver.batch, 4, obs), Driver(batch, 4, obs)
+    assert same(one.run(actions), other.run(actions))
+
+
+def test_a_state_holds_open_episodes_only(make: Maker) -> None:
+    batch = make.run(toy("Counter", kwargs={"length": 10}), 3000, 2).batch
+    batch.take_episodes()
+    assert len(batch.state()) < 500
+
+
+@pytest.mark.parametrize("name", ["Unrepeatable", "Drifting"])
+def test_an_environment_that_does_not_come_back_is_refused(make: Maker, name: str) -> None:
+    state = make.run(toy(name), 7).batch.state()
+    with pytest.raises(
+        CheckpointError, match=r"environment 0 of shard 2 .*episode 1.*the 2 actions"
+    ):
+        make(toy(name)).restore(state, np.zeros((3, 3), np.float32))
+
+
+def test_different_rewards_are_noticed_when_restoring(make: Maker) -> None:
+    state = make.run(toy("Counter"), 2).batch.state()
+    batch = make(toy("Counter", kwargs={"nan_at": 2, "nan_in": "large reward"}))
+    with pytest.raises(CheckpointError, match=r"rewards add up to 1e\+39, not 3.0"):
+        batch.restore(state, np.zeros((3, 3), np.float32))
+
+
+def test_an_episode_that_ends_early_is_noticed_when_restoring(make: Maker) -> None:
+    state = make.run(toy("Counter"), 4).batch.state()
+    with pytest.raises(CheckpointError, match="the episode ended at step 3"):
+        make(toy("Counter", kwargs={"length": 3})).restore(state, np.zeros((3, 3), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"seed": 2}, "resets that episode with"),
+        ({"shard": 1}, "resets that episode with"),
+        ({"envs": 4}, "of 3 environments .* has 4"),
+    ],
+)
+def test_a_state_of_another_batch_is_refused(
+    make: Maker, kwargs: dict[str, Any], said: str
+) -> None:
+    state = make.run(toy("Counter"), 4).batch.state()
+    batch = make(toy("Counter"), **({"envs": 3} | kwargs))
+    with pytest.raises(CheckpointError, match=said):
+        batch.restore(state, np.zeros((kwargs.get("envs", 3), 3), np.float32))
+
+
+@pytest.mark.parametrize("state", [b"", b"\x00\x01", b"\x93\x01\x02\x03"])
+def test_a_damaged_state_is_refused(make: Maker, state: bytes) -> None:
+    with pytest.raises(CheckpointError, match="damaged"):
+        make(toy("Counter")).restore(state, np.zeros((3, 3), np.float32))
+
+
+def test_without_kept_actions_a_restored_batch_begins_the_next_episodes(make: Maker) -> None:
+    batch = make.run(toy("Counter"), 7, keep_actions=False).batch
+    restored = make(toy("Counter"), keep_actions=False)
+    obs = np.zeros((3, 3), np.float32)
+    restored.restore(batch.state(), obs)
+    drawn = [
+        np.float32(np.random.default_rng(EpisodeSeeds(1, ROLE, 2, env)[2]).random())
+        for env in range(3)
+    ]
+    assert obs[:, 1].tolist() == drawn
+    assert restored.take_episodes().lengths == [5, 5, 5]
+
+
+def test_each_environment_is_closed_once(make: Maker) -> None:
+    Counter.closed.clear()
+    batch = make(toy("Counter"))
+    batch.close()
+    batch.close()
+    assert len(Counter.closed) == len(set(Counter.closed)) == 3
+
+
+def test_all_are_closed_although_one_raises(make: Maker) -> None:
+    Counter.closed.clear()
+    batch = make(toy("Counter", kwargs={"fail_in": "close"}))
+    with pytest.raises(EnvironmentFailed, match=r"environment 0 .* in close: RuntimeError: window"):
+        batch.close()
+    assert len(Counter.closed) == 3
+    batch.close()
+    assert len(Counter.closed) == 3
+
+
+def test_environments_made_before_a_failing_constructor_are_closed(make: Maker) -> None:
+    Counter.closed.clear()
+
+    class Third(Counter):
+        made = 0
+
+        def __init__(self) -> None:
+            Third.made += 1
+            super().__init__(fail_in="init" if Third.made == 3 else "")
+
+    gymnasium.registry.pop("FastLoopTest/Third-v0", None)
+    gymnasium.register("FastLoopTest/Third-v0", entry_point=Third)
+    with pytest.raises(EnvironmentFailed, match=r"environment 2 .*no licence"):
+        make(toy("Third"))
+    assert len(Counter.closed) == 2

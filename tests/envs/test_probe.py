@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.probe import probe
+from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.spec import SpaceSpec
+from tests.envs.driver import toy
+from tests.envs.toy import Counter
+
+
+def test_spaces_and_time_limit_are_described() -> None:
+    spec = probe(EnvironmentConfig(id="CartPole-v1"), 0)
+    assert (spec.id, spec.max_episode_steps, spec.repeatable) == ("CartPole-v1", 500, True)
+    assert spec.action == SpaceSpec(kind="discrete", shape=(), dtype="int64", n=2)
+    assert (spec.observation.shape, spec.observation.dtype) == ((4,), "float32")
+    assert spec.observation.high[0] == pytest.approx(4.8)
+    assert spec.observation.low[1] == float("-inf")
+
+
+def test_box_actions_and_discrete_spaces_that_do_not_start_at_zero() -> None:
+    pendulum = probe(EnvironmentConfig(id="Pendulum-v1"), 0)
+    assert pendulum.action == SpaceSpec(
+        kind="box", shape=(1,), dtype="float32", low=(-2.0,), high=(2.0,)
+    )
+    assert probe(toy("Counter"), 0).action == SpaceSpec(
+        kind="discrete", shape=(), dtype="int64", n=3, start=1
+    )
+
+
+def test_arguments_of_make_and_modules_are_used() -> None:
+    assert probe(toy("Counter", kwargs={"max_episode_steps": 9}), 0).max_episode_steps == 9
+    by_module = EnvironmentConfig(id="tests.envs.toy:FastLoopTest/Counter-v0")
+    assert probe(by_module, 0).max_episode_steps is None
+
+
+@pytest.mark.parametrize(
+    ("name", "repeatable"),
+    [
+        ("Counter", True),
+        ("Mutated", True),
+        ("Map", True),
+        ("Unrepeatable", False),
+        ("Drifting", False),
+    ],
+)
+def test_an_environment_is_repeatable_if_seed_and_actions_decide_everything(
+    name: str, repeatable: bool
+) -> None:
+    assert probe(toy(name), 0).repeatable is repeatable
+
+
+def test_nothing_is_left_open() -> None:
+    Counter.closed.clear()
+    probe(toy("Counter"), 0)
+    assert len(Counter.closed) == 2
+    with pytest.raises(ConfigError):
+        probe(toy("Counter", kwargs={"raise_at": 3}), 0)
+    assert len(Counter.closed) == 3
+
+
+@pytest.mark.parametrize("name", ["CartPole-v2", "CartPole", "Cartpole-v1"])
+def test_an_unknown_name_is_refused_with_the_nearest(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name!r}.*Nearest: .*'CartPole-v1'"):
+        probe(EnvironmentConfig(id=name), 0)
+
+
+def test_a_module_that_can_not_be_imported_is_named() -> None:
+    config = EnvironmentConfig(id="CartPole-v1", modules=("tests.envs.no_such_module",))
+    with pytest.raises(ConfigError, match=r"module 'tests\.envs\.no_such_module'") as caught:
+        probe(config, 0)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("which", "said"), [("observation", "observation space .* Dict"), ("action", "MultiDiscrete")]
+)
+def test_a_space_that_is_not_supported_is_refused(which: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"{said}.*supports Box of numbers and Discrete"):
+        probe(toy("Unsupported", kwargs={"which": which}), 0)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"fail_in": "init"}, "no licence"),
+        ({"fail_in": "reset"}, "no map"),
+        ({"raise_at": 4}, "in step 4.*bad joint 7"),
+        ({"bad_at": 2, "bad": "dtype"}, "in step 2.*shape .* of float64"),
+        ({"reward": "(2,)"}, "reward must be one number"),
+        ({"lenght": 3}, "unexpected keyword argument 'lenght'"),
+    ],
+)
+def test_an_environment_that_does_not_work_is_refused(kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"'FastLoopTest/Counter-v0' does not work.*{said}") as e:
+        probe(toy("Counter", kwargs=kwargs), 0)
+    assert isinstance(e.value.__cause__, EnvironmentFailed)

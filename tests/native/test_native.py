@@ -1,0 +1,184 @@
+"""The native headers under sanitizers, killed at every point, and with bugs put in.
+
+Each mutant is a copy of the headers with one text replaced. A mutant that passes means that the
+stress program or the sanitizer would miss that bug in the real headers, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.native
+
+HERE = Path(__file__).parent
+HEADERS = HERE.parents[1] / "fast_core" / "memory" / "native"
+
+THREAD = ("-fsanitize=thread", "-DFASTLOOP_TSAN", "-Wno-tsan")
+ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FAILPOINTS = ("-DFASTLOOP_FAILPOINTS",)
+
+
+def build(source: str, flags: tuple[str, ...], headers: Path, folder: Path) -> Path:
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = folder / "program"
+    warnings = ("-Wall", "-Wextra", "-Werror")
+    built = subprocess.run(
+        [compiler, "-std=c++17", "-O1", "-g", *warnings, *flags, f"-I{headers}", "-pthread",
+         str(HERE / source), "-o", str(program)],
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    if "cannot find" in built.stderr and "san" in built.stderr:
+        pytest.skip(f"the compiler has no {flags[0]}")
+    assert built.returncode == 0, built.stderr
+    return program
+
+
+def run(program: Path, timeout_s: float = 60) -> tuple[int, str]:
+    finished = subprocess.run([program], capture_output=True, text=True, timeout=timeout_s)
+    return finished.returncode, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
+def test_stress_is_clean_under_the_sanitizer(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    status, output = run(build("stress.cpp", flags, HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+def test_stress_is_clean_as_released(tmp_path: Path) -> None:
+    status, output = run(build("stress.cpp", ("-O3",), HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+def test_no_interleaving_gives_a_torn_version(tmp_path: Path) -> None:
+    status, output = run(build("interleave.cpp", FAILPOINTS, HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+def test_death_at_any_point_loses_one_record_and_stops_nobody(tmp_path: Path) -> None:
+    status, output = run(build("kill.cpp", FAILPOINTS, HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+# Name: program, its flags, header, text, replacement.
+MUTANTS = {
+    "commit before the payload": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "    copy_owned(claimed(), record, record_bytes_);\n    publish(1);",
+        "    char* place = claimed();\n    publish(1);\n"
+        "    copy_owned(place, record, record_bytes_);",
+    ),
+    "commit before the payload, killed": (
+        "kill.cpp",
+        FAILPOINTS,
+        "ring.hpp",
+        "    copy_owned(claimed(), record, record_bytes_);\n    publish(1);",
+        "    char* place = claimed();\n    publish(1);\n"
+        "    copy_owned(place, record, record_bytes_);",
+    ),
+    "missing release of head": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "own_head() + count, std::memory_order_release",
+        "own_head() + count, std::memory_order_relaxed",
+    ),
+    "missing acquire of head": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "head.load(std::memory_order_acquire)",
+        "head.load(std::memory_order_relaxed)",
+    ),
+    "missing release of tail": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "own_tail() + count, std::memory_order_release",
+        "own_tail() + count, std::memory_order_relaxed",
+    ),
+    "tail given back before the copy": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "    for_spans(own_tail(), count,",
+        "    const auto from = own_tail();\n    give_back(count);\n    for_spans(from, count,",
+    ),
+    "one record too many": (
+        "stress.cpp",
+        THREAD,
+        "ring.hpp",
+        "std::min(capacity_ - used, wanted)",
+        "std::min(capacity_ - used + 1, wanted)",
+    ),
+    "dead consumer's records kept": (
+        "kill.cpp",
+        FAILPOINTS,
+        "ring.hpp",
+        "tail.store(head, std::memory_order_release)",
+        "tail.store(own_tail(), std::memory_order_release)",
+    ),
+    "sleeping flag never set": (
+        "stress.cpp",
+        THREAD,
+        "doorbell.hpp",
+        "bell.sleeping.store(1, std::memory_order_relaxed)",
+        "bell.sleeping.store(0, std::memory_order_relaxed)",
+    ),
+    "no look at the word before sleep": (
+        "stress.cpp",
+        THREAD,
+        "doorbell.hpp",
+        "FUTEX_WAIT, seen,",
+        "FUTEX_WAIT, word.load(),",
+    ),
+    "no check for lapping": (
+        "interleave.cpp",
+        FAILPOINTS,
+        "seqlock.hpp",
+        "- publication < 2",
+        "- publication < 200",
+    ),
+    "lapping noticed one late": (
+        "interleave.cpp",
+        FAILPOINTS,
+        "seqlock.hpp",
+        "- publication < 2",
+        "- publication < 3",
+    ),
+    "two copies instead of three": (
+        "interleave.cpp",
+        FAILPOINTS,
+        "seqlock.hpp",
+        "publication % 3",
+        "publication % 2",
+    ),
+    "weights published first": (
+        "kill.cpp",
+        FAILPOINTS,
+        "seqlock.hpp",
+        "    char* place = copy_of(next);",
+        "    block_->published.store(next);\n    char* place = copy_of(next);",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutant_is_caught(tmp_path: Path, mutant: str) -> None:
+    source, flags, header, text, replacement = MUTANTS[mutant]
+    headers = tmp_path / "headers"
+    shutil.copytree(HEADERS, headers, ignore=shutil.ignore_patterns("*.cpp"))
+    sound = (headers / header).read_text()
+    assert sound.count(text) == 1, "the mutant no longer fits the header; write it anew"
+    (headers / header).write_text(sound.replace(text, replacement))
+    status, output = run(build(source, flags, headers, tmp_path))
+    assert status != 0, output
+    assert "FAILED" in output or "ThreadSanitizer: data race" in output

@@ -1,0 +1,333 @@
+"""Starts launchers, finds everything that belongs to them, and says what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SHARED_MEMORY = Path("/dev/shm")
+MARK = "FASTLOOP_TEST_MARK"
+GONE_WITHIN_S = 5.0  # what FastLoop promises
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    state: str
+    command: str
+
+
+def processes() -> Iterator[Process]:
+    """Every process that runs; those that ended and were not reaped are left out."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and (process := read_process(int(entry.name))) is not None:
+            yield process
+
+
+def read_process(pid: int) -> Process | None:
+    """A running process by its number."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    state, parent, group, session = stat.rpartition(")")[2].split()[:4]
+    if state in "ZX":
+        return None
+    command = b" ".join(words).decode("utf-8", "replace").strip()
+    return Process(pid, int(parent), int(group), int(session), state, command)
+
+
+def shared_memory() -> set[str]:
+    """Names in /dev/shm."""
+    return {entry.name for entry in SHARED_MEMORY.iterdir()}
+
+
+def eventually(holds: Callable[[], Any], what: str, within_s: float = 20.0) -> Any:
+    """Wait until ``holds`` returns something true; returns it."""
+    deadline_s = time.monotonic() + within_s
+    while not (result := holds()):
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what}"
+        time.sleep(0.01)
+    return result
+
+
+class Launched:
+    """A launcher under test. It leads a session of its own, as under a terminal.
+
+    Attributes:
+        home: A folder of its own, with ``runs`` in it; also its temporary folder.
+        pid: The launcher's process.
+    """
+
+    def __init__(
+        self,
+        arguments: Iterable[str],
+        home: Path,
+        *,
+        environment: Mapping[str, str] = {},
+        ignore: Iterable[signal.Signals] = (),
+    ) -> None:
+        """Run ``python ARGUMENTS``."""
+        self.home = home
+        self._mark = uuid.uuid4().hex
+        self._memory = shared_memory()
+        self._screen = home / f"screen-{self._mark[:8]}"
+        paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("XDG_RUNTIME_DIR", "PYTHONWARNINGS")
+        }
+        with self._screen.open("wb") as screen, _ignored(ignore):
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=screen,
+                stderr=screen,
+                cwd=home,
+                start_new_session=True,
+                restore_signals=False,
+                env={
+                    **inherited,
+                    "PYTHONPATH": paths,
+                    "TMPDIR": str(home),
+                    MARK: self._mark,
+                    **environment,
+                },
+            )
+        self.pid = self._process.pid
+        self.started_s = time.monotonic()
+
+    # --- what it does --------------------------------------------------------------------------
+
+    @property
+    def screen(self) -> str:
+        """What it has written to its standard output and error so far."""
+        return self._screen.read_text("utf-8", "replace")
+
+    @property
+    def run(self) -> Path:
+        """The newest run directory."""
+        found = sorted((self.home / "runs").glob("*/*/"), key=lambda path: path.stat().st_mtime)
+        assert found, f"no run directory\n{self.screen}"
+        return found[-1]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The run's journal so far."""
+        return read_lines(self.run / "events.jsonl")
+
+    def members(self) -> list[Process]:
+        """Everything that runs and came from this launcher: its session, and who has its mark."""
+        mark = f"{MARK}={self._mark}".encode()
+        found = []
+        for process in processes():
+            if process.session == self.pid or mark in _environ(process.pid):
+                found.append(process)
+        return found
+
+    def node(self, name: str) -> int:
+        """Process id of a node, the probe, or ``fork server``; waits until there is one."""
+
+        def find() -> int | None:
+            for process in self.members():
+                if name == "fork server" and "fork_server import main" in process.command:
+                    return process.pid
+                if process.command.startswith(f"fastloop: {name}"):
+                    return process.pid
+            return None
+
+        found = eventually(find, f"a process of {name}\n{self.screen}")
+        assert isinstance(found, int)
+        return found
+
+    def await_training(self, within_s: float = 20.0) -> None:
+        """Wait until the run has begun to train."""
+
+        def trains() -> bool:
+            assert self._process.poll() is None, f"the launcher ended:\n{self.screen}"
+            with contextlib.suppress(AssertionError):
+                return any(event["what"] in ("start", "resume") for event in self.events())
+            return False
+
+        eventually(trains, f"training\n{self.screen}", within_s)
+
+    # --- what is done to it --------------------------------------------------------------------
+
+    def signal(self, number: signal.Signals, *, group: bool = False) -> None:
+        """Send a signal to the launcher, or to its process group as a terminal does."""
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if group else os.kill)(self.pid, number)
+
+    def sleep_until(self, after_start_s: float) -> None:
+        """Wait until this long after its start."""
+        time.sleep(max(0.0, self.started_s + after_start_s - time.monotonic()))
+
+    def wait(self, within_s: float = 30.0) -> int:
+        """Wait for the launcher's end; its exit status as a shell shows it."""
+        try:
+            status = self._process.wait(within_s)
+        except subprocess.TimeoutExpired as error:
+            table = "\n".join(map(str, self.members()))
+            self.kill_all()
+            raise AssertionError(
+                f"the launcher still runs after {within_s:g} s\n{table}\n{self.screen}"
+            ) from error
+        return 128 - status if status < 0 else status
+
+    # --- what it leaves ------------------------------------------------------------------------
+
+    def leftovers(self) -> list[str]:
+        """What it has left behind, in words."""
+        left = [f"process {process}" for process in self.members()]
+        left += [f"shared memory {name}" for name in sorted(shared_memory() - self._memory)]
+        left += [f"folder {path}" for path in sorted(self.home.glob("fastloop-*"))]
+        left += [f"socket {path}" for path in self.home.rglob("*") if path.is_socket()]
+        return left
+
+    def assert_gone(self, within_s: float = GONE_WITHIN_S) -> None:
+        """Fail unless everything of it is gone in time."""
+        deadline_s = time.monotonic() + within_s
+        while (left := self.leftovers()) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        if left:
+            screen = self.screen
+            self.kill_all()
+            raise AssertionError("\n".join(["left behind:", *left, screen]))
+
+    def kill_all(self) -> None:
+        """Leave nothing of it, whatever happened."""
+        for process in self.members():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def _ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Ignore signals for a moment: a process started then ignores them from its beginning."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, a line each; a line that is being written is left out."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def digests(run: Path) -> dict[int, str]:
+    """Digest of the learner after each version, by ticket."""
+    rows = [event for event in read_lines(run / "events.jsonl") if event["what"] == "digest"]
+    return {int(row["why"].removeprefix("ticket ")): row["facts"]["digest"] for row in rows}
+
+
+# --- configurations ------------------------------------------------------------------------------
+
+TOY: dict[str, Any] = {
+    "name": "toy",
+    "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs"]},
+    "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
+    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
+    "nodes": {"env": {"count": 2}},
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": None},
+    "metrics": {"tensorboard": False},
+    "stop": {"time_s": 60},
+}
+
+
+class Workplace:
+    """Starts launchers, each with a folder of its own, and cleans up after them."""
+
+    def __init__(self) -> None:
+        # Short, because a socket file's path may have 107 characters; pytest's own are longer.
+        self._root = Path(tempfile.mkdtemp(prefix="fl-test-", dir="/tmp"))
+        self._started: list[Launched] = []
+
+    def folder(self) -> Path:
+        """A new folder."""
+        return Path(tempfile.mkdtemp(dir=self._root))
+
+    def start(
+        self,
+        arguments: Iterable[str],
+        *,
+        home: Path | None = None,
+        environment: Mapping[str, str] = {},
+        ignore: Iterable[signal.Signals] = (),
+    ) -> Launched:
+        """Run ``python ARGUMENTS``."""
+        launched = Launched(
+            arguments, home or self.folder(), environment=environment, ignore=ignore
+        )
+        self._started.append(launched)
+        return launched
+
+    def launch(
+        self,
+        *overrides: str,
+        config: Mapping[str, Any] = TOY,
+        home: Path | None = None,
+        environment: Mapping[str, str] = {},
+        ignore: Iterable[signal.Signals] = (),
+    ) -> Launched:
+        """Run ``fastloop launch`` with this configuration."""
+        home = home or self.folder()
+        path = home / "config.yaml"
+        path.write_text(yaml.safe_dump(dict(config)))
+        arguments = ["-m", "fast_core.cli", "launch", str(path), *overrides]
+        return self.start(arguments, home=home, environment=environment, ignore=ignore)
+
+    def toy(self, fault: str, *overrides: str, **kwargs: Any) -> Launched:
+        """Launch with the toy environment and something that goes wrong in it."""
+        home = self.folder()
+        values = {"fault": fault, "folder": str(home), **kwargs}
+        given = [f"environment.kwargs.{name}={_scalar(value)}" for name, value in values.items()]
+        return self.launch(*given, *overrides, home=home)
+
+    def resume(self, launched: Launched, *overrides: str) -> Launched:
+        """Run ``fastloop resume`` on its newest run."""
+        arguments = ["-m", "fast_core.cli", "resume", str(launched.run), *overrides]
+        return self.start(arguments, home=launched.home)
+
+    def close(self) -> None:
+        """End what still runs and remove every folder."""
+        for launched in self._started:
+            launched.kill_all()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def _scalar(value: object) -> str:
+    return json.dumps(value)

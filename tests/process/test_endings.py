@@ -1,0 +1,283 @@
+"""However a run ends: nothing of it is left, the exit status is right, one cause is shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, eventually
+
+pytestmark = pytest.mark.process
+
+# From before Python has started to the middle of training.
+MOMENTS_S = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0)
+INTERRUPTED = 130
+
+
+def tracebacks(launched: Launched) -> int:
+    return launched.screen.count("Traceback (most recent call last)")
+
+
+def assert_first_cause_is_last(launched: Launched, text: str) -> None:
+    last = launched.screen.strip().splitlines()[-1]
+    assert text in last, launched.screen
+    assert text in (launched.run / "crash.txt").read_text().strip().splitlines()[-1]
+    assert tracebacks(launched) <= 1, launched.screen
+
+
+# --- orderly ends ------------------------------------------------------------------------------
+
+
+def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
+    launched = workplace.launch("stop={env_steps: 500}")
+    assert launched.wait() == 0
+    assert launched.leftovers() == []
+    assert not (launched.run / "crash.txt").exists()
+    assert "Traceback" not in launched.screen
+
+
+@pytest.mark.parametrize("after_s", MOMENTS_S)
+def test_ctrl_c_leaves_nothing(workplace: Workplace, after_s: float) -> None:
+    """FT-07: to the group, as a terminal sends it."""
+    launched = workplace.toy("", step_s=0.001)
+    launched.sleep_until(after_s)
+    launched.signal(signal.SIGINT, group=True)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert tracebacks(launched) <= 1, launched.screen
+
+
+def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    time.sleep(0.3)
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED
+    assert time.monotonic() - begun_s < 2.0
+    assert launched.leftovers() == []
+    assert tracebacks(launched) == 0
+    assert "Ctrl-C" in launched.screen
+    assert list((launched.run / "checkpoints").glob("*/manifest.json")) == [], "none was asked for"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_stop_signals_end_the_run_in_order(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    launched.signal(number)
+    assert launched.wait() == 128 + number
+    assert launched.leftovers() == []
+    assert f"signal {number.name}" in launched.screen
+    assert tracebacks(launched) == 0
+
+
+def test_sigterm_to_everybody_counts_as_a_stop(workplace: Workplace) -> None:
+    """Batch systems signal every process of a job, so nodes die beside the launcher."""
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    pids = [process.pid for process in launched.members()]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    assert launched.wait() == 128 + signal.SIGTERM, launched.screen
+    launched.assert_gone()
+    assert not (launched.run / "crash.txt").exists(), launched.screen
+
+
+def test_sigint_to_everybody_counts_as_ctrl_c(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    for process in launched.members():
+        os.kill(process.pid, signal.SIGINT)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone()
+    assert not (launched.run / "crash.txt").exists(), launched.screen
+
+
+def test_ignored_hangup_does_not_end_the_run(workplace: Workplace) -> None:
+    """What ``nohup`` asks for."""
+    home = workplace.folder()
+    launched = workplace.launch(
+        "stop={time_s: 1.0}",
+        'environment.kwargs={"step_s": 0.001}',
+        home=home,
+        ignore=[signal.SIGHUP],
+    )
+    launched.await_training()
+    launched.signal(signal.SIGHUP, group=True)
+    assert launched.wait() == 0, launched.screen
+
+
+@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf"])
+def test_second_ctrl_c_does_not_wait(workplace: Workplace, fault: str) -> None:
+    launched = workplace.toy(fault, "supervision.grace_s=20")
+    eventually((launched.home / "went-wrong").exists, "the fault")
+    launched.signal(signal.SIGINT)
+    time.sleep(0.2)
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED, launched.screen
+    assert time.monotonic() - begun_s < 2.0
+    assert launched.leftovers() == []
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.5, 1.0])
+def test_two_ctrl_c_at_once_leave_nothing(workplace: Workplace, after_s: float) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.sleep_until(after_s)
+    launched.signal(signal.SIGINT, group=True)
+    launched.signal(signal.SIGINT, group=True)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone()
+
+
+# --- nodes that can't stop ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "child", "deaf child"])
+def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) -> None:
+    """FT-08: asked, then terminated, then killed; with what they started."""
+    launched = workplace.toy(fault, step_s=0.001)
+    launched.await_training()
+    if "child" not in fault:
+        eventually((launched.home / "went-wrong").exists, "the fault")
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert tracebacks(launched) == 0
+
+
+def test_ctrl_c_ends_a_stopped_node(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    os.kill(launched.node("env-0"), signal.SIGSTOP)
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+
+
+@pytest.mark.parametrize("fault", ["constructor sleep"])
+def test_ctrl_c_while_the_environment_is_made(workplace: Workplace, fault: str) -> None:
+    launched = workplace.toy(fault)
+    eventually((launched.home / "made").exists, "the constructor")
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == INTERRUPTED, launched.screen
+    assert time.monotonic() - begun_s < 2.0
+    launched.assert_gone()
+
+
+# --- the launcher is killed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after_s", MOMENTS_S)
+def test_killed_launcher_leaves_nothing(workplace: Workplace, after_s: float) -> None:
+    launched = workplace.toy("child", step_s=0.001)
+    launched.sleep_until(after_s)
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "deaf child"])
+def test_killed_launcher_takes_busy_nodes_along(workplace: Workplace, fault: str) -> None:
+    launched = workplace.toy(fault, step_s=0.001)
+    launched.await_training()
+    if "child" not in fault:
+        eventually((launched.home / "went-wrong").exists, "the fault")
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+def test_killed_launcher_takes_a_stopped_node_along(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    os.kill(launched.node("env-0"), signal.SIGSTOP)
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+def test_launcher_killed_while_the_probe_has_children(workplace: Workplace) -> None:
+    """The probe's environment starts a process and hangs before anything else has begun."""
+    launched = workplace.toy("constructor child")
+    eventually((launched.home / "made").exists, "the constructor")
+    time.sleep(0.05)
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+# --- a node or the fork server dies ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("raise", "bad joint 7"),
+        ("exit", "exited with status 7"),
+        ("segfault", "was killed by SIGSEGV"),
+        ("killed", "was killed by SIGKILL"),
+    ],
+)
+def test_failing_environment_ends_the_run_with_its_cause(
+    workplace: Workplace, fault: str, cause: str
+) -> None:
+    """ENV-10: what is shown last, and kept, says where and when it happened."""
+    launched = workplace.toy(fault)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert_first_cause_is_last(launched, cause)
+    report = (launched.run / "crash.txt").read_text()
+    assert "First cause: node 'env-" in report
+    for fact in ("shard", "environment", "episode", "seed", "step", "action", "37"):
+        assert fact in report, report
+
+
+def test_traceback_of_the_environment_is_shown(workplace: Workplace) -> None:
+    launched = workplace.toy("raise")
+    assert launched.wait() == 1
+    assert 'in _move_joint\n    raise ValueError(f"bad joint {number}")' in launched.screen
+    assert tracebacks(launched) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "fork server"]
+)
+def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
+    launched = workplace.toy("deaf child", "evaluation.every_env_steps=1000", step_s=0.001)
+    launched.await_training()
+    os.kill(launched.node(name), signal.SIGKILL)
+    begun_s = time.monotonic()
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert_first_cause_is_last(launched, "SIGKILL")
+    assert f"First cause: node '{name}'" in launched.screen
+
+
+def test_fork_server_killed_while_starting(workplace: Workplace) -> None:
+    launched = workplace.toy("constructor sleep")
+    eventually((launched.home / "made").exists, "the constructor")
+    os.kill(launched.node("fork server"), signal.SIGKILL)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "fork server" in launched.screen.strip().splitlines()[-1]
+
+
+def test_killed_watchdog_does_not_matter(workplace: Workplace) -> None:
+    launched = workplace.toy("", "stop={time_s: 1.0}", step_s=0.001)
+    launched.await_training()
+    watchdog = [process for process in launched.members() if "watchdog.py" in process.command]
+    assert len(watchdog) == 1
+    os.kill(watchdog[0].pid, signal.SIGKILL)
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []

@@ -1,0 +1,157 @@
+"""Environments that misbehave on purpose; importing this module registers `fastloop/Toy-v0`."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+FOR_EVER_S = 3600
+
+
+class Toy(gymnasium.Env[np.ndarray, np.int64]):
+    """Observes (step of the episode, what reset drew); does ``fault`` in step ``at``.
+
+    Args:
+        fault: What goes wrong, see `_fault`; empty for nothing.
+        at: Step of the episode in which it goes wrong.
+        folder: Where marks are left; only the first environment that gets there goes wrong.
+        process: Which process that makes this environment fails, 0 being the probe; for faults in
+            the constructor.
+        step_s: How long a step takes, s.
+        length: Steps of an episode.
+    """
+
+    def __init__(
+        self,
+        fault: str = "",
+        at: int = 37,
+        folder: str = "",
+        process: int = 0,
+        step_s: float = 0.0,
+        length: int = 100,
+    ) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = Discrete(2)
+        self._fault_name, self._at, self._folder = fault, at, Path(folder)
+        self._step_s, self._length = step_s, length
+        self._steps = 0
+        self._drawn = 0.0
+        if folder:
+            self._leave_mark("made")
+        if fault.startswith("constructor") and _process_number(self._folder) == process:
+            _fail_while_made(fault.partition(" ")[2])
+        if fault == "child":
+            subprocess.Popen(["sleep", str(FOR_EVER_S)])
+        if fault == "deaf child":
+            subprocess.Popen(["bash", "-c", f"trap '' TERM; sleep {FOR_EVER_S} & wait; wait"])
+        if fault == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if fault == "chatty":
+            logging.getLogger("toy").warning("made in process %d", os.getpid())
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._drawn = float(self.np_random.random())
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        if self._step_s:
+            time.sleep(self._step_s)
+        if self._steps == self._at and self._fault_name and self._is_first():
+            self._fault()
+        if self._fault_name == "forks":
+            _fork_helper()
+        if self._fault_name == "chatty":
+            logging.getLogger("toy").info("step %d", self._steps)
+        ends = self._steps >= self._length
+        return self._observe(), float(action), ends, False, {}
+
+    def close(self) -> None:
+        if self._folder != Path():
+            self._leave_mark("closed")
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self._steps / self._length, self._drawn], np.float32)
+
+    def _fault(self) -> None:
+        match self._fault_name:
+            case "raise":
+                _move_joint(7)
+            case "sleep" | "deaf":
+                time.sleep(FOR_EVER_S)
+            case "gil":
+                ctypes.PyDLL(None).sleep(FOR_EVER_S)  # unlike CDLL, it keeps the GIL
+            case "exit":
+                os._exit(7)
+            case "segfault":
+                ctypes.string_at(0)
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_first(self) -> bool:
+        if self._folder == Path():
+            return True
+        return _claim(self._folder / "went-wrong")
+
+    def _leave_mark(self, word: str) -> None:
+        """One line a mark; an append of a short line is whole whoever else appends."""
+        with open(self._folder / word, "a", encoding="ascii") as file:
+            file.write(f"{os.getpid()} {id(self)}\n")
+
+
+def _fail_while_made(fault: str) -> NoReturn:
+    if fault == "child":
+        subprocess.Popen(["sleep", str(FOR_EVER_S)])
+    time.sleep(FOR_EVER_S if fault else 0.3)
+    raise RuntimeError("no licence")
+
+
+def _move_joint(number: int) -> NoReturn:
+    raise ValueError(f"bad joint {number}")
+
+
+def _fork_helper() -> None:
+    """What simulators do that call ``fork`` themselves: a child that does little and leaves."""
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(OSError):
+            os.getppid()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+_number: list[int] = []
+
+
+def _process_number(folder: Path) -> int:
+    """The how-manieth process this is of those that made an environment, from 0."""
+    if not _number or _number[0] != os.getpid():
+        number = 0
+        while not _claim(folder / f"process-{number}"):
+            number += 1
+        _number[:] = [os.getpid(), number]
+    return _number[1]
+
+
+def _claim(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+gymnasium.register("fastloop/Toy-v0", entry_point=Toy)

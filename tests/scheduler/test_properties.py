@@ -1,0 +1,240 @@
+"""Random interleavings of all nodes: the rules hold, and every run comes to its end."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from fast_core.events import (
+    Evaluated,
+    Failed,
+    RolloutReady,
+    Saved,
+    StopRequested,
+    Tick,
+    Trained,
+)
+from tests.scheduler.simulation import World, make_settings, rollout_ready
+
+PICK = st.integers(0, 1_000_000)
+
+
+@st.composite
+def run_settings(draw: st.DrawFn) -> dict[str, object]:
+    """Settings of any small run that can end."""
+    some = st.none() | st.integers(1, 90)
+    limits = draw(st.sampled_from(["env_steps", "updates", "time_s", "all"]))
+    evaluator = draw(st.sampled_from([None, "evaluator"]))
+    values: dict[str, object] = {
+        "shards": draw(st.integers(1, 5)),
+        "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
+        "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
+        "slots_per_shard": draw(st.integers(1, 4)),
+        "evaluator": evaluator,
+        "eval_every_env_steps": draw(some) if evaluator else None,
+        "eval_mode": draw(st.sampled_from(["async", "sync"])),
+        "eval_at_end": draw(st.booleans()),
+        "checkpoint_every_updates": draw(st.none() | st.integers(1, 30)),
+        "checkpoint_at_end": draw(st.booleans()),
+        "stop_env_steps": draw(st.integers(1, 600)) if limits in ("env_steps", "all") else None,
+        "stop_updates": draw(st.integers(1, 60)) if limits in ("updates", "all") else None,
+        "stop_time_s": draw(st.floats(0.1, 40.0)) if limits in ("time_s", "all") else None,
+    }
+    if values["eval_every_env_steps"] is not None:
+        values["stop_score"] = draw(st.none() | st.just(1.0))
+        values["stop_score_held"] = draw(st.integers(1, 3))
+    return values
+
+
+class Nodes(RuleBasedStateMachine):
+    """Nodes act in any order; `Audit` in the world checks each step."""
+
+    @initialize(values=run_settings(), oldest=st.booleans(), salt=st.integers(0, 5))
+    def begin(self, values: dict[str, object], oldest: bool, salt: int) -> None:
+        self.settings = make_settings(**values)
+        self.oldest, self.salt = oldest, salt
+        self.interrupted = self.failed = False
+        self.open(None)
+
+    def open(self, resumed: object) -> None:
+        self.world = World(
+            self.settings,
+            resumed=resumed,  # type: ignore[arg-type]
+            oldest_weights=self.oldest,
+            # Two updates of a ticket at most are skipped, so that update limits are reached.
+            skipped=lambda ticket: (ticket * (self.salt + 1)) % 3,
+            score=lambda version: float((version + self.salt) % 3 > 0),
+        )
+        self.world.make_ready()
+
+    @property
+    def going(self) -> bool:
+        return self.world.ended is None
+
+    @precondition(lambda self: self.going and self.world.can_start())
+    @rule(pick=PICK)
+    def start(self, pick: int) -> None:
+        nodes = self.world.can_start()
+        self.world.start(nodes[pick % len(nodes)])
+
+    @precondition(lambda self: self.going and self.world.busy)
+    @rule(pick=PICK)
+    def finish(self, pick: int) -> None:
+        nodes = list(self.world.busy)
+        self.world.now_s += 0.1
+        self.world.finish(nodes[pick % len(nodes)])
+
+    @precondition(lambda self: self.going)
+    @rule(picks=st.lists(PICK, min_size=5, max_size=40))
+    def many(self, picks: list[int]) -> None:
+        """Long stretches, which single rules would reach only rarely."""
+        for pick in picks:
+            if self.going:
+                self.step(pick)
+
+    def step(self, pick: int) -> None:
+        choices = [("start", node) for node in self.world.can_start()]
+        choices += [("finish", node) for node in self.world.busy]
+        assert choices, f"deadlock: {self.world.scheduler.statistics()}"
+        what, node = choices[pick % len(choices)]
+        if what == "start":
+            self.world.start(node)
+        else:
+            self.world.now_s += 0.1
+            self.world.finish(node)
+
+    @precondition(lambda self: self.going)
+    @rule(seconds=st.floats(0.0, 5.0))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now_s += seconds
+        self.world.deliver(Tick())
+
+    @precondition(lambda self: self.going and self.world.audit.running)
+    @rule(kind=st.sampled_from(["incarnation", "rollout_id", "slot", "node", "shard"]), pick=PICK)
+    def stale_rollout(self, kind: str, pick: int) -> None:
+        """A report that names a running rollout wrongly changes nothing."""
+        audit = self.world.audit
+        shard = sorted(audit.running)[pick % len(audit.running)]
+        slot, rollout_id = audit.running[shard]
+        good = RolloutReady(
+            audit.owner[shard], shard, audit.incarnation[shard], slot, rollout_id, 0, 0, (), ()
+        )
+        wrong: object = "stranger" if kind == "node" else getattr(good, kind) + 1 + pick % 3
+        if kind == "shard" and wrong in audit.running and rollout_id == audit.last_rollout[wrong]:
+            return  # that one exists
+        self.ignored(msgspec.structs.replace(good, **{kind: wrong}))
+
+    @precondition(lambda self: self.going and self.world.audit.acted)
+    @rule(pick=PICK)
+    def doubled_rollout(self, pick: int) -> None:
+        audit = self.world.audit
+        shard, rollout_id = list(audit.acted)[pick % len(audit.acted)]
+        node, incarnation = audit.owner[shard], audit.incarnation[shard]
+        self.ignored(RolloutReady(node, shard, incarnation, 0, rollout_id, 0, 0, (), ()))
+
+    @precondition(lambda self: self.going)
+    @rule()
+    def stale_reports(self) -> None:
+        settled = self.world.audit.settled
+        if settled:
+            self.ignored(Trained("optimizer", settled - 1, self.world.version, 4, 0, 0.0, 0, {}))
+        self.ignored(Evaluated("evaluator", 10**6, 0, 0, (1.0, 1.0), (1, 1)))
+        self.ignored(Saved("optimizer", 10**6, ()))
+
+    def ignored(self, event: object) -> None:
+        scheduler = self.world.scheduler
+        stale = scheduler.statistics().stale_events
+        assert scheduler.handle(event, self.world.now_s) == []  # type: ignore[arg-type]
+        assert scheduler.statistics().stale_events == stale + 1
+
+    @precondition(lambda self: self.going)
+    @rule(save=st.booleans(), gate=st.integers(0, 7))
+    def stop(self, save: bool, gate: int) -> None:
+        if gate == 0:
+            self.interrupted = True
+            self.world.deliver(StopRequested("SIGINT", save))
+            assert save or not self.going
+
+    @precondition(lambda self: self.going)
+    @rule(gate=st.integers(0, 15))
+    def fail(self, gate: int) -> None:
+        if gate == 0:
+            self.failed = True
+            self.world.deliver(Failed("env0", "stepping", "ValueError", "", {}))
+            assert not self.going
+
+    @precondition(lambda self: not self.going)
+    @rule(event=st.sampled_from([Tick(), StopRequested("x", True), Saved("optimizer", 1, ())]))
+    def after_the_end(self, event: object) -> None:
+        assert self.world.scheduler.handle(event, self.world.now_s) == []  # type: ignore[arg-type]
+        assert self.world.scheduler.next_wakeup_s() is None
+
+    @precondition(lambda self: self.world.checkpoints)
+    @rule(pick=PICK)
+    def kill_and_resume(self, pick: int) -> None:
+        """Everything dies; the run goes on from one of its checkpoints."""
+        checkpoint = self.world.checkpoints[pick % len(self.world.checkpoints)]
+        self.interrupted = self.failed = False
+        self.open(checkpoint)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        pick = 0
+        while self.going:
+            pick += 1
+            assert pick < 20_000, "the run does not end"
+            self.step(pick)
+        self.check_the_end()
+
+    def check_the_end(self) -> None:
+        end, settings, audit = self.world.ended, self.settings, self.world.audit
+        assert end is not None
+        if self.failed or self.interrupted:
+            assert end.reason == ("failed" if self.failed else "interrupted")
+            return
+        assert end.reason == "finished"
+        statistics = self.world.scheduler.statistics()
+        assert statistics.env_steps_collected == statistics.env_steps_trained
+        assert not audit.running and not audit.ready and not audit.tickets and not audit.taken
+        assert not audit.evaluating, "a running evaluation was cancelled"
+        if "solved:" in end.text:
+            self.check_score()
+        else:
+            self.check_limit()
+            if settings.eval_at_end and settings.evaluator:
+                assert statistics.evaluation_version == statistics.version
+
+    def check_score(self) -> None:
+        held, statistics = self.settings.stop_score_held, self.world.scheduler.statistics()
+        assert statistics.score_streak >= held
+        last = self.world.audit.evaluated[-held:]
+        assert all(event.returns[0] >= 1.0 for event in last)
+
+    def check_limit(self) -> None:
+        settings, statistics = self.settings, self.world.scheduler.statistics()
+        reached = []
+        if settings.stop_env_steps is not None:
+            tickets = -(-settings.stop_env_steps // settings.rows_per_ticket)
+            assert statistics.env_steps_trained <= tickets * settings.rows_per_ticket
+            reached.append(statistics.env_steps_trained == tickets * settings.rows_per_ticket)
+        if settings.stop_updates is not None:
+            reached.append(statistics.updates >= settings.stop_updates)
+        if settings.stop_time_s is not None:
+            reached.append(statistics.elapsed_s >= settings.stop_time_s - 1e-9)
+        assert any(reached)
+
+
+Nodes.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=30)
+TestNodes = Nodes.TestCase
+
+
+def test_reports_in_the_simulation_match_their_orders() -> None:
+    """The fake env node must not be wrong in the same way as the ledger."""
+    world = World(make_settings())
+    world.make_ready()
+    order = world.inbox["env1"][0]
+    report = rollout_ready("env1", order, 3)  # type: ignore[arg-type]
+    assert (report.shard, report.incarnation, report.slot, report.rollout_id) == (1, 1, 0, 1)

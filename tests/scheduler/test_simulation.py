@@ -1,0 +1,192 @@
+"""Whole runs in virtual time, at the size of a cluster and under hostile durations."""
+
+import sys
+
+import pytest
+
+from fast_core.events import (
+    Collect,
+    Evaluate,
+    RolloutOrder,
+    RolloutReady,
+    StopRequested,
+    Train,
+    Trained,
+)
+from fast_core.scheduler import Scheduler
+from tests.scheduler.simulation import World, make_settings, simulate
+
+
+def cluster(**changes: object) -> World:
+    values: dict[str, object] = {
+        "shards": 200,
+        "env_nodes": tuple(f"env{k}" for k in range(50)),
+        "evaluator": "evaluator",
+        "eval_every_env_steps": 4000,
+        "eval_at_end": True,
+        "checkpoint_every_updates": 37,
+        "checkpoint_at_end": True,
+        "stop_env_steps": 60_000,
+    }
+    world = World(make_settings(**(values | changes)), oldest_weights=True)
+    world.make_ready()
+    return world
+
+
+@pytest.mark.parametrize(("degree", "slots"), [(0, 1), (1, 1), (1, 2), (5, 2), (5, 6), (50, 4)])
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_cluster_reaches_its_end_exactly(degree: int, slots: int, mode: str) -> None:
+    world = cluster(degree=degree, slots_per_shard=slots, eval_mode=mode)
+    end = simulate(world, seed=degree)
+    statistics = world.scheduler.statistics()
+    assert end.reason == "finished"
+    assert statistics.env_steps_collected == statistics.env_steps_trained == 60_000
+    assert statistics.updates == statistics.version == statistics.evaluation_version == 120
+    assert statistics.stale_events == 0
+    assert statistics.lag_max <= 4 * (degree + 1) - 1
+    numbers = [checkpoint.commit.checkpoint for checkpoint in world.checkpoints]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 2
+    assert world.checkpoints[-1].commit.env_steps == 60_000
+
+
+@pytest.mark.parametrize("degree", [1, 4])
+def test_one_very_slow_shard_neither_breaks_the_bound_nor_stops_the_run(degree: int) -> None:
+    """Each rollout of env0 takes as long as dozens elsewhere; the audit checks the lag."""
+    world = cluster(shards=8, env_nodes=("env0", "env1"), degree=degree, slots_per_shard=3)
+    slow = SlowNode(world, "env0", wait=30)
+    slow.run()
+    assert world.ended is not None and world.ended.reason == "finished"
+    assert world.scheduler.statistics().lag_max <= 4 * (degree + 1) - 1
+    assert slow.waits > 0, "the slow node was never waited for; the test shows nothing"
+
+
+class SlowNode:
+    """Steps all other nodes first and lets the slow one finish only now and then."""
+
+    def __init__(self, world: World, name: str, wait: int):
+        self.world, self.name, self.wait = world, name, wait
+        self.waits = 0
+
+    def run(self) -> None:
+        since = 0
+        while self.world.ended is None:
+            for node in self.world.can_start():
+                self.world.start(node)
+            others = [node for node in self.world.busy if node != self.name]
+            if others and since < self.wait:
+                self.world.finish(others[since % len(others)])
+                since += 1
+            else:
+                self.waits += not others
+                since = 0
+                self.world.finish(self.name if self.name in self.world.busy else others[0])
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_slow_training_never_stops_the_run(degree: int) -> None:
+    """Weights that take 3 s to come: at least one update every 10 s all the same."""
+    world = cluster(degree=degree, stop_env_steps=None, stop_time_s=120.0)
+    simulate(world, scale_ms={Train: 3000, RolloutOrder: 1000, Evaluate: 9000})
+    assert world.scheduler.statistics().updates >= 12
+
+
+def test_slow_learner_throttles_collection_and_drops_nothing() -> None:
+    world = cluster(degree=5, slots_per_shard=6, checkpoint_every_updates=None)
+    simulate(world, scale_ms={Train: 60_000, RolloutOrder: 10})
+    statistics = world.scheduler.statistics()
+    assert statistics.rows_dropped == 0
+    assert statistics.env_steps_collected == statistics.env_steps_trained
+
+
+def test_higher_degree_hides_the_time_of_training() -> None:
+    """Collection and training take about as long; overlapping them must pay."""
+    took_s = {}
+    for degree in (0, 1, 3):
+        world = cluster(degree=degree, slots_per_shard=4, checkpoint_every_updates=None)
+        simulate(world, scale_ms={Train: 8000, RolloutOrder: 1000})
+        took_s[degree] = world.now_s
+    assert took_s[0] > 1.3 * took_s[1] >= 1.3 * took_s[3] * 0.9
+
+
+def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
+    resumes = 0
+    for second in range(1, 40, 3):
+        world = cluster(degree=2, slots_per_shard=2)
+        end = simulate(world, events=[(float(second), StopRequested("SIGINT", save=True))])
+        assert end.reason == "interrupted"
+        if not world.checkpoints:
+            assert world.scheduler.statistics().tickets_settled == 0
+            continue
+        resumes += 1
+        checkpoint = world.checkpoints[-1]
+        assert checkpoint.commit.env_steps == world.scheduler.statistics().env_steps_trained
+        resumed = World(world.settings, resumed=checkpoint)
+        resumed.make_ready()
+        assert simulate(resumed).reason == "finished"
+        assert resumed.scheduler.statistics().env_steps_trained == 60_000
+    assert resumes > 8
+
+
+def test_work_per_event_does_not_grow_with_the_number_of_shards() -> None:
+    """Counted in function calls, which no busy machine can disturb."""
+    calls = {shards: _calls_per_event(shards) for shards in (20, 2000)}
+    assert calls[2000] < 1.3 * calls[20]
+
+
+def _calls_per_event(shards: int) -> float:
+    settings = make_settings(
+        shards=shards,
+        env_nodes=tuple(f"env{k}" for k in range(shards)),
+        degree=2,
+        slots_per_shard=3,
+        stop_env_steps=10 * shards * 5,
+    )
+    world = World(settings)
+    world.make_ready()
+    events = calls = 0
+
+    def count(frame: object, what: str, argument: object) -> None:
+        nonlocal calls
+        calls += what in ("call", "c_call")
+
+    handle = world.scheduler.handle
+    pending = list(world.log)
+    while pending:
+        node, command = pending.pop()
+        for event in _answers(world, node, command):
+            sys.setprofile(count)
+            sends = handle(event, 0.0)
+            sys.setprofile(None)
+            events += 1
+            pending.extend(sends)
+    return calls / events
+
+
+def _answers(world: World, node: str, command: object) -> list[RolloutReady | Trained]:
+    match command:
+        case Collect():
+            return [
+                RolloutReady(
+                    node,
+                    o.shard,
+                    o.incarnation,
+                    o.slot,
+                    o.rollout_id,
+                    o.ticket,
+                    o.min_version,
+                    (),
+                    (),
+                )
+                for o in command.rollouts
+            ]
+        case Train():
+            world.version += 4
+            return [Trained(node, command.ticket, world.version, 4, 0, 0.0, 0, {})]
+        case _:
+            return []
+
+
+def test_statistics_of_a_run_that_has_not_begun() -> None:
+    statistics = Scheduler(make_settings()).statistics()
+    assert (statistics.phase, statistics.elapsed_s, statistics.lag_mean) == ("starting", 0.0, 0.0)
+    assert statistics.return_mean is None and statistics.evaluation_mean is None
