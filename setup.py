@@ -12,7 +12,7 @@ native = Extension(
     depends=sorted(path.as_posix() for path in Path(NATIVE).glob("*.hpp")),
     include_dirs=[NATIVE],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    extra_compile_args=["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    extra_compile_args=["-std=c++17", "-O3", "-Wall", "-Wextra", "-g0", "-fvisibility=hidden"],
     py_limited_api=True,
     language="c++",
 )

@@ -37,7 +37,7 @@ class Compiled:
                 self._works = False
                 warnings.warn(
                     "nodes.optimizer.compile: torch.compile does not work here, training goes "
-                    f"on without it ({type(error).__name__}: {str(error).splitlines()[0]}). "
+                    f"on without it ({type(error).__name__}: {str(error).partition(chr(10))[0]}). "
                     "Install a C++ compiler or set it to false.",
                     RuntimeWarning,
                     stacklevel=2,

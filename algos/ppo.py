@@ -32,6 +32,7 @@ class PPO:
     Args:
         settings: Hyper-parameters; they are never part of the state.
         environment: What is learned.
+        shape: The actor-critic network for it.
         seed: Seeds the first parameters and the order of rows.
         shards: Shards of the run, for the running returns of reward normalisation.
         envs_per_shard: Environments of each shard.

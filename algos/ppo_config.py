@@ -13,7 +13,7 @@ from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
 class PPOConfig(PPOSettings, frozen=True, kw_only=True):
-    """Blueprint of PPO."""
+    """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
     def check(self, environment: EnvironmentSpec, rows: int) -> None:
         """Raise `ConfigError` if PPO can't train with ``rows`` rows per ticket."""

@@ -16,8 +16,7 @@ Positive = Annotated[int, Meta(ge=1)]
 class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate.
 
-    Source: Schulman et al. 2017, arXiv:1707.06347. Defaults follow Andrychowicz et al. 2020,
-    arXiv:2006.05990, and common practice.
+    Source: Schulman et al. 2017, arXiv:1707.06347.
     """
 
     name: Annotated[str, Meta(description="`ppo`.")] = "ppo"

@@ -89,8 +89,8 @@ def main() -> None:
         for kind, name in (("long", LONG), ("short", SHORT)):
             figures = alternate(
                 rounds,
-                bare=lambda name=name, actions=actions: bare_us(name, actions),  # type: ignore[misc]
-                batch=lambda name=name, actions=actions: batch_us(name, actions),  # type: ignore[misc]
+                bare=lambda name=name, actions=actions: bare_us(name, actions),
+                batch=lambda name=name, actions=actions: batch_us(name, actions),
             )
             bare, batch = figures["bare"], figures["batch"]
             print(

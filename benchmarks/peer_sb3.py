@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on CartPole-v1, run as a process of its own by the benchmarks.
 
-    python -m benchmarks.peer_sb3 throughput --threads 1 --first 10240 --last 51200
+    python -m benchmarks.peer_sb3 throughput --threads 1 2 --first 10240 --last 51200
     python -m benchmarks.peer_sb3 score --seed 3
 
 The last line is a JSON object. Not part of FastLoop: it is what FastLoop is compared with.
@@ -36,7 +36,12 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
     return json.loads(done.stdout.splitlines()[-1]), seconds
 
 
-def throughput(first: int, last: int, threads: int) -> dict[str, float]:
+def throughput(first: int, last: int, threads: list[int]) -> dict[str, float]:
+    """Env steps per second for each number of torch threads, by that number."""
+    return {str(count): throughput_of(first, last, count) for count in threads}
+
+
+def throughput_of(first: int, last: int, threads: int) -> float:
     """Env steps per second between two counts, with the settings of `ppo_throughput`."""
     import torch
     from stable_baselines3 import PPO
@@ -78,7 +83,7 @@ def throughput(first: int, last: int, threads: int) -> dict[str, float]:
     # One round more, so that the last wanted count begins a rollout.
     model.learn(last + 1024, callback=clock)
     seconds = clock.times[last] - clock.times[first]
-    return {"env_steps_per_s": (last - first) / seconds}
+    return (last - first) / seconds
 
 
 def score(seed: int, threads: int) -> dict[str, float]:
@@ -123,7 +128,7 @@ def main() -> None:
     """Run one measurement and print its figures."""
     parser = argparse.ArgumentParser(description="Stable-Baselines3's PPO on CartPole-v1.")
     parser.add_argument("what", choices=("throughput", "score"))
-    parser.add_argument("--threads", type=int, default=0, help="0 leaves torch's default")
+    parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: torch's default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=10_240)
     parser.add_argument("--last", type=int, default=51_200)
@@ -131,7 +136,7 @@ def main() -> None:
     if given.what == "throughput":
         figures = throughput(given.first, given.last, given.threads)
     else:
-        figures = score(given.seed, given.threads)
+        figures = score(given.seed, given.threads[0])
     print(json.dumps(figures))
 
 

@@ -30,17 +30,23 @@ from fast_core.launcher.guard import die_with_parent
 
 PACKET = 65_536
 FAILED_STATUS = 1
+# A terminal or a batch system may send them to every process of a job at once; what follows from
+# them is decided in one place, so the server must still be there to carry it out.
+_LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     """Serve requests on ``descriptor`` until the launcher closes its end."""
+    for number in _LAUNCHER_DECIDES:
+        signal.signal(number, signal.SIG_IGN)
     die_with_parent(launcher)
     control = socket.socket(fileno=descriptor)
+    for module in preload:
+        _import(module)
+    # After the imports, which may set handlers of their own.
     wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-    for module in preload:
-        _import(module)
     names: dict[int, str] = {}
     while True:
         readable, _, _ = select.select([control.fileno(), wake_in], [], [])
@@ -77,8 +83,9 @@ def _reap(control: socket.socket, names: dict[int, str]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        code = os.waitstatus_to_exitcode(status)
-        _report(control, event="exited", name=names.pop(pid, "?"), pid=pid, status=code)
+        if pid in names:  # an imported module may have started something of its own
+            code = os.waitstatus_to_exitcode(status)
+            _report(control, event="exited", name=names.pop(pid), pid=pid, status=code)
 
 
 def _fork(request: dict[str, object], descriptor: int, control: socket.socket) -> int:
@@ -90,8 +97,8 @@ def _fork(request: dict[str, object], descriptor: int, control: socket.socket) -
             os.setpgid(0, 0)
             die_with_parent(server)
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
             control.close()
             status = _child(request, socket.socket(fileno=descriptor))
         except SystemExit as leave:

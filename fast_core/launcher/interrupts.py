@@ -6,9 +6,12 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Self
 
+# Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
+SAME_PRESS_S = 0.2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -27,6 +30,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.count = 0
         self.number = signal.SIGINT
+        self._counted_s = 0.0
         self._previous: dict[int, object] = {}
         self._wake_in = self._wake_out = -1
         self._previous_wakeup = -1
@@ -36,7 +40,8 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._previous_wakeup = signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
             for number in STOP_SIGNALS:
-                self._previous[number] = signal.signal(number, self._handle)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -78,6 +83,10 @@ class Interrupts:
         return 128 + int(self.number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        now_s = time.monotonic()
         if self.count == 0:
             self.number = signal.Signals(number)
+        elif now_s - self._counted_s < SAME_PRESS_S:
+            return
         self.count += 1
+        self._counted_s = now_s

@@ -6,10 +6,12 @@ import faulthandler
 import importlib
 import os
 import random
+import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import numpy as np
@@ -55,6 +57,8 @@ def node_main(name: str, link: socket.socket) -> int:
     """Live as the node that the launcher's `NodeStart` describes."""
     start, descriptor = take(link)
     assert isinstance(start, NodeStart)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave_it_to_the_launcher)
     _redirect_output(Path(start.plan.run_directory) / "logs" / f"{name}.log")
     setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -78,6 +82,13 @@ def node_main(name: str, link: socket.socket) -> int:
         return _live(context, start.node_class)
     finally:
         channel.close()
+
+
+def _leave_it_to_the_launcher(number: int, frame: FrameType | None) -> None:
+    """A batch system signals every process of a job; the launcher then ends the run in order.
+
+    A handler, because an ignored signal would stay ignored in what an environment starts.
+    """
 
 
 def _live(context: NodeContext, node_class: str) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fast_core.envs import ProgressWord
+from fast_core.envs import read_progress
 from fast_core.events import Failed
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.seeding import Role
 
 
 def describe_death(
@@ -34,16 +34,11 @@ def _place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, st
     """Shard, environment, episode, seed, step and last action, as far as they were written."""
     if row.state != NodeState.STEPPING:
         return {}
-    words, envs = memory.progress(row.shard), plan.config.rollout.envs_per_shard
-    env = words[ProgressWord.ENV]
-    episode, begun = words[ProgressWord.EPISODE + env], words[ProgressWord.EPISODE + envs + env]
-    seeds = EpisodeSeeds(plan.config.seed, Role.ENVIRONMENT_EPISODE, row.shard, env)
-    slot = memory.rollouts(row.shard).slot(row.slot)
-    return {
-        "shard": str(row.shard),
-        "environment": str(env),
-        "episode": str(episode),
-        "seed": str(seeds[episode]),
-        "step": str(words[ProgressWord.STEP] - begun),
-        "last action": str(slot["action"][row.step, env].tolist()),
-    }
+    at = read_progress(
+        memory.progress(row.shard),
+        seed=plan.config.seed,
+        role=Role.ENVIRONMENT_EPISODE,
+        shard=row.shard,
+    )
+    action = memory.rollouts(row.shard).slot(row.slot)["action"]
+    return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

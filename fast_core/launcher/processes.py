@@ -1,7 +1,7 @@
 """Starting and ending processes: the only file that creates any.
 
-Order of life: watchdog, fork server, children. Order of death: children (asked, then killed,
-with everything in their process groups), fork server, watchdog.
+Order of life: watchdog, fork server, children. Order of death: children (asked, then killed),
+fork server, whatever is left in the children's process groups, watchdog.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import pickle
+import secrets
+import select
 import shutil
 import signal
 import socket
@@ -26,7 +28,9 @@ from fast_core.errors import NodeFailed, TransportError
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
-_SERVER_GRACE_S = 1.0
+_REAP_S = 1.0
+# So that the path of a socket file in the run's directory fits into the kernel's 107 bytes.
+_PARENT_BYTES = 80
 
 
 @dataclass
@@ -46,7 +50,12 @@ class Child:
     status: int | None = None
 
     def give(self, value: object, descriptor: int) -> None:
-        """Send the child its start-up value and a file descriptor."""
+        """Send the child its start-up value and a file descriptor.
+
+        Only once ``pid`` is known: from then on the watchdog has the child's process group, and
+        what the child starts can't outlive a killed launcher.
+        """
+        assert self.pid, f"{self.name} was not reported yet; poll() the tree first"
         data = pickle.dumps(value)
         try:
             socket.send_fds(self.link, [_LENGTH.pack(len(data))], [descriptor])
@@ -93,7 +102,9 @@ class ProcessTree:
             log: File that takes the server's own output.
         """
         self.children: dict[str, Child] = {}
-        self.directory = Path(_make_directory())
+        self._exited: list[Child] = []
+        self._closed = False
+        self.directory = _choose_directory()
         package = Path(__file__).parent
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", str(package / "watchdog.py"), str(self.directory)],
@@ -103,6 +114,8 @@ class ProcessTree:
             text=True,
             start_new_session=True,
         )
+        # Made only now, so that there is no moment at which a killed launcher would leave it.
+        self.directory.mkdir(mode=0o700)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with open(log, "ab") as output:
             self._server = subprocess.Popen(
@@ -144,23 +157,25 @@ class ProcessTree:
         return self.children[name]
 
     def poll(self) -> list[Child]:
-        """Take the server's reports; returns the children that have exited since.
+        """Take the server's reports; returns the children that have exited since the last call.
 
         Raises:
             NodeFailed: The server itself is gone, and with it every child.
         """
-        exited: list[Child] = []
+        self._take_reports()
+        exited, self._exited = self._exited, []
+        return exited
+
+    def _take_reports(self) -> None:
         while True:
             try:
                 data = self._control.recv(_PACKET, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return exited
+                return
             except OSError:
                 data = b""
             if not data:
-                raise NodeFailed(
-                    f"the fork server died (status {self._server.wait()}); its output is in logs/"
-                )
+                raise NodeFailed(f"the fork server {self._end_of_server()}; its log is in logs/")
             report = json.loads(data)
             child = self.children[report["name"]]
             child.pid = report["pid"]
@@ -169,30 +184,39 @@ class ProcessTree:
             else:
                 child.status = report["status"]
                 self._kill_group(child)
-                exited.append(child)
+                self._exited.append(child)
+
+    def _end_of_server(self) -> str:
+        try:
+            return describe_exit(self._server.wait(_REAP_S))
+        except subprocess.TimeoutExpired:
+            return "does not listen any more"
 
     def living(self) -> list[Child]:
         """Children that have not been reported gone."""
         return [child for child in self.children.values() if child.status is None]
 
     def wait_for_exits(self, deadline_s: float) -> None:
-        """Take reports until no child lives or the monotonic ``deadline_s`` passes."""
-        while self.living() and (left := deadline_s - time.monotonic()) > 0:
-            self._wait_readable(left)
-            self.poll()
+        """Take reports until no child lives or the monotonic ``deadline_s`` passes.
 
-    def _wait_readable(self, timeout_s: float) -> None:
-        self._control.settimeout(timeout_s)
-        with contextlib.suppress(TimeoutError, OSError):
-            self._control.recv(1, socket.MSG_PEEK)
-        self._control.settimeout(None)
+        Raises:
+            NodeFailed: The server itself is gone.
+        """
+        self._take_reports()
+        while self.living() and (left_s := deadline_s - time.monotonic()) > 0:
+            select.select([self._control], [], [], left_s)
+            self._take_reports()
+
+    def send_signal(self, child: Child, number: signal.Signals) -> None:
+        """Send a signal to the process group of a child that lives."""
+        if child.pid and child.status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, number)
 
     def signal_living(self, number: signal.Signals) -> None:
         """Send a signal to the process group of every living child."""
-        for child in self.living():
-            if child.pid:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.pid, number)
+        for child in self.children.values():
+            self.send_signal(child, number)
 
     def _kill_group(self, child: Child) -> None:
         """A dead node's own children die with it."""
@@ -209,19 +233,17 @@ class ProcessTree:
 
     def close(self, grace_s: float) -> None:
         """End whatever still lives: terminate, then kill after ``grace_s``; may be called twice."""
-        try:
-            if self.living():
-                self.signal_living(signal.SIGTERM)
-                self.wait_for_exits(time.monotonic() + grace_s)
-                self.signal_living(signal.SIGKILL)
-                self.wait_for_exits(time.monotonic() + _SERVER_GRACE_S)
-        except NodeFailed:
-            pass  # the server is gone, and the kernel killed its children
-        self._control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._server.wait(_SERVER_GRACE_S)
-        self._server.kill()
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(NodeFailed):  # the server is gone, the kernel killed its children
+            self._end_children(grace_s)
+        self._server.kill()  # what it has not forked yet never begins
         self._server.wait()
+        with contextlib.suppress(NodeFailed):
+            self._take_reports()  # its last ones: groups that nobody knew of
+        self.signal_living(signal.SIGKILL)  # what dead children have left in their groups
+        self._control.close()
         for child in self.children.values():
             child.link.close()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -231,9 +253,36 @@ class ProcessTree:
                 self._watchdog.stdin.close()
         self._watchdog.wait()
 
+    def _end_children(self, grace_s: float) -> None:
+        self._take_reports()
+        for child in self.living():
+            child.link.close()  # who still waits for a plan leaves at once
+        self.signal_living(signal.SIGTERM)
+        self.wait_for_exits(time.monotonic() + grace_s)
+        self.signal_living(signal.SIGKILL)
+        self.wait_for_exits(time.monotonic() + _REAP_S)
 
-def _make_directory() -> str:
-    """A short private directory for the socket file."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    parent = runtime if runtime and os.access(runtime, os.W_OK | os.X_OK) else None
-    return tempfile.mkdtemp(prefix="fastloop-", dir=parent)
+
+def describe_exit(status: int | None) -> str:
+    """How a process ended, for people."""
+    if status is None:
+        return "did not answer"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    return f"was killed by {name}"
+
+
+def _choose_directory() -> Path:
+    """A name for the short private directory of the socket file; nothing is made."""
+    candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()]
+    for parent in candidates:
+        short = 0 < len(os.fsencode(parent)) <= _PARENT_BYTES
+        if short and os.access(parent, os.W_OK | os.X_OK):
+            break
+    else:
+        parent = "/tmp"
+    return Path(parent) / f"fastloop-{secrets.token_hex(4)}"

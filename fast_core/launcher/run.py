@@ -35,7 +35,7 @@ from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_records
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.start import ProbeStart
-from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe
+from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import (
     NodeSpec,
     check,
@@ -170,8 +170,7 @@ def _run_processes(
             environment=threads.ENVIRONMENT,
             log=run.logs / "fork-server.log",
         )
-        grace_s = config.supervision.grace_s
-        stack.callback(tree.close, grace_s)
+        stack.callback(tree.close, TERMINATE_GRACE_S)
         probe = tree.spawn(PROBE, PROBE_TARGET)
         # The slow imports of these nodes overlap with everything below.
         for name in _expected_nodes(config, cores):

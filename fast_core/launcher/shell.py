@@ -6,6 +6,7 @@ The same in process mode and inline; only the hub differs. It starts no process 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -203,15 +204,21 @@ class Shell:
         """A reading of the scheduler."""
         return self._scheduler.statistics()
 
-    def stop_nodes(self) -> None:
-        """Write the last row of metrics, then tell every node to stop."""
+    def stop_nodes(self) -> list[str]:
+        """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
+        return self.tell_stop(self.plan.node_names)
+
+    def tell_stop(self, nodes: Sequence[str]) -> list[str]:
+        """Tell these nodes to stop; returns those that are not connected, yet or any more."""
         reason = self.end.reason if self.end is not None else "failed"
-        for node in self.plan.node_names:
+        untold = []
+        for node in nodes:
             try:
                 self.hub.send(node, Stop(reason))
             except TransportError:
-                continue  # it is gone, which is what stopping is for
+                untold.append(node)
+        return untold
 
     def decide(self, what: str, why: str) -> None:
         """Add a line of the launcher's own to the journal."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from fast_core.errors import ConfigError, NodeFailed
 from fast_core.events import NodeExited, StopRequested
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.postmortem import describe_death
-from fast_core.launcher.processes import Child, ProcessTree
+from fast_core.launcher.processes import Child, ProcessTree, describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.start import NodeStart, ProbeStart
@@ -30,7 +30,9 @@ from fast_core.spec import EnvironmentSpec
 
 PROBE = "probe"
 POLL_LIMIT_S = 0.25
+UNTOLD_POLL_S = 0.02
 SAVE_ON_INTERRUPT_S = 1.0
+FORCED_GRACE_S = 0.3
 TERMINATE_GRACE_S = 0.3
 LOG_TAIL_BYTES = 4_000
 
@@ -54,6 +56,7 @@ def ask_probe(
         NodeFailed: The environment's code failed, crashed or took longer than ``timeout_s``.
         Interrupted: A signal came meanwhile.
     """
+    await_started(tree, (child,), interrupts)
     with open("/dev/null", "rb") as nothing:  # every child is given a descriptor
         child.give(start, nothing.fileno())
     deadline_s, answer = time.monotonic() + timeout_s, b""
@@ -89,6 +92,22 @@ def ask_probe(
     return result.spec
 
 
+def await_started(tree: ProcessTree, children: Iterable[Child], interrupts: Interrupts) -> None:
+    """Wait until the fork server has forked every one of ``children``.
+
+    It forks when its imports are done, which a user's modules may make long.
+
+    Raises:
+        NodeFailed: The fork server died.
+        Interrupted: A signal came meanwhile.
+    """
+    waiting = list(children)
+    while waiting := [child for child in waiting if not child.pid]:
+        select.select([tree.fileno(), interrupts.fileno()], [], [])
+        interrupts.check()
+        tree.poll()
+
+
 class Supervisor:
     """Runs the nodes of one run to their end."""
 
@@ -111,9 +130,16 @@ class Supervisor:
         self._oom_kills = oom_kills()
 
     def start(self, nodes: tuple[NodeSpec, ...], socket_path: Path) -> None:
-        """Hand every waiting child its plan."""
-        for node in nodes:
-            self._tree.children[node.name].give(
+        """Hand every waiting child its plan.
+
+        Raises:
+            NodeFailed: The fork server died.
+            Interrupted: A signal came before every node was there.
+        """
+        children = [self._tree.children[node.name] for node in nodes]
+        await_started(self._tree, children, self._interrupts)
+        for node, child in zip(nodes, children, strict=True):
+            child.give(
                 NodeStart(self._plan, node.node_class, node.rank, str(socket_path)),
                 self._memory.segment.fd,
             )
@@ -125,8 +151,9 @@ class Supervisor:
             next_draw_s = self._refresh()
             self._hub.wait(self._timeout_s(next_draw_s), (self._tree.fileno(), interrupts.fileno()))
             shell.receive()
-            self._take_exits()
+            # First, because what sent the signal may have killed nodes by it too.
             self._take_interrupts()
+            self._take_exits()
             self._check_stalls()
             shell.tick_if_due()
         self._stop()
@@ -199,40 +226,38 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
-        self._shell.stop_nodes()
-        deadline_s = time.monotonic() + self._plan.config.supervision.grace_s
+        untold = self._shell.stop_nodes()
+        for name in untold:  # most likely still importing; it has nothing to close
+            self._tree.send_signal(self._tree.children[name], signal.SIGTERM)
+        begun_s = time.monotonic()
         try:
-            while self._tree.living() and time.monotonic() < deadline_s:
-                if self._interrupts.count > max(1, self._seen_interrupts):
-                    break
-                left_s = deadline_s - time.monotonic()
-                sources = (self._tree.fileno(), self._interrupts.fileno())
-                self._hub.wait(min(POLL_LIMIT_S, max(0.0, left_s)), sources)
-                self._shell.receive()
-                for child in self._tree.poll():
-                    self._shell.receive()
-                    self._note_late_exit(child)
+            while self._tree.living() and time.monotonic() < begun_s + self._grace_s:
+                self._await_exit(UNTOLD_POLL_S if untold else POLL_LIMIT_S)
+                untold = self._shell.tell_stop(untold)
         except NodeFailed:
             pass  # the fork server is gone; the kernel has killed every node
-        for child in self._tree.living():
-            if child.name != PROBE:
-                grace_s = self._plan.config.supervision.grace_s
-                self._shell.decide("kill", f"{child.name} did not stop within {grace_s:g} s")
+        else:
+            for child in self._tree.living():
+                if child.name != PROBE:
+                    text = f"{child.name} did not stop within {self._grace_s:g} s"
+                    self._shell.decide("kill", text)
         self._tree.close(TERMINATE_GRACE_S)
+
+    @property
+    def _grace_s(self) -> float:
+        """A second Ctrl-C cuts it short."""
+        if self._interrupts.count > 1:
+            return FORCED_GRACE_S
+        return self._plan.config.supervision.grace_s
+
+    def _await_exit(self, limit_s: float) -> None:
+        self._hub.wait(limit_s, (self._tree.fileno(), self._interrupts.fileno()))
+        self._interrupts.drain()
+        self._shell.receive()
+        for child in self._tree.poll():
+            self._shell.receive()
+            self._note_late_exit(child)
 
     def _note_late_exit(self, child: Child) -> None:
         if child.name != PROBE and child.status:
             self._shell.take(NodeExited(child.name, describe_exit(child.status)))
-
-
-def describe_exit(status: int | None) -> str:
-    """How a process ended, for people."""
-    if status is None:
-        return "did not answer"
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = str(-status)
-    return f"was killed by {name}"

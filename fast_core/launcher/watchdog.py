@@ -13,10 +13,14 @@ import sys
 import time
 
 _KILL_FOR_S = 1.0
+# Sent to every process of a job at once, they must not leave the launcher without its watchdog.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
     """Follow the launcher's lines until they end."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     directory, groups = sys.argv[1], set()
     for line in sys.stdin:
         word, _, value = line.strip().partition(" ")

@@ -96,7 +96,7 @@ class EnvNode(Node):
         try:
             return shard.collect(order, self._policy, self._version, lambda: channel.stop_requested)
         except EnvironmentFailed as error:
-            self._failure = dict(getattr(error, "context", {}))
+            self._failure = error.context
             raise
 
     def _refresh(self, min_version: int) -> None:
@@ -119,7 +119,7 @@ class EnvNode(Node):
                 context.plan, context.memory, shard, incarnation, context.stats.words
             )
         except EnvironmentFailed as error:
-            self._failure = dict(getattr(error, "context", {}))
+            self._failure = error.context
             raise
 
     def failure_context(self) -> dict[str, str]:

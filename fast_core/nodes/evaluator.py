@@ -70,7 +70,7 @@ class EvaluatorNode(Node):
                         self._request = None
                         break
             except EnvironmentFailed as error:
-                self._failure = dict(getattr(error, "context", {}))
+                self._failure = error.context
                 raise
         return True
 

@@ -65,7 +65,6 @@ def _check_limits(run: Run) -> None:
     reached = limit_reached(settings, run.progress, run.elapsed_s, time_is_up)
     solved = reached is None and evaluations.solved
     if solved:
-        evaluations.forget()
         reached = (
             f"solved: {evaluations.result_text()} (stop.score: {settings.stop_score:g}, "
             f"stop.score_held: {settings.stop_score_held})"

@@ -95,10 +95,6 @@ class Evaluations:
             self.replaced += 1
         self.due = True
 
-    def forget(self) -> None:
-        """Want none any more; one in flight goes on."""
-        self.due = False
-
     def start(self) -> Snapshot:
         """Start the evaluation that is due; the optimizer is asked for its policy first."""
         assert self.due and not self.in_flight

@@ -52,6 +52,12 @@ def test_orthogonal_matrices_have_orthogonal_short_side(size):
     np.testing.assert_allclose(gram, 2.25 * np.eye(min(size)), atol=1e-12)
 
 
+def test_orthogonal_draws_are_not_biased_by_the_signs_of_the_decomposition():
+    rng = np.random.default_rng(0)
+    corners = [orthogonal(rng, (4, 4), 1.0)[0, 0] for _ in range(400)]
+    assert abs(np.mean(corners)) < 0.1  # standard error .025; biased, it is -.4
+
+
 def test_initial_values_have_their_gains_and_zero_biases():
     layout = parameter_layout(shape())
     flat = initial_parameters(layout, np.random.default_rng(0), initial_log_std=-0.5)

@@ -115,6 +115,8 @@ def test_discrete_observations_become_one_hot_rows():
     output = policy.act(np.array([-1, 3]), noise=np.zeros(2, np.float32), explore=False)
     logits = np.tanh(weight.T[[0, 4]] + bias) @ head.T + head_bias
     assert (output.action == logits.argmax(axis=1)).all()
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(output.behaviour_log_prob, log_probs.max(axis=1), atol=1e-5)
 
 
 def test_image_observations_are_flattened():

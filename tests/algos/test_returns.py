@@ -92,6 +92,11 @@ def test_matches_sum_of_weighted_temporal_differences():
             assert got[t, n] == pytest.approx(expected, abs=1e-12)
 
 
+def test_next_value_of_a_terminated_step_is_never_read():
+    got = advantages([[1.0]], [[0.5]], [[np.nan]], [[1]], [[0]], 0.9, 0.8)
+    np.testing.assert_allclose(got, [[0.5]])
+
+
 def test_inputs_are_left_alone_and_dtype_kept():
     reward = np.ones((3, 2), np.float32)
     value = np.full((3, 2), 0.5, np.float32)

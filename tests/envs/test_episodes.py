@@ -141,7 +141,12 @@ def test_time_limit_ends_an_episode() -> None:
 @pytest.mark.parametrize("nan_in", ["obs", "reward", "large reward"])
 def test_a_value_that_is_not_finite_ends_its_episode_and_is_counted(nan_in: str) -> None:
     config = toy("Counter", kwargs={"nan_at": 3, "nan_in": nan_in})
-    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), ones)
+
+    def act(obs: Any) -> Any:
+        assert np.isfinite(obs).all()
+        return ones(obs)
+
+    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), act)
     assert runner.lengths == [3, 3, 5]
     assert runner.returns == [3.0, 3.0, 15.0]
     assert runner.quarantined == 2

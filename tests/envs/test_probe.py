@@ -45,6 +45,7 @@ def test_arguments_of_make_and_modules_are_used() -> None:
         ("Map", True),
         ("Unrepeatable", False),
         ("Drifting", False),
+        ("Numbered", False),
     ],
 )
 def test_an_environment_is_repeatable_if_seed_and_actions_decide_everything(

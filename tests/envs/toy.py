@@ -106,6 +106,29 @@ class Counter(gymnasium.Env[Any, Any]):
             raise RuntimeError("window gone")
 
 
+class Late(Counter):
+    """Raises in its 13th step since it was made."""
+
+    def step(self, action: Any) -> Any:
+        if self.total_steps == 12:
+            raise KeyError("gone")
+        return super().step(action)
+
+
+class Numbered(Counter):
+    """Observes how many were made before it."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = Numbered.made
+        Numbered.made += 1
+
+    def observe(self, noise: float) -> Any:
+        return np.array([self.steps, self.number, 0.0], np.float32)
+
+
 class Mutated(Counter):
     """Returns one array of the class each time, changed in place."""
 
@@ -210,5 +233,17 @@ class Unsupported(Rooms):
             self.action_space = MultiDiscrete([2, 2])
 
 
-for _each in (Counter, Mutated, Levels, Map, Unrepeatable, Drifting, Typed, Rooms, Unsupported):
+for _each in (
+    Counter,
+    Drifting,
+    Late,
+    Levels,
+    Map,
+    Mutated,
+    Numbered,
+    Rooms,
+    Typed,
+    Unrepeatable,
+    Unsupported,
+):
     gymnasium.register(f"FastLoopTest/{_each.__name__}-v0", entry_point=_each)

@@ -1,11 +1,14 @@
-// Interleavings of WeightBoard played out one by one in a single thread: at a point inside a
-// read, the writer publishes several versions and may die inside another.
+// Interleavings played out one by one in a single thread. WeightBoard: at a point inside a read,
+// the writer publishes several versions and may die inside another. Doorbell: it is rung between
+// the last look at the word and the sleep.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <vector>
 
+#include "doorbell.hpp"
 #include "seqlock.hpp"
 
 using namespace fastloop;
@@ -79,6 +82,19 @@ std::uint64_t play(int read_pass, int publications, const Death& death, int offs
   return reader.retries();
 }
 
+void ring_just_before_sleep() {
+  alignas(kCacheLine) static char memory[sizeof(DoorbellBlock)];
+  doorbell_create(memory, sizeof memory);
+  DoorbellWords& bell = *doorbell_attach(memory, sizeof memory);
+  const auto seen = doorbell_value(bell);
+  arm("before_sleep", 0, [&] { doorbell_ring(bell); });
+  const auto begin = std::chrono::steady_clock::now();
+  const bool changed = doorbell_wait(bell, seen, 2'000'000'000);
+  if (changed && std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) return;
+  std::puts("FAILED a ring just before the sleep was slept through");
+  std::exit(1);
+}
+
 }  // namespace
 
 void fastloop_failpoint(const char* name) {
@@ -89,6 +105,7 @@ void fastloop_failpoint(const char* name) {
 }
 
 int main() {
+  ring_just_before_sleep();
   std::uint64_t lapped = 0;
   // Passes of mid_read: 0 inside the copy of the version, 1 inside that of the payload.
   for (int read_pass : {0, 1})

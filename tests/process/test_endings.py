@@ -62,7 +62,7 @@ def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     assert launched.leftovers() == []
     assert tracebacks(launched) == 0
     assert "Ctrl-C" in launched.screen
-    assert list((launched.run / "checkpoints").glob("*/manifest.json")) == [], "none was asked for"
+    assert list((launched.run / "checkpoints").glob("*/manifest.json"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -82,12 +82,13 @@ def test_sigterm_to_everybody_counts_as_a_stop(workplace: Workplace) -> None:
     """Batch systems signal every process of a job, so nodes die beside the launcher."""
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()
-    pids = [process.pid for process in launched.members()]
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
+    time.sleep(0.3)
+    for process in launched.members():
+        os.kill(process.pid, signal.SIGTERM)
     assert launched.wait() == 128 + signal.SIGTERM, launched.screen
     launched.assert_gone()
     assert not (launched.run / "crash.txt").exists(), launched.screen
+    assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
 
 
 def test_sigint_to_everybody_counts_as_ctrl_c(workplace: Workplace) -> None:
@@ -119,7 +120,7 @@ def test_second_ctrl_c_does_not_wait(workplace: Workplace, fault: str) -> None:
     launched = workplace.toy(fault, "supervision.grace_s=20")
     eventually((launched.home / "went-wrong").exists, "the fault")
     launched.signal(signal.SIGINT)
-    time.sleep(0.2)
+    time.sleep(0.4)  # longer than what counts as one press
     launched.signal(signal.SIGINT)
     begun_s = time.monotonic()
     assert launched.wait() == INTERRUPTED, launched.screen

@@ -128,7 +128,7 @@ def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
     snapshot(world)
     ticket(world)  # the learner is at version 8 when version 4 turns out to be good
     sends = evaluate(world)
-    assert commands(sends, Snapshot) == [], "the waiting request is forgotten"
+    assert commands(sends, Snapshot) == [], "the waiting request is not started any more"
     ticket(world)
     assert world.ended is not None
     assert "of version 4" in world.ended.text
@@ -157,6 +157,13 @@ def test_last_version_is_evaluated_at_the_end_unless_it_was() -> None:
         evaluate(world)
         assert world.ended is not None
         assert [event.version for event in world.audit.evaluated] == requests
+
+
+def test_last_version_is_not_evaluated_unless_asked() -> None:
+    world = evaluating_world(stop_env_steps=20, eval_every_env_steps=1000, eval_at_end=False)
+    ticket(world)
+    assert world.ended is not None
+    assert world.audit.evaluated == []
 
 
 def test_final_evaluation_waits_for_the_running_one() -> None:

@@ -227,7 +227,7 @@ class Nodes(RuleBasedStateMachine):
         assert any(reached)
 
 
-Nodes.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=30)
+Nodes.TestCase.settings = hypothesis_settings(max_examples=80, stateful_step_count=30)
 TestNodes = Nodes.TestCase
 
 

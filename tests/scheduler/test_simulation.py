@@ -110,7 +110,7 @@ def test_higher_degree_hides_the_time_of_training() -> None:
 
 def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
     resumes = 0
-    for second in range(1, 40, 3):
+    for second in range(1, 40, 5):
         world = cluster(degree=2, slots_per_shard=2)
         end = simulate(world, events=[(float(second), StopRequested("SIGINT", save=True))])
         assert end.reason == "interrupted"
@@ -124,7 +124,7 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
         resumed.make_ready()
         assert simulate(resumed).reason == "finished"
         assert resumed.scheduler.statistics().env_steps_trained == 60_000
-    assert resumes > 8
+    assert resumes > 5
 
 
 def test_work_per_event_does_not_grow_with_the_number_of_shards() -> None:

@@ -100,13 +100,15 @@ def test_stale_and_doubled_rollouts_are_counted_and_ignored() -> None:
 
 
 def test_rollout_with_weights_older_than_ordered_ends_the_run() -> None:
-    world = ready_world()
+    world = ready_world(degree=1, slots_per_shard=4, stop_env_steps=1000)
     collect_all(world)
     train_one(world)
-    event = RolloutReady("env0", 0, 1, 0, 2, 1, 3, (), ())
-    sends = world.deliver(event)
-    assert isinstance(sends[-1].command, EndRun)
-    assert "version 3; it was told to wait for 4" in sends[-1].command.text
+    shard, (slot, rollout_id) = next(iter(world.audit.running.items()))
+    node = world.audit.owner[shard]
+    sends = world.deliver(RolloutReady(node, shard, 1, slot, rollout_id, 2, 3, (), ()))
+    end = sends[-1].command
+    assert isinstance(end, EndRun), "nothing follows the end, though the shard is idle"
+    assert "version 3; it was told to wait for 4" in end.text
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,10 @@ inline bool doorbell_wait(DoorbellWords& bell, std::uint32_t seen, std::int64_t 
   // Full fence: pairs with the one in doorbell_ring.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Relaxed: pairs through the fence with the fetch-add in doorbell_ring.
-  if (bell.word.load(std::memory_order_relaxed) == seen && timeout_ns > 0)
+  if (bell.word.load(std::memory_order_relaxed) == seen && timeout_ns > 0) {
+    FASTLOOP_FAILPOINT("before_sleep");
     detail::sleep_while_equal(bell.word, seen, timeout_ns);
+  }
   // Relaxed: a flag seen too late costs whoever rings one needless wake call.
   bell.sleeping.store(0, std::memory_order_relaxed);
   // Acquire: pairs with the fetch-add in doorbell_ring.

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fast_core.envs.rows import (
+    Observations,
+    as_reward,
+    fits_float32,
+    fitting_rewards,
+    mismatch,
+    rewards_fit,
+    store_rewards,
+)
+from fast_core.spec import SpaceSpec
+
+SHAPES = [(), (3,), (2, 3), (5000,)]
+ROWS = st.lists(st.floats(), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("float16", 60000.0),  # these overflow when squared
+        ("float32", 3e38),
+        ("float64", -1e300),
+        ("float16", np.inf),
+        ("float32", -np.inf),
+        ("float64", np.nan),
+    ],
+)
+def test_values_that_are_not_finite_are_found_whatever_their_size(
+    shape: tuple[int, ...], dtype: str, value: float
+) -> None:
+    obs = Observations(2, SpaceSpec(kind="box", shape=shape, dtype=dtype))
+    obs.array[1] = value
+    expected = bool(np.isfinite(value))
+    assert obs.finite() is expected
+    assert (obs.finite_row(0), obs.finite_row(1)) == (True, expected)
+    assert obs.finite_rows().tolist() == [True, expected]
+
+
+@pytest.mark.parametrize(
+    ("shape", "obs"),
+    [
+        ((), np.zeros(1, np.float32)),
+        ((), 1j),
+        ((2,), np.zeros(2)),
+        ((2,), np.zeros((1, 2), np.float32)),
+        ((2,), np.zeros(1, np.float32)),
+        ((2,), 0.0),
+        ((2, 2), np.zeros((2, 2))),
+        ((2, 2), np.zeros(2, np.float32)),
+        ((2, 2), [[0.0, 0.0], [0.0, 0.0]]),
+    ],
+)
+def test_a_row_takes_its_own_shape_and_dtype_only(shape: tuple[int, ...], obs: object) -> None:
+    space = SpaceSpec(kind="box", shape=shape, dtype="float32")
+    row = Observations(2, space).rows[1]
+    row[:] = np.ones(shape, np.float32)
+    with pytest.raises((ValueError, TypeError)):
+        row[:] = obs
+    assert str(shape) in mismatch(obs, space)
+
+
+def test_opposite_infinities_are_found() -> None:
+    obs = Observations(1, SpaceSpec(kind="box", shape=(2,), dtype="float32"))
+    obs.array[0] = np.inf, -np.inf
+    assert not obs.finite()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_integers_are_always_finite(shape: tuple[int, ...]) -> None:
+    obs = Observations(2, SpaceSpec(kind="box", shape=shape, dtype="uint8"))
+    obs.array[...] = 255
+    assert (obs.finite(), obs.finite_row(1)) == (True, True)
+    assert obs.finite_rows().tolist() == [True, True]
+
+
+@given(ROWS)
+@example([1e30, -3e38])
+@example([1.0, 3.5e38])
+def test_a_reward_fits_if_it_is_finite_as_a_float32(values: list[float]) -> None:
+    with np.errstate(over="ignore"):
+        expected = np.isfinite(np.array(values).astype(np.float32))
+    limit = float(np.finfo(np.float32).max)
+    expected &= np.abs(values) <= limit  # rounding down to the largest is not wanted
+    rewards = np.array(values)
+    assert fitting_rewards(rewards).tolist() == expected.tolist()
+    assert rewards_fit(rewards) == expected.all()
+    assert [fits_float32(value) for value in values] == expected.tolist()
+
+
+@pytest.mark.parametrize("value", [2, 2.0, True + 1, np.float32(2), np.array(2), np.array([[2.0]])])
+def test_a_reward_is_any_one_number(value: object) -> None:
+    assert as_reward(value) == 2.0
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), [], None, "2", object()])
+def test_a_reward_that_is_not_one_number_is_refused(value: object) -> None:
+    with pytest.raises((ValueError, TypeError), match="must be"):
+        as_reward(value)
+
+
+def test_rewards_of_different_forms_are_stored_together() -> None:
+    out = np.zeros(4)
+    assert store_rewards([1, np.array([2.0]), np.float32(3), np.array(4)], out) is None
+    assert out.tolist() == [1, 2, 3, 4]
+    assert store_rewards([1.0, 2.0, np.zeros(3), 4.0], out) == 2

@@ -1,0 +1,78 @@
+"""At degree 0 a run is a function of its configuration: not of processes, delays or their timing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, digests
+
+pytestmark = pytest.mark.process
+
+TICKETS = 52
+SHARDS, ENVS, STEPS = 4, 2, 8
+
+
+def task(name: str, *, normalised: bool = False) -> dict[str, Any]:
+    return {
+        "name": "equal",
+        "environment": {"id": name},
+        "rollout": {"shards": SHARDS, "envs_per_shard": ENVS, "steps": STEPS},
+        "algorithm": {
+            "name": "ppo",
+            "hidden_sizes": [8],
+            "minibatch_size": 32,
+            "epochs": 2,
+            "normalize_observations": normalised,
+            "normalize_rewards": normalised,
+        },
+        "evaluation": {"every_env_steps": None},
+        "checkpoint": {"every_updates": None, "at_end": False},
+        "metrics": {"tensorboard": False},
+        "diagnostics": {"digests": True},
+        "stop": {"env_steps": TICKETS * SHARDS * ENVS * STEPS},
+    }
+
+
+TASKS = {
+    "discrete": task("CartPole-v1"),
+    "discrete, normalised": task("CartPole-v1", normalised=True),
+    "continuous, normalised": task("Pendulum-v1", normalised=True),
+}
+
+
+def finished(launched: Launched) -> dict[int, str]:
+    assert launched.wait(60) == 0, launched.screen
+    found = digests(launched.run)
+    assert sorted(found) == list(range(TICKETS))
+    assert len(set(found.values())) == TICKETS, "learning must change the learner"
+    return found
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+    config = TASKS[name]
+    reference = finished(workplace.launch("mode=inline", config=config))
+    for count in (1, 2, 4):
+        launched = workplace.launch(
+            f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=config
+        )
+        assert finished(launched) == reference, f"{count} env nodes"
+
+
+def test_inline_repeats_itself_and_seeds_differ(workplace: Workplace) -> None:
+    config = TASKS["discrete"]
+    first = finished(workplace.launch("mode=inline", config=config))
+    again = finished(workplace.launch("mode=inline", config=config))
+    other = finished(workplace.launch("mode=inline", "seed=1", config=config))
+    assert again == first
+    assert set(other.values()).isdisjoint(first.values())
+
+
+def test_asynchronous_run_trains_to_its_end(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        "scheduler.off_policy_degree=2", "diagnostics.delay_ms=3", config=TASKS["discrete"]
+    )
+    finished(launched)
+    assert "lag" in launched.screen

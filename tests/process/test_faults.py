@@ -1,0 +1,203 @@
+"""What goes wrong inside a run is found, told once, and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, eventually
+
+pytestmark = pytest.mark.process
+
+
+def last_line(launched: Launched) -> str:
+    return launched.screen.strip().splitlines()[-1]
+
+
+def marks(launched: Launched, word: str) -> Counter[str]:
+    """How often each environment, named by process and object, left a mark."""
+    path = launched.home / word
+    return Counter(path.read_text().splitlines() if path.exists() else [])
+
+
+# --- environments that hang ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["sleep", "gil"])
+def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str) -> None:
+    """ENV-13, as far as nodes are not restarted."""
+    launched = workplace.toy(fault, "environment.step_timeout_s=1")
+    eventually((launched.home / "went-wrong").exists, "the fault")
+    begun_s = time.monotonic()
+    assert launched.wait() == 1
+    assert time.monotonic() - begun_s < 6.0
+    launched.assert_gone()
+    assert "an environment did not return from reset or step within 1 s" in last_line(launched)
+    assert "First cause: node 'env-" in launched.screen
+
+
+def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
+    launched = workplace.toy(
+        "", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04
+    )
+    assert launched.wait() == 0, launched.screen
+
+
+def test_stopped_node_ends_the_run(workplace: Workplace) -> None:
+    launched = workplace.toy("", "supervision.heartbeat_timeout_s=2", step_s=0.001)
+    launched.await_training()
+    os.kill(launched.node("optimizer-0"), signal.SIGSTOP)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
+    assert "First cause: node 'optimizer-0'" in launched.screen
+
+
+def test_paused_launcher_blames_nobody(workplace: Workplace) -> None:
+    """Ctrl-Z and a suspended machine: the nodes were not silent, the launcher did not listen."""
+    launched = workplace.toy(
+        "",
+        "supervision.heartbeat_timeout_s=1.5",
+        "environment.step_timeout_s=1.5",
+        "stop={time_s: 6}",
+        step_s=0.001,
+    )
+    launched.await_training()
+    launched.signal(signal.SIGSTOP)
+    time.sleep(3)
+    launched.signal(signal.SIGCONT)
+    assert launched.wait() == 0, launched.screen
+
+
+# --- environments that can't be made -------------------------------------------------------------
+
+
+def test_constructor_that_raises_ends_the_start(workplace: Workplace) -> None:
+    """FT-02, FT-04 without restarts: one node's constructor fails, after the probe's worked."""
+    launched = workplace.toy(
+        "constructor", "nodes.env.count=4", "rollout.shards=4", process=3
+    )
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "no licence" in last_line(launched)
+    assert launched.screen.count("no licence") <= 5, launched.screen
+    assert launched.screen.count("Traceback (most recent call last)") == 1
+    assert not any(event["what"] == "start" for event in launched.events()), "nobody got work"
+
+
+def test_constructor_that_always_raises_fails_before_any_node(workplace: Workplace) -> None:
+    launched = workplace.toy("constructor", process=0)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "no licence" in last_line(launched)
+    assert "no licence" in (launched.run / "crash.txt").read_text()
+    assert launched.screen.count("Traceback (most recent call last)") == 1
+
+
+def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace) -> None:
+    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=1", process=0)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "supervision.start_timeout_s" in last_line(launched)
+
+
+def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
+    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=1)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "missing: env-" in last_line(launched)
+
+
+# --- environments are closed ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["finish", "ctrl-c", "fault"])
+def test_every_environment_is_closed_once(workplace: Workplace, how: str) -> None:
+    """ENV-14: those of the probe, the env nodes and the evaluator."""
+    launched = workplace.toy(
+        "raise" if how == "fault" else "",
+        "evaluation={every_env_steps: 300, episodes: 2, envs: 2}",
+        "stop={env_steps: 600}" if how == "finish" else "stop={time_s: 60}",
+        step_s=0.001,
+    )
+    launched.await_training()
+    if how == "ctrl-c":
+        time.sleep(0.3)
+        launched.signal(signal.SIGINT)
+    assert launched.wait() == {"finish": 0, "ctrl-c": 130, "fault": 1}[how], launched.screen
+    made = marks(launched, "made")
+    assert len(made) > 6
+    assert marks(launched, "closed") == made
+
+
+# --- resources -----------------------------------------------------------------------------------
+
+
+def test_run_that_does_not_fit_into_memory_is_refused(workplace: Workplace) -> None:
+    """FT-11, SHM-02: with the arithmetic, as an ordinary error."""
+    launched = workplace.launch("rollout.steps=100000000", "algorithm.minibatch_size=1000000")
+    assert launched.wait() == 1
+    assert launched.leftovers() == []
+    assert "Traceback" not in launched.screen
+    assert "GiB" in launched.screen
+    assert "started" not in launched.screen
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def mappings(pid: int) -> int:
+    return len(Path(f"/proc/{pid}/maps").read_text().splitlines())
+
+
+def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
+    """SHM-04, SHM-05: a fixed number for each node, however long it runs."""
+    launched = workplace.launch(
+        "evaluation={every_env_steps: 2000, episodes: 2, envs: 2}",
+        "checkpoint.every_updates=200",
+        "metrics={interval_s: 0.2, tensorboard: true}",
+    )
+    launched.await_training()
+    names = ("env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "fork server")
+    pids = [launched.node(name) for name in names] + [launched.pid]
+    time.sleep(1.5)
+    before = [(descriptors(pid), mappings(pid)) for pid in pids]
+    time.sleep(3.0)
+    after = [(descriptors(pid), mappings(pid)) for pid in pids]
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130
+    for name, (fds, maps), (fds_later, maps_later) in zip(
+        (*names, "launcher"), before, after, strict=True
+    ):
+        assert abs(fds_later - fds) <= 2, name
+        assert maps_later - maps < 100, name
+
+
+def test_environment_that_forks_disturbs_nothing(workplace: Workplace) -> None:
+    """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
+    launched = workplace.toy("forks", "stop={env_steps: 960}")
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+
+
+# --- log lines -----------------------------------------------------------------------------------
+
+
+def test_log_lines_are_whole_and_in_order(workplace: Workplace) -> None:
+    """LOG-03, LOG-04: many lines from the first moment on, none blocks, none is torn."""
+    launched = workplace.toy("chatty", "stop={env_steps: 1600}", length=5000)
+    assert launched.wait() == 0, launched.screen
+    for name in ("env-0", "env-1"):
+        lines = (launched.run / "logs" / f"{name}.log").read_text().splitlines()
+        assert any("made in process" in line for line in lines)
+        steps = [int(line.rpartition("step ")[2]) for line in lines if "INFO" in line]
+        assert len(steps) > 100
+        # two environments take turns, so each step stands there twice
+        assert steps == sorted(steps), "in order"
+        assert f"{name} warning: made in process" in launched.screen

@@ -1,0 +1,169 @@
+"""Where launchers are started from, and what else runs there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.process.harness import ROOT, Workplace
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from algos.registry import algorithm_config_type
+from fast_core import config_file
+from fast_core.launcher import launch
+Path("began").open("a").write("x")
+{before}
+config = config_file.load(Path("config.yaml"), sys.argv[1:], algorithm_config_type)
+{call}
+print("status", status)
+"""
+
+
+def start_script(workplace: Workplace, *overrides: str, before: str = "", call: str = ""):
+    import yaml
+
+    from tests.process.harness import TOY
+
+    home = workplace.folder()
+    (home / "config.yaml").write_text(yaml.safe_dump(TOY))
+    text = SCRIPT.format(before=before, call=call or "status = launch(config)")
+    (home / "script.py").write_text(text)
+    return workplace.start(["script.py", *overrides], home=home)
+
+
+def test_script_without_main_guard_works(workplace: Workplace) -> None:
+    """PLAT-01: nodes don't run the script again."""
+    launched = start_script(workplace, "stop={env_steps: 300}")
+    assert launched.wait() == 0, launched.screen
+    assert launched.screen.strip().endswith("status 0")
+    assert (launched.home / "began").read_text() == "x"
+    assert launched.leftovers() == []
+
+
+def test_launch_can_be_called_again_and_from_a_thread(workplace: Workplace) -> None:
+    call = """
+import threading
+statuses = []
+thread = threading.Thread(target=lambda: statuses.append(launch(config)))
+thread.start()
+thread.join()
+status = (statuses[0], launch(config))
+"""
+    launched = start_script(workplace, "stop={env_steps: 300}", call=call)
+    assert launched.wait() == 0, launched.screen
+    assert launched.screen.strip().endswith("status (0, 0)")
+    assert launched.leftovers() == []
+
+
+def test_error_in_the_launcher_itself_ends_the_run(workplace: Workplace) -> None:
+    """ENV-11: what the main program raises leaves no nodes waiting."""
+    before = """
+from fast_core.launcher.display import Display
+calls = []
+def fail(self):
+    calls.append(0)
+    if len(calls) > 10:
+        raise RuntimeError("callback failed")
+    return 0.0
+Display.refresh = fail
+"""
+    launched = start_script(workplace, before=before)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert launched.screen.strip().endswith("RuntimeError: callback failed")
+    assert launched.screen.count("Traceback") == 1
+
+
+def test_signal_handlers_are_given_back(workplace: Workplace) -> None:
+    before = "import signal\nmine = lambda *_: None\nsignal.signal(signal.SIGTERM, mine)"
+    call = "launch(config)\nstatus = signal.getsignal(signal.SIGTERM) is mine"
+    launched = start_script(workplace, "stop={env_steps: 300}", before=before, call=call)
+    assert launched.wait() == 0, launched.screen
+    assert launched.screen.strip().endswith("status True")
+
+
+def test_runs_beside_each_other_do_not_meet(workplace: Workplace) -> None:
+    """MH-01: three runs of one user and folder; one is stopped, the others finish."""
+    home = workplace.folder()
+    runs = [
+        workplace.launch("stop={time_s: 2}", 'environment.kwargs={"step_s": 0.001}', home=home)
+        for _ in range(3)
+    ]
+    time.sleep(0.5)
+    runs[1].await_training()
+    runs[1].signal(signal.SIGINT, group=True)
+    assert [run.wait() for run in runs] == [0, 130, 0], [run.screen for run in runs]
+    assert len(list((home / "runs" / "toy").iterdir())) == 3
+    for run in runs:
+        run.assert_gone()
+
+
+def test_run_is_locked_while_it_trains(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    second = workplace.resume(launched)
+    assert second.wait() == 2
+    assert f"in use by process {launched.pid}" in second.screen
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "XDG_RUNTIME_DIR"])
+def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: str) -> None:
+    """A socket file's path may have 107 bytes."""
+    folder = workplace.folder() / ("long" * 30)
+    folder.mkdir()
+    launched = workplace.launch("stop={env_steps: 300}", environment={name: str(folder)})
+    assert launched.wait() == 0, launched.screen
+    assert list(folder.iterdir()) == []
+    assert launched.leftovers() == []
+
+
+def test_runtime_folder_is_used_and_private(workplace: Workplace) -> None:
+    folder = workplace.folder()
+    launched = workplace.launch(environment={"XDG_RUNTIME_DIR": str(folder)})
+    launched.await_training()
+    (ours,) = folder.iterdir()
+    assert ours.name.startswith("fastloop-")
+    assert ours.stat().st_mode & 0o777 == 0o700
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+    assert list(folder.iterdir()) == []
+
+
+def test_closed_pipe_on_the_screen_does_not_stop_training(workplace: Workplace) -> None:
+    """``fastloop launch ... | head -n 1``."""
+    import os
+
+    import yaml
+
+    from tests.process.harness import TOY
+
+    home = workplace.folder()
+    (home / "config.yaml").write_text(yaml.safe_dump(TOY))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fast_core.cli", "launch", "config.yaml", "stop={env_steps: 600}"],
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"},
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait(30) == 0, errors
+    assert errors == ""
+    (run,) = (home / "runs" / "toy").iterdir()
+    assert "finished" in (run / "events.jsonl").read_text()

@@ -1,0 +1,198 @@
+"""Checkpoints: what a killed run goes on from, and that going on changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names, newest_valid
+from fast_core.nodes.learner_file import load
+from fast_core.nodes.optimizer import LEARNER_FILE
+from fast_core.scheduler.state import SchedulerState
+from tests.process.harness import Launched, Workplace, digests, eventually, read_lines
+from tests.process.test_equality import TASKS
+
+pytestmark = pytest.mark.process
+
+ROWS = 64  # of a ticket
+TICKETS = 40
+UPDATES_PER_TICKET = 4
+
+
+def config(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        **TASKS[name],
+        "checkpoint": {"every_updates": 5 * UPDATES_PER_TICKET, "keep": 100},
+        "stop": {"env_steps": TICKETS * ROWS},
+        **changes,
+    }
+
+
+def kill_after(launched: Launched, tickets: int) -> None:
+    """Kill the launcher once so many tickets have been trained on."""
+    eventually(lambda: has_run(launched) and len(digests(launched.run)) >= tickets, "training")
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+def has_run(launched: Launched) -> bool:
+    return any((launched.home / "runs").glob("*/*/events.jsonl"))
+
+
+def scheduler_state(checkpoint: Path) -> SchedulerState:
+    data = (checkpoint / SCHEDULER_FILE).read_bytes()
+    return msgspec.msgpack.decode(data, type=SchedulerState)
+
+
+def files(checkpoint: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_killed_and_resumed_run_equals_the_run_never_stopped(
+    workplace: Workplace, name: str
+) -> None:
+    """CKPT-01, CKPT-04, CKPT-09: also with another number of env nodes."""
+    whole = workplace.launch("nodes.env.count=2", config=config(name))
+    assert whole.wait() == 0, whole.screen
+
+    cut = workplace.launch("nodes.env.count=2", config=config(name))
+    kill_after(cut, TICKETS // 2)
+    resumed = workplace.resume(cut, "nodes.env.count=1")
+    assert resumed.wait() == 0, resumed.screen
+    assert resumed.leftovers() == []
+
+    assert digests(resumed.run) == digests(whole.run)
+    names = complete_names(whole.run / "checkpoints")
+    assert names == [f"{ROWS * tickets:012d}" for tickets in range(5, TICKETS + 1, 5)]
+    assert complete_names(resumed.run / "checkpoints") == names
+
+    ours, theirs = (files(run.run / "checkpoints" / names[-1]) for run in (resumed, whole))
+    assert ours.keys() == theirs.keys()
+    differ = {name for name in ours if ours[name] != theirs[name]}
+    assert differ <= {SCHEDULER_FILE, "manifest.json"}
+    mine, other = (scheduler_state(run.run / "checkpoints" / names[-1]) for run in (resumed, whole))
+    assert [n + 1 for n in other.incarnations] == mine.incarnations
+    same = {"elapsed_s": 0.0, "incarnations": []}
+    assert msgspec.structs.replace(mine, **same) == msgspec.structs.replace(other, **same)
+
+
+def test_resumed_run_counts_on(workplace: Workplace) -> None:
+    """CKPT-04: totals, names and the time axis go on; metrics neither repeat nor go back."""
+    values = config("discrete", metrics={"interval_s": 0.01, "tensorboard": False})
+    cut = workplace.launch("diagnostics.delay_ms=2", config=values)
+    kill_after(cut, TICKETS // 2)
+    before = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
+    resumed = workplace.resume(cut)
+    assert resumed.wait() == 0, resumed.screen
+    after = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
+    assert after.env_steps == TICKETS * ROWS
+    assert after.updates == TICKETS * UPDATES_PER_TICKET
+    assert after.elapsed_s > before.elapsed_s > 0
+    assert after.checkpoint == TICKETS // 5
+    assert after.episodes > before.episodes
+    steps = [row["env_steps"] for row in read_lines(cut.run / "metrics.jsonl")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == TICKETS * ROWS
+
+
+def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace) -> None:
+    run = workplace.launch(config=config("discrete"))
+    assert run.wait() == 0
+    again = workplace.resume(run, f"stop.env_steps={(TICKETS + 5) * ROWS}")
+    assert again.wait() == 0, again.screen
+    assert sorted(digests(run.run)) == list(range(TICKETS + 5))
+
+
+def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace) -> None:
+    """CKPT-03: the newest is cut by one byte."""
+    run = workplace.launch(config=config("discrete"))
+    assert run.wait() == 0
+    expected = digests(run.run)
+    folder = run.run / "checkpoints"
+    *_, previous, newest = complete_names(folder)
+    learner = folder / newest / LEARNER_FILE
+    learner.write_bytes(learner.read_bytes()[:-1])
+
+    resumed = workplace.resume(run)
+    assert resumed.wait() == 0, resumed.screen
+    assert f"checkpoint {newest} is damaged: {LEARNER_FILE}" in resumed.screen
+    assert (folder / f"{newest}.damaged" / LEARNER_FILE).exists()
+    assert digests(run.run) == expected, "trained again from the one before"
+    assert complete_names(folder)[-2:] == [previous, newest]
+
+
+def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
+    """CKPT-05: numbers come back as numbers, arrays as arrays of the same dtype."""
+    run = workplace.launch(config=config("continuous, normalised"))
+    assert run.wait() == 0
+    newest, _, _ = newest_valid(run.run / "checkpoints")
+    state = load(newest / LEARNER_FILE)
+    assert type(state["version"]) is int
+    kinds: set[type] = set()
+
+    def visit(value: object) -> None:
+        kinds.add(type(value))
+        for item in value.values() if isinstance(value, dict) else ():
+            visit(item)
+
+    visit(state)
+    assert kinds <= {dict, int, float, str, bool, type(None), np.ndarray, list}
+    assert {int, np.ndarray} <= kinds
+
+
+def test_newest_complete_checkpoint_always_loads(workplace: Workplace) -> None:
+    """Promise 9: the launcher or the learner is killed at moments spread over a checkpoint."""
+    values = config(
+        "discrete",
+        checkpoint={"every_updates": UPDATES_PER_TICKET, "keep": 2},
+        stop={"time_s": 60},
+        diagnostics={},
+    )
+    run = workplace.launch(config=values)
+    for kill in range(12):
+        last = complete_names(run.run / "checkpoints")[-1:] if has_run(run) else []
+
+        def another(last: list[str] = last, run: Launched = run) -> bool:
+            return has_run(run) and complete_names(run.run / "checkpoints")[-1:] > last
+
+        eventually(another, f"another checkpoint\n{run.screen}")
+        time.sleep(0.0013 * kill)
+        victim = run.pid if kill % 2 == 0 else run.node("optimizer-0")
+        import os
+
+        os.kill(victim, signal.SIGKILL)
+        assert run.wait() == (137 if kill % 2 == 0 else 1), run.screen
+        run.assert_gone()
+        path, manifest, notes = newest_valid(run.run / "checkpoints")
+        assert notes == [], "no checkpoint was ever half there"
+        assert load(path / LEARNER_FILE)["version"] == manifest.version
+        run = workplace.resume(run)
+
+
+def test_run_of_another_kind_is_refused(workplace: Workplace) -> None:
+    run = workplace.launch(config=config("discrete"))
+    assert run.wait() == 0
+    other = workplace.resume(run, "rollout.shards=2")
+    assert other.wait() == 1
+    last = other.screen.strip().splitlines()[-1]
+    assert "rollout must be as in the checkpoint" in last
+    assert other.leftovers() == []
+
+
+def test_run_without_checkpoint_can_not_be_resumed(workplace: Workplace) -> None:
+    run = workplace.launch(config=config("discrete"))
+    assert run.wait() == 0
+    shutil.rmtree(run.run / "checkpoints")
+    other = workplace.resume(run)
+    assert other.wait() == 1
+    assert "no complete checkpoint" in other.screen
+    assert "Traceback" not in other.screen
