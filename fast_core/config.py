@@ -95,7 +95,9 @@ class OptimizerNodeConfig(Section, frozen=True):
 
     threads: Annotated[
         Count | Literal["auto"],
-        Meta(description="Torch threads of the learner; auto takes one unless an update is large."),
+        Meta(
+            description="Threads the learner computes with; auto takes one unless an update is large."
+        ),
     ] = "auto"
     device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
     compile: Annotated[
