@@ -63,10 +63,15 @@ class Launched:
 
 
 @contextmanager
-def launched(config: Path, overrides: Sequence[str]) -> Iterator[Launched]:
-    """``fastloop launch CONFIG key=value ...`` in a temporary directory; ended on leaving."""
+def launched(
+    config: Path, overrides: Sequence[str], *, program: str = "fast_core.cli"
+) -> Iterator[Launched]:
+    """``fastloop launch CONFIG key=value ...`` in a temporary directory; ended on leaving.
+
+    ``program`` is the module that is run in place of FastLoop's command.
+    """
     with tempfile.TemporaryDirectory(prefix="fastloop-bench-") as directory:
-        command = [sys.executable, "-m", "fast_core.cli", "launch", str(config)]
+        command = [sys.executable, "-m", program, "launch", str(config)]
         started_s = time.monotonic()
         process = subprocess.Popen(
             [*command, f"directory={directory}", *overrides],

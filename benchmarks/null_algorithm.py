@@ -1,4 +1,4 @@
-"""PPO's policy with a learner that takes no step, so that nothing but sampling costs time.
+"""PPO's policy with a learner whose one step a round changes nothing: only sampling costs time.
 
 Named by import path in the configuration of `benchmarks.sampler_limit`:
 ``algorithm.name: benchmarks.null_algorithm:NullConfig``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from algos.networks import initial_parameters, parameter_layout
 from algos.ppo_config import PPOConfig
 from fast_core.algorithm import Algorithm, Array, RolloutBatch, UpdateReport
@@ -19,8 +20,8 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
     """Blueprint of an algorithm that acts like PPO and learns nothing."""
 
     def updates_granted(self, rows: int) -> int:
-        """None."""
-        return 0
+        """One a round, so that versions grow."""
+        return 1
 
     def make_algorithm(
         self,
@@ -51,7 +52,7 @@ class NullAlgorithm:
 
     def update(self, batch: RolloutBatch) -> UpdateReport:
         """Throw the rows away."""
-        return UpdateReport(updates=0, skipped=0)
+        return UpdateReport(updates=1, skipped=0)
 
     def policy_parameters(self) -> Sequence[Array]:
         """The same parameters always."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.peer_sb3", *arguments],
         cwd=ROOT,
+        # Threads that wait sleep: spinning, two of them take minutes where others work too.
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -11,10 +11,8 @@ Start-up is excluded for both: the rate is that of the rounds between two counts
 the same for both, because episodes grow while a policy learns and long ones are cheaper.
 FastLoop's times are those of the first and last row of ``metrics.jsonl`` in between.
 
-Longer runs of FastLoop, with and without evaluation, tell where a round goes, by the processor
-time of each node per round, which the kernel counts. At degree 0 the env nodes work side by side
-and then the learner alone, so what is left of the round after the slowest env node and the
-learner is waiting: hand-over by the scheduler, and whatever else the machine did.
+Longer runs of FastLoop, with and without evaluation, tell where a round goes; see
+`benchmarks.round_trace`. The launcher's share is the processor time of its process.
 """
 
 from __future__ import annotations
@@ -24,8 +22,9 @@ import time
 from pathlib import Path
 
 from benchmarks import peer_sb3
-from benchmarks.launched import LAUNCHER, Launched, cpu_s, launched
+from benchmarks.launched import Launched, cpu_s, launched
 from benchmarks.measure import installed, medians, print_result
+from benchmarks.round_trace import round_parts
 
 CONFIG = Path("configs/ppo_cartpole_bench.yaml")
 TARGET = 2.7
@@ -35,6 +34,7 @@ PROFILED_ROUNDS = 200
 METRICS_INTERVAL_S = 0.05
 EVALUATION = "evaluation.every_env_steps=10000"
 POLL_S = 0.05
+_COUNTERS = ("env_steps", "time_s")
 TIMEOUT_S = 120.0
 Figures = dict[str, float]
 
@@ -47,23 +47,12 @@ def fastloop_rate(last_round: int, *overrides: str) -> float:
 
 
 def fastloop_profile(*overrides: str) -> Figures:
-    """Rate of a longer run, and the processor milliseconds of every node per round."""
+    """Rate of a longer run, the parts of its rounds, and the launcher's share of a core."""
     with launched(CONFIG, (*_limits(PROFILED_ROUNDS), *overrides)) as run:
-        cpu_ms = _cpu_ms_per_round(run)
+        share = _launcher_share(run)
         run.wait(TIMEOUT_S)
-        rate = _rate(run)
-    collecting = max(share for node, share in cpu_ms.items() if node.startswith("env-"))
-    learning, round_ms = cpu_ms["optimizer-0"], ROWS / rate * 1e3
-    return {
-        "env_steps_per_s": rate,
-        "round_ms": round_ms,
-        "collecting_ms": collecting,
-        "learning_ms": learning,
-        "waiting_ms": round_ms - collecting - learning,
-        "launcher_cpu_ms": cpu_ms[LAUNCHER],
-        "evaluator_cpu_ms": cpu_ms.get("evaluator-0", 0.0),
-        "metrics_cpu_ms": cpu_ms["metrics-0"],
-    }
+        (trace,) = run.directory.glob("*/*/trace.json")
+        return {"env_steps_per_s": _rate(run), **round_parts(trace), "launcher_share": share}
 
 
 def _limits(last_round: int) -> tuple[str, str]:
@@ -76,9 +65,6 @@ def _rate(run: Launched) -> float:
     return steps / seconds
 
 
-_COUNTERS = ("env_steps", "time_s")
-
-
 def _settled(run: Launched) -> list[dict[str, object]]:
     """Rows of metrics from the first round that counts on."""
     rows = run.lines("metrics.jsonl")
@@ -89,17 +75,16 @@ def _number(row: dict[str, object], key: str) -> float:
     return float(str(row[key]))
 
 
-def _cpu_ms_per_round(run: Launched) -> Figures:
-    """Processor milliseconds of each process per round, between the first and the last look."""
-    looks: list[tuple[float, Figures]] = []
+def _launcher_share(run: Launched) -> float:
+    """Processor time of the launcher by time, while rounds go on."""
+    looks: list[tuple[float, float]] = []
     while run.process.poll() is None:
-        if rows := _settled(run):
-            steps = _number(rows[-1], "env_steps")
-            looks.append((steps, {name: cpu_s(pid) for name, pid in run.nodes().items()}))
+        rows = _settled(run)
+        if rows and _number(rows[-1], "env_steps") < PROFILED_ROUNDS * ROWS:
+            looks.append((time.monotonic(), cpu_s(run.process.pid)))
         time.sleep(POLL_S)
-    (first, begun), (last, ended) = looks[0], looks[-2]  # nodes may leave during the last
-    rounds = (last - first) / ROWS
-    return {name: (ended[name] - begun[name]) / rounds * 1e3 for name in begun}
+    (first_s, first), (last_s, last) = looks[0], looks[-1]
+    return (last - first) / (last_s - first_s)
 
 
 def sb3_rates(last_round: int) -> Figures:
@@ -135,7 +120,10 @@ def main() -> None:
     peer = installed(peer_sb3.DISTRIBUTION) is not None
     skipped = () if peer else (f"{peer_sb3.DISTRIBUTION} is not installed",)
     found = measure(2 if quick else 5, 30 if quick else 100, peer=peer)
-    for title, override in (("profile", "evaluation.every_env_steps=null"), ("evaluating", EVALUATION)):
+    for title, override in (
+        ("profile", "evaluation.every_env_steps=null"),
+        ("evaluating", EVALUATION),
+    ):
         figures = fastloop_profile(override)
         report(title, figures)
         found |= {f"{title}_{key}": value for key, value in figures.items()}

@@ -95,9 +95,7 @@ class OptimizerNodeConfig(Section, frozen=True):
 
     threads: Annotated[
         Count | Literal["auto"],
-        Meta(
-            description="Threads the learner computes with; auto takes one unless an update is large."
-        ),
+        Meta(description="Threads of the learner; auto takes one unless an update is large."),
     ] = "auto"
     device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
     compile: Annotated[
@@ -179,7 +177,9 @@ class MemoryConfig(Section, frozen=True):
 
     backing: Annotated[
         Literal["auto", "posix", "memfd"],
-        Meta(description="auto takes POSIX shared memory, or memfd where /dev/shm is too small."),
+        Meta(
+            description="auto takes a nameless memory file (memfd), or posix where there is none."
+        ),
     ] = "auto"
 
 

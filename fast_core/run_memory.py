@@ -14,6 +14,7 @@ import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.envs import progress_words
+from fast_core.errors import SegmentError
 from fast_core.memory import (
     Arena,
     Doorbell,
@@ -109,6 +110,20 @@ def layout_of(plan: RunPlan) -> Layout:
     return layout
 
 
+def _arithmetic(layout: Layout) -> str:
+    """What the memory is for, and which keys make it smaller."""
+    totals: dict[str, int] = {}
+    for region in layout.describe():
+        kind = region.name.partition("/")[0]
+        totals[kind] = totals.get(kind, 0) + region.nbytes
+    parts = sorted(totals.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
+    return (
+        f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
+        "rollout.steps and scheduler.off_policy_degree."
+    )
+
+
 class RunMemory:
     """The structures of one run in one process."""
 
@@ -125,7 +140,10 @@ class RunMemory:
             SegmentError: It does not fit; the message has the arithmetic.
         """
         layout = layout_of(plan)
-        segment = Segment.create(layout.nbytes, backing=plan.config.memory.backing)
+        try:
+            segment = Segment.create(layout.nbytes, backing=plan.config.memory.backing)
+        except SegmentError as error:
+            raise SegmentError(f"{error} {_arithmetic(layout)}") from error
         memory = cls(plan, segment, Arena.create(layout, segment))
         region = memory._arena.region
         for name in plan.node_names:

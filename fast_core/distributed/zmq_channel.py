@@ -142,14 +142,23 @@ class ZmqNodeChannel:
         return self._stop
 
     def send(self, event: Event) -> None:
-        """Queue an event; blocks while the queue is full and the run goes on."""
+        """Queue an event; blocks while the queue is full and the run goes on.
+
+        Raises:
+            TransportError: The channel is closed.
+        """
+        if self._closing.is_set():
+            self._refused += 1
+            raise TransportError(
+                f"{type(event).__name__} of node {self._node!r} was refused: its channel is closed"
+            )
         while len(self._outbox) >= OUTBOX_LIMIT and not self._stop and self._thread.is_alive():
             time.sleep(0.001)
         self._queue(event)
 
     def try_send(self, event: Event) -> bool:
-        """Queue an event unless the queue is half full."""
-        if len(self._outbox) >= OUTBOX_LIMIT // 2:
+        """Queue an event unless the queue is half full or the channel closed."""
+        if self._closing.is_set() or len(self._outbox) >= OUTBOX_LIMIT // 2:
             self._refused += 1
             return False
         self._queue(event)

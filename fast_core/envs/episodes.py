@@ -86,8 +86,7 @@ class EpisodeRunner:
 
     def _taken(self, actions: Array) -> Iterable[tuple[int, object]]:
         """Place and action of every open episode."""
-        kept = actions.copy()
-        rows: list[object] = kept.tolist() if self.spec.action.kind == "discrete" else list(kept)
+        rows = list(actions.copy())
         return [(place, rows[place]) for place in self._current]
 
     def _begin(self, place: int, episode: int) -> None:

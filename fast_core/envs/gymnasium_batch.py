@@ -177,11 +177,13 @@ class GymnasiumBatch:
         return ended
 
     def _for_envs(self, action: Array) -> Iterable[object]:
-        """Actions as environments take them; none shares memory with ``action`` ``[n, ...]``."""
-        if self._discrete:
-            numbers: list[object] = action.tolist()
-            return numbers
-        return action.copy()
+        """Actions as environments take them; none shares memory with ``action`` ``[n, ...]``.
+
+        Discrete ones are NumPy integers, as the space samples them: `gymnasium.spaces.Discrete`
+        checks those in 1 us, and in 2 us a Python integer, for which it looks up the limits of
+        its dtype.
+        """
+        return list(action) if self._discrete else action.copy()
 
     def _apply_limit(self, ended: Ends) -> None:
         """Truncate what has reached the time limit, as Gymnasium's `TimeLimit` does."""

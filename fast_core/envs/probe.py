@@ -61,10 +61,7 @@ def _random_actions(space: SpaceSpec, seed: int) -> Sequence[object]:
     """Actions of ``space``; unbounded ones are drawn from a standard normal distribution."""
     generator = stream(seed, Role.PROBE, 0)
     if space.kind == "discrete":
-        drawn: list[object] = generator.integers(
-            space.start, space.start + space.n, _STEPS
-        ).tolist()
-        return drawn
+        return list(generator.integers(space.start, space.start + space.n, _STEPS, space.dtype))
     low, high = np.array(space.low), np.array(space.high)
     low, high = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
     values = generator.uniform(np.minimum(low, high), np.maximum(low, high), (_STEPS, space.size))

@@ -20,7 +20,7 @@ from fast_core.events import CommitCheckpoint
 MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
 FORMAT = 1
-_BAD = ".damaged"
+_BAD, _PARTIAL = ".damaged", ".tmp"
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -84,6 +84,8 @@ class CheckpointStore:
     def _prune(self) -> None:
         for old in complete_names(self.folder)[: -self._keep]:
             shutil.rmtree(self.folder / old, ignore_errors=True)
+        for abandoned in self.folder.glob(f"*{_PARTIAL}"):  # by a run that was killed meanwhile
+            shutil.rmtree(abandoned, ignore_errors=True)
 
 
 def complete_names(folder: Path) -> list[str]:

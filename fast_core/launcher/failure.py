@@ -10,17 +10,25 @@ from fast_core.node import Node
 
 
 def describe_failure(name: str, node: Node | None, error: Exception) -> Failed:
-    """The first cause of a node's end, for people.
-
-    Where an environment raised, the traceback is its own: how FastLoop came to step it tells
-    nobody anything.
-    """
+    """The first cause of a node's end, for people."""
     own = isinstance(error, FastLoopError)
-    cause = error.__cause__ if isinstance(error, EnvironmentFailed) else None
     return Failed(
         node=name,
         doing=node.doing if node is not None else "being constructed",
         error=str(error) if own else f"{type(error).__name__}: {error}",
-        traceback="".join(traceback.format_exception(cause or error)),
+        traceback=environment_traceback(error) or "".join(traceback.format_exception(error)),
         context=node.failure_context() if node is not None else {},
     )
+
+
+def environment_traceback(error: BaseException) -> str:
+    """What an environment raised, with its own traceback; empty if none is behind ``error``.
+
+    How FastLoop came to call it tells nobody anything.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, EnvironmentFailed) and link.__cause__ is not None:
+            return "".join(traceback.format_exception(link.__cause__))
+        link = link.__cause__
+    return ""

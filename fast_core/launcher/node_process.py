@@ -22,7 +22,7 @@ from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
-from fast_core.launcher.failure import describe_failure
+from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.processes import take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
@@ -48,7 +48,7 @@ def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
     try:
         return {"spec": probe(environment, seed)}
     except ConfigError as error:
-        return {"config_error": str(error)}
+        return {"config_error": str(error), "traceback": environment_traceback(error)}
     except Exception as error:  # a process boundary: whatever it was, the launcher shows it
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 

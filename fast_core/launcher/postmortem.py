@@ -26,11 +26,11 @@ def describe_death(
         doing=state,
         error=f"{node} {cause}",
         traceback=log_tail,
-        context=_place(plan, memory, row) if node in plan.env_node_names else {},
+        context=describe_place(plan, memory, row) if node in plan.env_node_names else {},
     )
 
 
-def _place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, str]:
+def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, str]:
     """Shard, environment, episode, seed, step and last action, as far as they were written."""
     if row.state != NodeState.STEPPING:
         return {}

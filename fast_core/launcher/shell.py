@@ -45,6 +45,9 @@ from fast_core.plan import METRICS, RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
+# How long the news of a node's death may take from the kernel through the fork server.
+EXIT_NEWS_S = 1.0
+
 
 class Shell:
     """Everything about a running run that is not a process.
@@ -79,6 +82,7 @@ class Shell:
         self.pids: dict[str, int] = {}
         self.started_s = time.monotonic()
         self._directory = ""
+        self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -171,7 +175,9 @@ class Shell:
         try:
             self.hub.send(node, command)  # type: ignore[arg-type]
         except TransportError as error:
-            self.take(NodeExited(node, str(error)))
+            # Most likely it died a moment ago, and the news of how is still on its way.
+            gone = (time.monotonic() + EXIT_NEWS_S, NodeExited(node, str(error)))
+            self._unreachable.setdefault(node, gone)
 
     def _prepare(self, command: Save) -> None:
         if self._directory != command.directory:
@@ -195,6 +201,13 @@ class Shell:
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick())
+
+    def give_up_unreachable(self) -> None:
+        """Report nodes that took no message and of whose death nothing was heard since."""
+        for deadline_s, event in list(self._unreachable.values()):
+            if time.monotonic() >= deadline_s:
+                del self._unreachable[event.node]
+                self.take(event)
 
     def next_wakeup_s(self) -> float | None:
         """When the scheduler wants the time, on the monotonic clock."""

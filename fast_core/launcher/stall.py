@@ -6,6 +6,7 @@ import time
 
 from fast_core.envs import ProgressWord
 from fast_core.events import Failed
+from fast_core.launcher.postmortem import describe_place
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.node import NodeState
 from fast_core.plan import RunPlan
@@ -25,7 +26,7 @@ class StallDetector:
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._plan, self._stats = plan, memory.stats()
+        self._plan, self._memory, self._stats = plan, memory, memory.stats()
         self._progress = [memory.progress(s) for s in range(plan.config.rollout.shards)]
         self._moved_s: dict[str, float] = {}
         self._last: dict[str, tuple[int, ...]] = {}
@@ -49,7 +50,8 @@ class StallDetector:
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
         limit_s = self._plan.config.environment.step_timeout_s
-        place = tuple(self._progress[row.shard][:PLACE_WORDS])
+        executes = node in self._plan.env_node_names
+        place = tuple(self._progress[row.shard][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if self._last.get(node) != counters or row.state not in _STEPPING or limit_s is None:
             self._last[node], self._moved_s[node] = counters, now_s
@@ -63,7 +65,7 @@ class StallDetector:
             error=f"an environment did not return from reset or step within {limit_s:g} s "
             "(environment.step_timeout_s)",
             traceback="",
-            context={},
+            context=describe_place(self._plan, self._memory, row) if executes else {},
         )
 
     def _silent(self, node: str, now_s: float, heard_s: dict[str, float]) -> Failed | None:

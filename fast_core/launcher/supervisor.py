@@ -83,11 +83,12 @@ def ask_probe(
         )
     result = msgspec.msgpack.decode(answer, type=ProbeAnswer)
     if result.config_error:
-        raise ConfigError(result.config_error)
+        own = f"the environment raised:\n{result.traceback}" if result.traceback else ""
+        raise ConfigError(own + result.config_error)
     if result.spec is None:
         raise NodeFailed(
-            f"environment {start.environment.id!r} failed while it was looked at: "
-            f"{result.error}\n{result.traceback}"
+            f"{result.traceback}environment {start.environment.id!r} failed while it was looked "
+            f"at: {result.error}"
         )
     return result.spec
 
@@ -155,6 +156,7 @@ class Supervisor:
             self._take_interrupts()
             self._take_exits()
             self._check_stalls()
+            shell.give_up_unreachable()
             shell.tick_if_due()
         self._stop()
 

@@ -22,14 +22,15 @@ class Doorbell(_native.Doorbell):
 
     The owner reads ``value()``, checks every source of work, and calls ``wait(value)``: what came
     after the check has rung, so the wait does not sleep. ``ring()`` costs a system call only when
-    the owner sleeps. ``wait`` returns whether the value differs from ``seen``; it releases the
-    GIL and runs signal handlers, then goes on for the time that is left.
+    the owner sleeps, and only the first time. ``wait`` returns whether the value differs from
+    ``seen``; it releases the GIL and runs signal handlers, then goes on for the time that is left.
 
     Concurrency:
         Anybody adds to the word (32 bits, its wrap is harmless); only the owner writes the
-        sleeping flag, so one thread waits at a time. A ringer killed before the fetch-add has
-        not rung: whoever reaps it rings. A dead owner leaves the flag set, which costs ringers
-        needless wake calls until its successor waits.
+        value that it sleeps on, so one thread waits at a time. Whoever moves the word away from
+        that value wakes. A ringer killed before the fetch-add has not rung: whoever reaps it
+        rings. One killed after it, before its wake call, delays the owner by at most a slice of
+        its sleep, 0.2 s. A dead owner leaves nothing.
     """
 
     __slots__ = ()

@@ -19,7 +19,8 @@ from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.available import MemoryAvailable, memory_available
 
-Backing = Literal["auto", "posix", "memfd"]
+Chosen = Literal["posix", "memfd"]
+Backing = Literal["auto"] | Chosen
 
 # macOS allows 31 bytes with the slash and the terminating zero.
 NAME_BYTES = 30
@@ -79,9 +80,11 @@ class Segment:
     def create(cls, nbytes: int, *, backing: Backing = "auto") -> Self:
         """Reserves ``nbytes`` and maps them; the memory is zero.
 
-        ``posix`` is POSIX shared memory (``/dev/shm``, which containers often cap at 64 MiB),
-        ``memfd`` an anonymous memory file (Linux; limited by RAM and cgroup only), ``auto``
-        takes ``posix`` and falls back on ``memfd`` where /dev/shm is too small.
+        ``memfd`` is an anonymous memory file (Linux): it never has a name, so nothing can be
+        left of it, and RAM and cgroup alone limit it. ``posix`` is POSIX shared memory
+        (``/dev/shm``, which containers often cap at 64 MiB); a process killed in the few
+        microseconds between making and unlinking the name would leave it. ``auto`` takes
+        ``memfd`` where there is one.
 
         Raises:
             SegmentError: It can't fit; the message carries the arithmetic and the remedy.
@@ -91,16 +94,9 @@ class Segment:
         if backing not in ("auto", "posix", "memfd"):
             raise SegmentError(f"backing must be 'auto', 'posix' or 'memfd'; got {backing!r}")
         available = memory_available()
-        check_fits(nbytes, backing, available)
-        chosen = choose_backing(nbytes, backing, available)
-        try:
-            fd = _reserve(_OPENERS[chosen], nbytes, chosen)
-        except SegmentError:
-            if backing != "auto" or chosen != "posix" or not has_memfd():
-                raise
-            # Somebody filled /dev/shm between the look and the reservation.
-            chosen = "memfd"
-            fd = _reserve(_OPENERS[chosen], nbytes, chosen)
+        chosen = choose_backing(backing)
+        check_fits(nbytes, chosen, available)
+        fd = _reserve(_OPENERS[chosen], nbytes, chosen)
         try:
             return cls(fd, nbytes, chosen, owns_fd=True)
         except SegmentError:
@@ -175,33 +171,28 @@ def has_memfd() -> bool:
     return sys.platform == "linux"
 
 
-def choose_backing(
-    nbytes: int, backing: Backing, available: MemoryAvailable
-) -> Literal["posix", "memfd"]:
-    """What ``auto`` means for a segment of ``nbytes``."""
+def choose_backing(backing: Backing) -> Chosen:
+    """What ``auto`` means on this system."""
     if backing != "auto":
         return backing
-    shm_bytes = available.shm_bytes
-    too_small = shm_bytes is not None and shm_bytes < nbytes
-    absent = shm_bytes is None and has_memfd()
-    return "memfd" if has_memfd() and (too_small or absent) else "posix"
+    return "memfd" if has_memfd() else "posix"
 
 
-def check_fits(nbytes: int, backing: Backing, available: MemoryAvailable) -> None:
+def check_fits(nbytes: int, backing: Chosen, available: MemoryAvailable) -> None:
     """Refuses a segment that can't fit, with the arithmetic.
 
     Raises:
         SegmentError: RAM, the cgroup or the backing leaves less than ``nbytes``.
     """
     limits = [
-        ("RAM", available.ram_bytes, "Lower replay.capacity or the number of slots"),
+        ("RAM", available.ram_bytes, "Make it smaller"),
         (
             "the cgroup",
             available.cgroup_bytes,
-            "Raise the container's memory limit, or lower replay.capacity or the number of slots",
+            "Make it smaller, or raise the container's memory limit",
         ),
     ]
-    if choose_backing(nbytes, backing, available) == "posix":
+    if backing == "posix":
         remedy = "Use memory.backing=memfd, or give the container more (docker run --shm-size)"
         limits.append(("/dev/shm", available.shm_bytes, remedy))
     for what, free_bytes, remedy in limits:
@@ -240,7 +231,7 @@ def _reserve(opener: Callable[[], int], nbytes: int, backing: str) -> int:
         raise SegmentError(
             f"{_size(nbytes)} of shared memory can't be reserved ({backing}): {error}. Left: RAM "
             f"{_size(free.ram_bytes)}, /dev/shm {_size(free.shm_bytes or 0)}. "
-            "Lower replay.capacity or the number of slots, or use memory.backing=memfd."
+            "Make it smaller, or use memory.backing=memfd."
         ) from error
     except BaseException:
         os.close(fd)

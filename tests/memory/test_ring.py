@@ -92,6 +92,17 @@ def test_claimed_record_is_unseen_until_commit(memory: Memory) -> None:
     assert ring.try_pop() == number(5)
 
 
+@pytest.mark.parametrize("record_bytes", [1, 7, 24])
+def test_every_place_is_aligned_to_eight_bytes(memory: Memory, record_bytes: int) -> None:
+    ring = new_ring(memory, 3, record_bytes)
+    for _ in range(5):
+        place = ring.try_claim()
+        assert place is not None
+        assert np.frombuffer(place, np.uint8).ctypes.data % 8 == 0
+        ring.commit()
+        ring.try_pop()
+
+
 def test_aborted_claim_leaves_no_record_and_takes_no_place(memory: Memory) -> None:
     ring = new_ring(memory, 1)
     for _ in range(3):

@@ -288,3 +288,19 @@ def test_record_of_a_producer_killed_before_it_rang_is_found(memory: Memory, chi
     assert ring.pop(timeout_s=5) == number(7)
     assert time.monotonic() - begin_s < 1
     assert children.join(pid) == 0
+
+
+def test_ring_of_somebody_killed_before_the_wake_call_is_found(memory: Memory, children) -> None:
+    region = memory(Doorbell.nbytes())
+    bell = Doorbell.create(region)
+    seen = bell.value()
+
+    def add_without_waking() -> None:
+        time.sleep(0.1)
+        region[64:68] = struct.pack("<I", seen + 1)
+
+    pid = children.start(add_without_waking)
+    begin_s = time.monotonic()
+    assert bell.wait(seen, timeout_s=5)
+    assert time.monotonic() - begin_s < 1
+    assert children.join(pid) == 0

@@ -15,7 +15,7 @@ FIELDS = (
     FieldSpec("obs", (3,), "float32", "T+1"),
     FieldSpec("action", (), "int64"),
     FieldSpec("terminated", (), "bool"),
-    FieldSpec("image", (2, 2), "uint8"),
+    FieldSpec("image", (2, 3), "uint8"),
 )
 SLOTS, STEPS, ENVS = 3, 5, 2
 
@@ -33,7 +33,7 @@ def test_fields_have_their_declared_shapes_and_types(memory: Memory) -> None:
         "obs": ((6, 2, 3), "float32"),
         "action": ((5, 2), "int64"),
         "terminated": ((5, 2), "bool"),
-        "image": ((5, 2, 2, 2), "uint8"),
+        "image": ((5, 2, 2, 3), "uint8"),
     }
     assert store.column("obs").shape == (3, 6, 2, 3)
 

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include <chrono>
 #include <csignal>
@@ -20,12 +23,14 @@ namespace {
 
 const char* armed_point = nullptr;  // in a child: where to die
 int passes_left = 0;                // and after how many passes
+pid_t living = 0;                   // in the parent: the child that may not outlive it
 
 constexpr std::uint64_t kWords = 9;
 constexpr int kKills = 50;
 
 [[noreturn]] void fail(const char* point, const char* what) {
   std::printf("FAILED at %s: %s\n", point, what);
+  if (living != 0) kill(living, SIGKILL);
   std::exit(1);
 }
 
@@ -41,8 +46,11 @@ double now_s() {
 
 template <class Body>
 pid_t start(const char* point, int passes, Body body) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
+  living = fork();
+  if (living != 0) return living;
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // also where this program is itself killed
+#endif
   armed_point = point;
   passes_left = passes;
   body();
@@ -52,6 +60,7 @@ pid_t start(const char* point, int passes, Body body) {
 void reap_killed(const char* point, pid_t pid) {
   int status = 0;
   waitpid(pid, &status, 0);
+  living = 0;
   if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) fail(point, "was not killed there");
 }
 
@@ -113,6 +122,7 @@ void kill_producers(const char* point) {
       while (pop_number(consumer, point, next)) ++next;
       if (reaped == 0) doorbell_wait(consumer.data(), seen, 2'000'000);
     }
+    living = 0;
     if (!WIFSIGNALED(status)) fail(point, "the producer was not killed there");
     consumer.reset_producer();
     while (pop_number(consumer, point, next)) ++next;

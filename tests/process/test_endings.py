@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -78,13 +79,18 @@ def test_other_stop_signals_end_the_run_in_order(
     assert tracebacks(launched) == 0
 
 
+def signal_everybody(launched: Launched, number: signal.Signals) -> None:
+    for process in launched.members():
+        with contextlib.suppress(ProcessLookupError):  # the first may have ended the others
+            os.kill(process.pid, number)
+
+
 def test_sigterm_to_everybody_counts_as_a_stop(workplace: Workplace) -> None:
     """Batch systems signal every process of a job, so nodes die beside the launcher."""
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()
     time.sleep(0.3)
-    for process in launched.members():
-        os.kill(process.pid, signal.SIGTERM)
+    signal_everybody(launched, signal.SIGTERM)
     assert launched.wait() == 128 + signal.SIGTERM, launched.screen
     launched.assert_gone()
     assert not (launched.run / "crash.txt").exists(), launched.screen
@@ -94,8 +100,7 @@ def test_sigterm_to_everybody_counts_as_a_stop(workplace: Workplace) -> None:
 def test_sigint_to_everybody_counts_as_ctrl_c(workplace: Workplace) -> None:
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()
-    for process in launched.members():
-        os.kill(process.pid, signal.SIGINT)
+    signal_everybody(launched, signal.SIGINT)
     assert launched.wait() == INTERRUPTED, launched.screen
     launched.assert_gone()
     assert not (launched.run / "crash.txt").exists(), launched.screen

@@ -1,4 +1,4 @@
-"""At degree 0 a run is a function of its configuration: not of processes, delays or their timing."""
+"""At degree 0 a run is a function of its configuration, not of processes or their timing."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_stale_and_doubled_rollouts_are_counted_and_ignored() -> None:
 
 
 def test_rollout_with_weights_older_than_ordered_ends_the_run() -> None:
-    world = ready_world(degree=1, slots_per_shard=4, stop_env_steps=1000)
+    world = ready_world(degree=9, slots_per_shard=2, stop_env_steps=1000)
     collect_all(world)
     train_one(world)
     shard, (slot, rollout_id) = next(iter(world.audit.running.items()))

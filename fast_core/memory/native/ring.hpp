@@ -177,8 +177,6 @@ class Ring {
   // The dead producer published whole records or nothing, so nothing is taken back. A consumer
   // that missed the wake call is woken.
   void reset_producer() {
-    // Relaxed: this word's writer is dead and reaped, its successor does not run yet.
-    block_->space.sleeping.store(0, std::memory_order_relaxed);
     doorbell_ring(block_->data);
   }
 
@@ -186,8 +184,6 @@ class Ring {
   std::uint64_t reset_consumer() {
     const auto head = load_head();
     const auto dropped = head - own_tail();
-    // Relaxed: as in reset_producer.
-    block_->data.sleeping.store(0, std::memory_order_relaxed);
     cached_head_ = head;
     // Release: pairs with the acquire load in load_tail.
     block_->tail.store(head, std::memory_order_release);

@@ -1,0 +1,147 @@
+"""Sampling by FastLoop's env nodes against bare loops with the same policy call.
+
+    python -m benchmarks.sampler_limit [--quick]
+
+FastLoop: a run of CartPole-v1 with an algorithm that learns nothing
+(`benchmarks.null_algorithm`) and room for several rounds ahead, so that its env nodes never
+wait; in them the policy acts once for the environments of a shard, and every row is written to
+shared memory and announced. Bare: as many processes, each a Python loop over as many Gymnasium
+environments, the same policy object with the same parameters called once per step of all,
+``env.step`` of what `gymnasium.make` returns without its checker, a plain ``env.reset()`` where
+an episode ends; what comes back is gathered for the next call and nothing is kept.
+
+Both count env steps between two moments at which all processes are running. The policy is
+untrained, so episodes are short: that is the worst case for FastLoop, which seeds each episode
+to be able to repeat it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+from benchmarks.launched import launched
+from benchmarks.measure import alternate, print_result
+from benchmarks.null_algorithm import NullConfig
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.probe import probe
+
+TARGET = 0.9
+ENVIRONMENT = "CartPole-v1"
+NODES = 2
+ENVS = 64
+STEPS = 128
+DEGREE = 8
+SETTLED_S = 0.5
+START_LIMIT_S = 30.0
+CONFIG = f"""
+name: sampler_limit
+environment: {{id: {ENVIRONMENT}}}
+rollout: {{shards: {NODES}, envs_per_shard: {ENVS}, steps: {STEPS}}}
+algorithm: {{name: "benchmarks.null_algorithm:NullConfig"}}
+nodes: {{env: {{count: {NODES}}}}}
+scheduler: {{off_policy_degree: {DEGREE}}}
+evaluation: {{every_env_steps: null, at_end: false}}
+checkpoint: {{every_updates: null, at_end: false}}
+metrics: {{interval_s: 0.1, tensorboard: false}}
+stop: {{time_s: 60}}
+"""
+
+
+def fastloop_rate(seconds: float) -> float:
+    """Env steps per second of all env nodes."""
+    with tempfile.TemporaryDirectory(prefix="fastloop-bench-") as directory:
+        config = Path(directory) / "sampler_limit.yaml"
+        config.write_text(CONFIG)
+        limit = f"stop.time_s={seconds + 2 * SETTLED_S}"
+        with launched(config, (limit,)) as run:
+            run.wait(seconds + START_LIMIT_S)
+            rows = [
+                (float(str(row["time_s"])), float(str(row["env_steps"])))
+                for row in run.lines("metrics.jsonl")
+            ]
+    begin_s = rows[0][0] + SETTLED_S
+    rows = [row for row in rows if begin_s <= row[0] <= begin_s + seconds]
+    (first_s, first), (last_s, last) = rows[0], rows[-1]
+    return (last - first) / (last_s - first_s)
+
+
+def bare_rate(seconds: float) -> float:
+    """Env steps per second of all bare loops."""
+    context = multiprocessing.get_context("spawn")
+    counters = [context.Value("q", 0, lock=False) for _ in range(NODES)]
+    barrier = context.Barrier(NODES + 1)
+    loops = [
+        context.Process(target=bare_loop, args=(rank, counters[rank], barrier), daemon=True)
+        for rank in range(NODES)
+    ]
+    for loop in loops:
+        loop.start()
+    try:
+        barrier.wait(START_LIMIT_S)
+        time.sleep(SETTLED_S)
+        first, first_s = sum(c.value for c in counters), time.perf_counter()
+        time.sleep(seconds)
+        last, last_s = sum(c.value for c in counters), time.perf_counter()
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.join()
+    return (last - first) / (last_s - first_s)
+
+
+def bare_loop(seed: int, counter: Synchronized[int], barrier: Barrier) -> None:
+    """Step environments for ever; runs in a process of its own."""
+    blueprint = NullConfig(name="null")
+    spec = probe(EnvironmentConfig(id=ENVIRONMENT), seed)
+    policy = blueprint.make_policy(spec, "numpy")
+    policy.load(blueprint.first_policy(spec, seed=0))
+    generator = np.random.default_rng(seed)
+    envs = [gymnasium.make(ENVIRONMENT, disable_env_checker=True) for _ in range(ENVS)]
+    obs = np.stack([env.reset(seed=ENVS * seed + i)[0] for i, env in enumerate(envs)])
+    barrier.wait()
+    while True:
+        noise = generator.random(ENVS, dtype=np.float32)
+        action = policy.act(obs, noise=noise, explore=True).action
+        for i, env in enumerate(envs):
+            row, _, terminated, truncated, _ = env.step(action[i])
+            if terminated or truncated:
+                row, _ = env.reset()
+            obs[i] = row
+        counter.value += ENVS
+
+
+def main() -> None:
+    """Measure both in turn and print the last line."""
+    parser = argparse.ArgumentParser(description="Env nodes against bare environment loops.")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    rounds, seconds = (3, 2.0) if parser.parse_args().quick else (7, 5.0)
+
+    def shown(name: str, rate: float) -> float:
+        print(f"{name}: {rate:,.0f} env steps/s", flush=True)
+        return rate
+
+    found = alternate(
+        rounds,
+        fastloop=lambda: shown("env nodes", fastloop_rate(seconds)),
+        bare=lambda: shown("bare loops", bare_rate(seconds)),
+    )
+    print_result(
+        "sampler_limit",
+        found["fastloop"] / found["bare"],
+        TARGET,
+        fastloop_env_steps_per_s=found["fastloop"],
+        bare_env_steps_per_s=found["bare"],
+    )
+
+
+if __name__ == "__main__":
+    main()

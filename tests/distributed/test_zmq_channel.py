@@ -1,0 +1,234 @@
+"""What is special about the channel between processes: silence, crowding, endings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from fast_core.distributed import zmq_channel
+from fast_core.distributed.zmq_channel import (
+    HIGH_WATER_MARK,
+    ZmqHub,
+    ZmqNodeChannel,
+)
+from fast_core.errors import TransportError
+from fast_core.events import Event, Heartbeat, LogLine, Save, Stop, encode
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "s")
+
+
+@pytest.fixture
+def hub(path: str) -> Iterator[ZmqHub]:
+    made = ZmqHub(path)
+    yield made
+    made.close()
+
+
+def receive_until(hub: ZmqHub, count: int, kind: type[Event] = LogLine) -> list[Event]:
+    found: list[Event] = []
+    deadline_s = time.monotonic() + 10
+    while len(found) < count:
+        assert time.monotonic() < deadline_s
+        hub.wait(0.1)
+        found += [event for event in hub.receive() if isinstance(event, kind)]
+    return found
+
+
+def test_too_long_path_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    path = str(tmp_path / ("x" * 120))
+    with pytest.raises(TransportError, match=r"at most 107 are possible.*XDG_RUNTIME_DIR"):
+        ZmqHub(path)
+
+
+def test_wait_returns_which_descriptors_are_readable(hub: ZmqHub) -> None:
+    quiet_in, quiet_out = os.pipe()
+    loud_in, loud_out = os.pipe()
+    try:
+        os.write(loud_out, b"x")
+        assert hub.wait(1.0, (quiet_in, loud_in)) == [loud_in]
+        assert hub.wait(0.0, (quiet_in,)) == []
+        assert hub.wait(0.0) == []
+    finally:
+        for descriptor in (quiet_in, quiet_out, loud_in, loud_out):
+            os.close(descriptor)
+
+
+def test_arrival_rings(hub: ZmqHub, path: str) -> None:
+    rang = threading.Event()
+    channel = ZmqNodeChannel(path, "env-0", rang.set)
+    try:
+        channel.send(LogLine("env-0", "INFO", "here"))
+        receive_until(hub, 1)
+        hub.send("env-0", Save(1, ""))
+        assert rang.wait(5)
+        assert channel.receive() == [Save(1, "")]
+    finally:
+        channel.close()
+
+
+def test_node_that_computes_still_gives_signs_of_life(
+    hub: ZmqHub, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's own thread does nothing here at all."""
+    monkeypatch.setattr(zmq_channel, "HEARTBEAT_INTERVAL_S", 0.02)
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    try:
+        assert receive_until(hub, 3, Heartbeat) == [Heartbeat("env-0")] * 3
+    finally:
+        channel.close()
+
+
+def test_message_of_another_protocol_version_is_an_error(hub: ZmqHub, path: str) -> None:
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    try:
+        dealer.connect(f"ipc://{path}")
+        dealer.send(b"\x63" + encode(Heartbeat("x"))[1:])
+        hub.wait(5.0)
+        with pytest.raises(TransportError, match="protocol version 99"):
+            hub.receive()
+    finally:
+        dealer.close(linger=0)
+        context.term()
+
+
+def test_command_that_a_node_can_not_read_fails_the_node(path: str) -> None:
+    context = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    router.bind(f"ipc://{path}")
+    rang = threading.Event()
+    channel = ZmqNodeChannel(path, "env-0", rang.set)
+    try:
+        channel.send(LogLine("env-0", "INFO", "here"))
+        identity = router.recv_multipart()[0]
+        router.send_multipart([identity, b"nonsense"])
+        assert rang.wait(5)
+        with pytest.raises(TransportError):
+            channel.receive()
+    finally:
+        channel.close()
+        router.close(linger=0)
+        context.term()
+
+
+def test_lines_that_may_be_dropped_are_refused_when_half_full_and_events_are_not(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zmq_channel, "HIGH_WATER_MARK", 10)
+    monkeypatch.setattr(zmq_channel, "OUTBOX_LIMIT", 40)
+    monkeypatch.setattr(zmq_channel, "LINGER_MS", 50)
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)  # nobody listens
+    try:
+        results = [channel.try_send(LogLine("env-0", "INFO", "")) for _ in range(200)]
+        assert not results[-1]
+        accepted = sum(results)
+        assert channel.statistics().refused == 200 - accepted
+        assert channel.statistics().sent == accepted < 100
+        channel.send(Heartbeat("env-0"))
+        assert channel.statistics().sent == accepted + 1
+    finally:
+        channel.close()
+
+
+def test_closed_channel_takes_nothing_more(hub: ZmqHub, path: str) -> None:
+    """Its event descriptor is gone, and the number may be another file's by now."""
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    channel.close()
+    assert not channel.try_send(LogLine("env-0", "INFO", "late"))
+    with pytest.raises(TransportError, match="Heartbeat of node 'env-0' was refused"):
+        channel.send(Heartbeat("env-0"))
+    assert channel.statistics().refused == 2
+
+
+@pytest.mark.process
+def test_close_does_not_wait_for_who_never_answers(path: str) -> None:
+    """SCH-01, scaled from a hundred times."""
+    for _ in range(3):
+        channel = ZmqNodeChannel(path, "env-0", lambda: None)
+        for number in range(1000):
+            channel.send(LogLine("env-0", "INFO", str(number)))
+        begun_s = time.monotonic()
+        channel.close()
+        assert time.monotonic() - begun_s < 2.0
+
+
+PEER = """
+import sys, time
+from fast_core.distributed.zmq_channel import ZmqNodeChannel
+from fast_core.events import Ready, Stop
+import json, os
+channel = ZmqNodeChannel(sys.argv[1], "peer", lambda: None)
+channel.send(Ready("peer", os.getpid()))
+numbers = []
+while True:
+    for command in channel.receive():
+        if isinstance(command, Stop):
+            print(json.dumps(numbers))
+            channel.close()
+            raise SystemExit
+        numbers.append(command.checkpoint)
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.process
+def test_stopped_node_loses_nothing_silently(hub: ZmqHub, path: str) -> None:
+    """SCH-02: received and refused add up to sent, in order, and others are not disturbed."""
+    other = ZmqNodeChannel(path, "other", lambda: None)
+    peer = subprocess.Popen(
+        [sys.executable, "-c", PEER, path],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        other.send(LogLine("other", "INFO", "here"))
+        receive_until(hub, 1)
+        while not any(type(event).__name__ == "Ready" for event in hub.receive()):
+            hub.wait(0.1)
+        os.kill(peer.pid, signal.SIGSTOP)
+        accepted, refused = [], 0
+        for number in range(3 * HIGH_WATER_MARK):
+            try:
+                hub.send("peer", Save(number, "x" * 200))
+                accepted.append(number)
+            except TransportError as error:
+                assert "does not read" in str(error)
+                refused += 1
+        assert refused > 0
+        assert len(accepted) >= HIGH_WATER_MARK
+        hub.send("other", Save(1, ""))
+        deadline_s = time.monotonic() + 5
+        while other.receive() != [Save(1, "")]:
+            assert time.monotonic() < deadline_s
+        os.kill(peer.pid, signal.SIGCONT)
+        while True:
+            try:
+                hub.send("peer", Stop("finished"))
+                break
+            except TransportError:
+                time.sleep(0.01)
+                refused += 1
+        output, _ = peer.communicate(timeout=20)
+        assert json.loads(output) == accepted
+        statistics = hub.statistics()
+        assert statistics.refused == refused
+        assert statistics.sent == len(accepted) + 2
+    finally:
+        peer.kill()
+        peer.communicate()
+        other.close()

@@ -1,0 +1,135 @@
+"""Checkpoints are whole or do not count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fast_core.errors import CheckpointError
+from fast_core.events import CommitCheckpoint
+from fast_core.launcher.checkpoints import (
+    MANIFEST,
+    SCHEDULER_FILE,
+    CheckpointStore,
+    check,
+    check_identity,
+    complete_names,
+    newest_valid,
+)
+
+IDENTITY = {"seed": "0", "rollout": '{"shards":2}'}
+
+
+def commit(store: CheckpointStore, env_steps: int, data: bytes = b"learner") -> Path:
+    directory = f"{store.folder}/{env_steps:012d}.tmp"
+    store.prepare(directory)
+    (Path(directory) / "learner").write_bytes(data)
+    command = CommitCheckpoint(1, env_steps // 10, env_steps, ("learner",), b"scheduler")
+    return store.commit(command, directory)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(tmp_path, keep=2, identity=IDENTITY)
+
+
+def test_committed_checkpoint_is_whole_and_has_its_name(store: CheckpointStore) -> None:
+    path = commit(store, 640)
+    assert path == store.folder / "000000000640"
+    manifest = check(path)
+    assert (manifest.env_steps, manifest.version) == (640, 64)
+    assert set(manifest.files) == {"learner", SCHEDULER_FILE}
+    assert manifest.identity == IDENTITY
+    assert [entry.name for entry in store.folder.iterdir()] == ["000000000640"]
+
+
+def test_only_the_newest_are_kept(store: CheckpointStore) -> None:
+    for steps in (5, 10, 100, 1000):
+        commit(store, steps)
+    assert complete_names(store.folder) == ["000000000100", "000000001000"]
+
+
+def test_newest_is_by_number_and_not_by_name(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=9, identity=IDENTITY)
+    commit(store, 9 * 10**12)
+    commit(store, 10**13)
+    assert newest_valid(tmp_path)[0].name == str(10**13)
+
+
+def test_missing_part_is_an_error_and_no_checkpoint(store: CheckpointStore) -> None:
+    directory = f"{store.folder}/000000000001.tmp"
+    store.prepare(directory)
+    with pytest.raises(CheckpointError, match=r"a part of checkpoint .* is missing.*learner"):
+        store.commit(CommitCheckpoint(1, 1, 1, ("learner",), b""), directory)
+    assert complete_names(store.folder) == []
+
+
+def test_what_an_earlier_attempt_left_is_not_mixed_in(store: CheckpointStore) -> None:
+    directory = Path(f"{store.folder}/000000000001.tmp")
+    directory.mkdir()
+    (directory / "stray").write_text("x")
+    assert not (commit(store, 1) / "stray").exists()
+
+
+def test_abandoned_parts_are_removed_with_the_next_checkpoint(store: CheckpointStore) -> None:
+    (store.folder / "000000000001.tmp").mkdir()
+    commit(store, 2)
+    assert [entry.name for entry in store.folder.iterdir()] == ["000000000002"]
+
+
+@pytest.mark.parametrize("name", ["learner", SCHEDULER_FILE, MANIFEST])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
+def test_damaged_checkpoint_is_set_aside_for_the_one_before(
+    store: CheckpointStore, name: str, damage: str
+) -> None:
+    """CKPT-03."""
+    older = commit(store, 1)
+    newest = commit(store, 2)
+    file = newest / name
+    data = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(data[:-1])
+    elif damage == "flipped":
+        file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    else:
+        file.unlink()
+    path, manifest, notes = newest_valid(store.folder)
+    assert path == older
+    assert manifest.env_steps == 1
+    if (damage, name) != ("missing", MANIFEST):  # without one it never was a checkpoint
+        assert len(notes) == 1
+        assert "000000000002" in notes[0]
+        assert (store.folder / "000000000002.damaged").is_dir()
+    assert newest_valid(store.folder)[2] == [], "the bad one is remembered"
+
+
+def test_no_whole_checkpoint_is_an_error_with_reasons(store: CheckpointStore) -> None:
+    with pytest.raises(CheckpointError, match="none was written yet"):
+        newest_valid(store.folder)
+    (commit(store, 3) / "learner").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="learner has 0 bytes"):
+        newest_valid(store.folder)
+
+
+def test_unfinished_and_foreign_folders_are_no_checkpoints(store: CheckpointStore) -> None:
+    (store.folder / "000000000009.tmp").mkdir()
+    (store.folder / "000000000008").mkdir()
+    (store.folder / "best-policy.msgpack").write_text("")
+    assert complete_names(store.folder) == []
+    assert complete_names(store.folder / "nowhere") == []
+
+
+def test_checkpoint_of_another_format_is_refused(store: CheckpointStore) -> None:
+    path = commit(store, 1)
+    text = (path / MANIFEST).read_text().replace('"format": 1', '"format": 99')
+    (path / MANIFEST).write_text(text)
+    with pytest.raises(CheckpointError, match="has format 99, this FastLoop reads 1"):
+        check(path)
+
+
+def test_run_of_another_identity_does_not_go_on(store: CheckpointStore) -> None:
+    manifest = check(commit(store, 1))
+    check_identity(manifest, IDENTITY)
+    with pytest.raises(CheckpointError, match=r"seed must be as in the checkpoint.*0.*1"):
+        check_identity(manifest, IDENTITY | {"seed": "1"})

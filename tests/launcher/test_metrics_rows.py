@@ -1,0 +1,95 @@
+"""Rows of metrics: averages over an interval, nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from fast_core.events import Evaluated, Trained
+from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
+from fast_core.scheduler.statistics import Statistics
+
+BLANK = msgspec.convert(
+    {
+        name: "training" if name == "phase" else False if kind == "bool" else 0
+        for name, kind in Statistics.__annotations__.items()
+    },
+    Statistics,
+)
+
+
+def reading(env_steps: int, updates: int = 0, **changes: object) -> Statistics:
+    return msgspec.structs.replace(BLANK, env_steps_trained=env_steps, updates=updates, **changes)
+
+
+def trained(**metrics: float) -> Trained:
+    return Trained("optimizer-0", 0, 0, 0, 0, 0.0, 0, metrics)
+
+
+@pytest.fixture
+def rows() -> MetricsRows:
+    made = MetricsRows(10.0, reading(100, 10))
+    assert made.due(1000.0, lambda: reading(100, 10), force=False) is None
+    return made
+
+
+def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> None:
+    rows.trained(trained(loss=1.0))
+    rows.trained(trained(loss=2.0, kl=0.5))
+    assert rows.due(1009.0, lambda: reading(200, 20), force=False) is None
+    record = rows.due(1010.0, lambda: reading(300, 30, elapsed_s=7.0), force=False)
+    assert record is not None
+    assert (record.env_steps, record.updates, record.time_s) == (300, 30, 7.0)
+    assert record.values["loss"] == 1.5
+    assert record.values["kl"] == 0.5
+    assert record.values["time/env_steps_per_s"] == 20.0
+    assert record.values["time/updates_per_s"] == 2.0
+    rows.trained(trained(loss=5.0))
+    later = rows.due(1020.0, lambda: reading(400, 40), force=False)
+    assert later is not None
+    assert later.values["loss"] == 5.0
+    assert "kl" not in later.values
+
+
+def test_row_without_anything_new_is_not_written(rows: MetricsRows) -> None:
+    assert rows.due(1100.0, lambda: reading(100, 10), force=True) is None
+
+
+def test_values_that_are_not_finite_do_not_spoil_the_mean(rows: MetricsRows) -> None:
+    for value in (1.0, math.nan, math.inf, 3.0):
+        rows.trained(trained(loss=value))
+    record = rows.due(1001.0, lambda: reading(200), force=True)
+    assert record is not None
+    assert record.values["loss"] == 2.0
+
+
+def test_no_time_gives_no_rate_and_no_error(rows: MetricsRows) -> None:
+    """LOG-05."""
+    rows.trained(trained())
+    record = rows.due(1000.0, lambda: reading(200), force=True)
+    assert record is not None
+    assert "time/env_steps_per_s" not in record.values
+
+
+def test_evaluation_stands_at_the_version_that_was_evaluated() -> None:
+    event = Evaluated("evaluator-0", 1, 30, 640, (8.0, 10.0), (4, 6))
+    record = evaluation_row(event, 2.5)
+    assert (record.env_steps, record.updates, record.time_s) == (640, 30, 2.5)
+    assert record.values == {
+        "eval/return_mean": 9.0,
+        "eval/return_std": 1.0,
+        "eval/return_min": 8.0,
+        "eval/return_max": 10.0,
+        "eval/length_mean": 5.0,
+    }
+
+
+def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:
+    rows.trained(trained(loss=1.0))
+    current = reading(200, return_mean=3.0, length_mean=4.0)
+    record = rows.due(1010.0, lambda: current, force=False)
+    assert record is not None
+    assert all(math.isfinite(value) for value in record.values.values())
+    assert record.values["rollout/return_mean"] == 3.0

@@ -1,0 +1,100 @@
+"""From a configuration to a plan: what `auto` becomes, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from algos.ppo_config import PPOConfig
+from fast_core.config import (
+    CheckpointConfig,
+    EnvNodesConfig,
+    NodesConfig,
+    OptimizerNodeConfig,
+    PolicyConfig,
+    RolloutConfig,
+    SchedulerConfig,
+)
+from fast_core.errors import ConfigError
+from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
+from tests.nodes.stage import CARTPOLE, make_config, make_run_plan
+
+LARGE = PPOConfig(name="ppo", hidden_sizes=(2048, 2048), minibatch_size=16)
+
+
+@pytest.mark.parametrize(("cores", "shards", "count"), [(1, 4, 1), (2, 4, 2), (8, 4, 4)])
+def test_auto_takes_a_core_per_env_node_and_a_shard_at_least(
+    cores: int, shards: int, count: int
+) -> None:
+    config = make_config(rollout=RolloutConfig(shards=shards, envs_per_shard=2, steps=8))
+    assert resolve(config, CARTPOLE, cores).nodes.env.count == count
+
+
+def test_auto_threads_grow_only_with_the_update() -> None:
+    assert resolve(make_config(), CARTPOLE, 8).nodes.optimizer.threads == 1
+    assert resolve(make_config(algorithm=LARGE), CARTPOLE, 8).nodes.optimizer.threads == 8
+
+
+def test_auto_backend_is_numpy() -> None:
+    assert resolve(make_config(), CARTPOLE, 1).policy.backend == "numpy"
+
+
+def test_what_is_given_stays() -> None:
+    nodes = NodesConfig(env=EnvNodesConfig(count=1), optimizer=OptimizerNodeConfig(threads=3))
+    config = make_config(nodes=nodes, policy=PolicyConfig(backend="torch"))
+    assert resolve(config, CARTPOLE, 8) == config
+
+
+def test_resolved_configuration_resolves_to_itself_elsewhere() -> None:
+    resolved = resolve(make_config(), CARTPOLE, 2)
+    assert resolve(resolved, CARTPOLE, 64) == resolved
+
+
+def test_unresolved_configuration_makes_no_plan() -> None:
+    with pytest.raises(ConfigError, match="resolve"):
+        make_plan(make_config(), CARTPOLE, "", None, None)
+
+
+def test_algorithm_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    large = PPOConfig(name="ppo", minibatch_size=10_000)
+    with pytest.raises(ConfigError, match="minibatch_size"):
+        make_run_plan(tmp_path, make_config(algorithm=large))
+
+
+def test_environment_that_does_not_repeat_is_refused_where_resume_must_be_exact() -> None:
+    once = msgspec.structs.replace(CARTPOLE, repeatable=False)
+    config = resolve(make_config(), once, 1)
+    with pytest.raises(ConfigError, match=r"does not repeat.*checkpoint\.at_end=false"):
+        make_plan(config, once, "", None, None)
+    without = CheckpointConfig(every_updates=None, at_end=False)
+    make_plan(msgspec.structs.replace(config, checkpoint=without), once, "", None, None)
+    ahead = SchedulerConfig(off_policy_degree=1)
+    make_plan(msgspec.structs.replace(config, scheduler=ahead), once, "", None, None)
+
+
+def test_scheduler_is_told_what_the_configuration_says(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path)
+    settings = scheduler_settings(plan, "folder")
+    assert settings.nodes == (
+        "optimizer-0",
+        "env-0",
+        "env-1",
+        "evaluator-0",
+        "metrics-0",
+    )
+    assert settings.rows_per_rollout == 16
+    assert settings.rows_per_ticket == 32
+    assert settings.updates_granted == 2
+    assert settings.slots_per_shard == 1
+    assert settings.stop_env_steps == 1000
+    assert settings.checkpoint_directory == "folder"
+
+
+def test_identity_is_what_results_depend_on() -> None:
+    base = identity(make_config())
+    assert identity(make_config(name="other")) == base
+    assert identity(make_config(seed=1)) != base
+    rollout = RolloutConfig(shards=4, envs_per_shard=1, steps=8)
+    assert identity(make_config(rollout=rollout)) != base

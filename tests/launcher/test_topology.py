@@ -1,0 +1,76 @@
+"""Which nodes a run has, and that no message is sent to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fast_core.config import EvaluationConfig
+from fast_core.errors import TopologyError
+from fast_core.events import Evaluate, Ready, Record, RolloutReady, Save
+from fast_core.launcher.topology import check, node_class, scheduler_emits, topology
+from fast_core.node import Node
+from tests.nodes.stage import make_config, make_run_plan
+
+
+class Deaf(Node):
+    """Consumes nothing."""
+
+
+class Babbling(Node):
+    """Emits what only the scheduler sends."""
+
+    emits = frozenset({Ready, Record})
+
+
+def classes(plan) -> list[type[Node]]:
+    return [node_class(node.node_class) for node in topology(plan)]
+
+
+def test_nodes_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path)
+    assert tuple(node.name for node in topology(plan)) == plan.node_names
+    assert [node.rank for node in topology(plan)] == [0, 1, 0, 0, 0]
+
+
+def test_run_without_evaluation_has_no_evaluator(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path, make_config(evaluation=EvaluationConfig(every_env_steps=None)))
+    assert [node.name for node in topology(plan)] == ["env-0", "env-1", "optimizer-0", "metrics-0"]
+    assert Evaluate not in scheduler_emits(plan)
+    check(scheduler_emits(plan), classes(plan))
+
+
+def test_own_nodes_fit_together(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path)
+    check(scheduler_emits(plan), classes(plan))
+
+
+def test_command_that_nobody_consumes_is_explained(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path)
+    without = [found for found in classes(plan) if found.__name__ != "EvaluatorNode"]
+    with pytest.raises(TopologyError, match=r"sends Evaluate, but no node consumes it.*Add"):
+        check(scheduler_emits(plan), [*without, Deaf])
+
+
+def test_event_that_the_scheduler_does_not_take_is_explained() -> None:
+    with pytest.raises(TopologyError, match="Babbling emits Record, but the scheduler does not"):
+        check(frozenset(), [Babbling])
+
+
+def test_what_the_nodes_emit_is_taken() -> None:
+    check(frozenset({Save}), [type("N", (Node,), {"consumes": {Save}, "emits": {RolloutReady}})])
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("fast_core.nodes.env:NoNode", "can't import the node class"),
+        ("fast_core.nowhere:EnvNode", "can't import the node class"),
+        ("fast_core.nodes.env:Shard", "is not a subclass"),
+        ("fast_core.nodes.env", "can't import the node class"),
+    ],
+)
+def test_what_is_no_node_class_is_refused(path: str, text: str) -> None:
+    with pytest.raises(TopologyError, match=text):
+        node_class(path)

@@ -1,0 +1,110 @@
+"""One run's plan, memory and channel in this process, for nodes that are driven by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from algos.ppo_config import PPOConfig
+from fast_core.config import (
+    EnvironmentConfig,
+    EvaluationConfig,
+    RolloutConfig,
+    RunConfig,
+    StopConfig,
+)
+from fast_core.distributed.inproc import InprocHub
+from fast_core.events import Event, RolloutOrder, RolloutRef
+from fast_core.launcher.prepare import make_plan, resolve
+from fast_core.node import Node, NodeContext
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+CARTPOLE = EnvironmentSpec(
+    id="CartPole-v1",
+    observation=SpaceSpec("box", (4,), "float32", low=(-5.0,) * 4, high=(5.0,) * 4),
+    action=SpaceSpec("discrete", (), "int64", n=2),
+    max_episode_steps=500,
+)
+
+
+def make_config(**changes: object) -> RunConfig:
+    """A small CartPole run of 2 shards of 2 environments and 8 steps."""
+    config = RunConfig(
+        name="toy",
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        rollout=RolloutConfig(shards=2, envs_per_shard=2, steps=8),
+        algorithm=PPOConfig(name="ppo", hidden_sizes=(4,), minibatch_size=16, epochs=1),
+        evaluation=EvaluationConfig(episodes=3, envs=2),
+        stop=StopConfig(env_steps=1000),
+    )
+    return msgspec.structs.replace(config, **changes)
+
+
+def make_run_plan(
+    folder: Path, config: RunConfig | None = None, *, checkpoint: Path | None = None, cores: int = 2
+) -> RunPlan:
+    """The plan of a run in ``folder``."""
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    resolved = resolve(config or make_config(), CARTPOLE, cores)
+    return make_plan(resolved, CARTPOLE, str(folder), str(checkpoint) if checkpoint else None, None)
+
+
+class Stage:
+    """Everything a node needs to live in.
+
+    Attributes:
+        plan: The plan of the run.
+        memory: Its shared memory.
+        hub: The scheduler's end of the channel.
+    """
+
+    def __init__(
+        self, folder: Path, config: RunConfig | None = None, *, checkpoint: Path | None = None
+    ) -> None:
+        self.plan = make_run_plan(folder, config, checkpoint=checkpoint)
+        self.memory = RunMemory.create(self.plan)
+        self.hub = InprocHub()
+
+    def context(self, name: str, rank: int = 0) -> NodeContext:
+        """A context of the node ``name``."""
+        return NodeContext(
+            name=name,
+            rank=rank,
+            plan=self.plan,
+            memory=self.memory,
+            channel=self.hub.connect(name),
+            doorbell=self.memory.doorbell(name),
+            stats=self.memory.stats().row(self.plan.node_names.index(name)),
+            spans=self.memory.spans(name),
+        )
+
+    def events(self) -> list[Event]:
+        """What nodes have sent since the last call."""
+        return self.hub.receive()
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+def drain(node: Node) -> None:
+    """Step a node until it has nothing to do."""
+    for _ in range(10_000):
+        if not node.step():
+            return
+    raise AssertionError(f"{node.context.name} always has something to do")
+
+
+def order(shard: int, rollout_id: int = 1, *, version: int = 0, **changes: int) -> RolloutOrder:
+    """An order into slot 0 of the shard's first incarnation."""
+    made = RolloutOrder(
+        shard=shard, incarnation=1, slot=0, rollout_id=rollout_id, ticket=0, min_version=version
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def ref(shard: int, rollout_id: int = 1) -> RolloutRef:
+    """The rollout that `order` asks for."""
+    return RolloutRef(shard=shard, incarnation=1, slot=0, rollout_id=rollout_id)

@@ -1,0 +1,105 @@
+"""The layout of one run's memory: the same in every process, and nothing overlaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fast_core.config import RolloutConfig, SchedulerConfig
+from fast_core.errors import SegmentError
+from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
+from fast_core.spec import FieldSpec
+from tests.nodes.stage import make_config, make_run_plan
+
+
+def test_everybody_computes_the_same_layout(tmp_path: Path) -> None:
+    assert layout_of(make_run_plan(tmp_path)).nbytes == layout_of(make_run_plan(tmp_path)).nbytes
+
+
+def test_attached_memory_is_the_created_one(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path)
+    memory = RunMemory.create(plan)
+    other = RunMemory.attach(plan, memory.segment.fd)
+    try:
+        memory.weights().publish(3, np.full_like(memory.parameters.empty(), 7))
+        flat = other.parameters.empty()
+        assert other.weights().read_into(flat) == 3
+        assert (flat == 7).all()
+        memory.rollouts(1).slot(0)["reward"][...] = 5
+        assert (other.rollouts(1).slot(0)["reward"] == 5).all()
+        assert (other.rollouts(0).slot(0)["reward"] == 0).all()
+        memory.progress(1)[0] = 9
+        assert other.progress(1)[0] == 9
+        assert other.progress(0)[0] == 0
+        memory.stats().row(1).words[0] = 4
+        assert [row.state for row in other.stats().snapshot()][:3] == [0, 4, 0]
+        seen = other.doorbell("env-0").value()
+        memory.doorbell("env-0").ring()
+        assert other.doorbell("env-0").value() == seen + 1
+    finally:
+        other.close()
+        memory.close()
+
+
+def test_other_plan_does_not_attach(tmp_path: Path) -> None:
+    memory = RunMemory.create(make_run_plan(tmp_path))
+    other = make_config(rollout=RolloutConfig(shards=3, envs_per_shard=2, steps=8))
+    try:
+        with pytest.raises(SegmentError):
+            RunMemory.attach(make_run_plan(tmp_path, other), memory.segment.fd)
+    finally:
+        memory.close()
+
+
+def test_there_is_a_slot_and_a_record_for_each_ticket_ahead(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path, make_config(scheduler=SchedulerConfig(off_policy_degree=2)))
+    memory = RunMemory.create(plan)
+    try:
+        assert len(memory.rollouts(0)) == 3
+        assert memory.records(0).capacity == 3
+    finally:
+        memory.close()
+
+
+def test_rollouts_hold_what_the_plan_says(tmp_path: Path) -> None:
+    memory = RunMemory.create(make_run_plan(tmp_path))
+    try:
+        slot = memory.rollouts(0).slot(0)
+        shapes = {name: (array.shape, str(array.dtype)) for name, array in slot.items()}
+        assert shapes == {
+            "obs": ((9, 2, 4), "float32"),
+            "action": ((8, 2), "int64"),
+            "behaviour_log_prob": ((8, 2), "float32"),
+            "reward": ((8, 2), "float32"),
+            "terminated": ((8, 2), "bool"),
+            "truncated": ((8, 2), "bool"),
+            "final_obs": ((8, 2, 4), "float32"),
+            "policy_version": ((8, 2), "int64"),
+        }
+    finally:
+        memory.close()
+
+
+def test_parameters_are_packed_one_after_the_other() -> None:
+    pack = ParameterPack([FieldSpec("w", (2, 3), "float32"), FieldSpec("b", (2,), "float32")])
+    flat = pack.empty()
+    assert pack.nbytes == flat.nbytes == 32
+    pack.pack([np.arange(6).reshape(2, 3), np.array([8, 9])], flat)
+    assert flat.tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
+    weight, bias = pack.views(flat)
+    assert weight.shape == (2, 3)
+    flat[-1] = -1
+    assert bias.tolist() == [8, -1]
+
+
+def test_wrong_number_of_parameters_is_an_error() -> None:
+    pack = ParameterPack([FieldSpec("w", (2,), "float32")])
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        pack.pack([], pack.empty())
+
+
+def test_record_survives_packing() -> None:
+    record = RolloutRecord(1, 2, 3, 2**40, 5, 6)
+    assert RolloutRecord.unpack(record.pack()) == record
