@@ -7,17 +7,29 @@ Named by import path in the configuration of `benchmarks.sampler_limit`:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from algos.networks import initial_parameters, parameter_layout
 from algos.ppo_config import PPOConfig
 from fast_core.algorithm import Algorithm, Array, RolloutBatch, UpdateReport
 from fast_core.spec import EnvironmentSpec
 
+# Push to the side to which the pole leans or falls, and a little to which the cart moves:
+# weights of position, velocity, angle and angular velocity, and how sure the policy is.
+LEAN = (0.1, 0.2, 1.0, 0.5)
+STRENGTH = 20.0
+
 
 class NullConfig(PPOConfig, frozen=True, kw_only=True):
     """Blueprint of an algorithm that acts like PPO and learns nothing."""
+
+    balance: Annotated[
+        bool,
+        Meta(description="Act as a trained CartPole policy does, so that episodes last 500 steps."),
+    ] = False
 
     def updates_granted(self, rows: int) -> int:
         """One a round, so that versions grow."""
@@ -35,13 +47,20 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
         compile: bool,
     ) -> Algorithm:
         """Build the learner."""
-        return NullAlgorithm(self.first_policy(environment, seed))
+        return NullAlgorithm(self.parameters(environment, seed))
 
-    def first_policy(self, environment: EnvironmentSpec, seed: int) -> list[Array]:
-        """The parameters of an untrained policy, which are those of the whole run."""
+    def parameters(self, environment: EnvironmentSpec, seed: int) -> list[Array]:
+        """The policy's parameters, the same in the whole run; untrained unless ``balance``."""
         layout = parameter_layout(self.network(environment))
         flat = initial_parameters(layout, np.random.default_rng(seed), initial_log_std=0.0)
-        return [p.view(flat) for p in layout if p.belongs_to_policy]
+        policy = [p for p in layout if p.belongs_to_policy]
+        if self.balance:
+            flat[:] = 0.0
+            first, second, head = (p.view(flat) for p in policy if p.name.endswith("weight"))
+            first[0] = LEAN
+            second[0, 0] = 1.0
+            head[:, 0] = -STRENGTH, STRENGTH
+        return [p.view(flat) for p in policy]
 
 
 class NullAlgorithm:

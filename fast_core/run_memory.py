@@ -7,7 +7,7 @@ every node agree on it without exchanging offsets; the segment's header proves t
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,15 +133,19 @@ class RunMemory:
         self.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
 
     @classmethod
-    def create(cls, plan: RunPlan) -> RunMemory:
+    def create(cls, plan: RunPlan, between: Callable[[], None] | None = None) -> RunMemory:
         """Make the segment, reserve its memory and initialise every structure.
+
+        ``between`` is called now and then; what it raises ends the attempt.
 
         Raises:
             SegmentError: It does not fit; the message has the arithmetic.
         """
         layout = layout_of(plan)
         try:
-            segment = Segment.create(layout.nbytes, backing=plan.config.memory.backing)
+            segment = Segment.create(
+                layout.nbytes, backing=plan.config.memory.backing, between=between
+            )
         except SegmentError as error:
             raise SegmentError(f"{error} {_arithmetic(layout)}") from error
         memory = cls(plan, segment, Arena.create(layout, segment))

@@ -67,6 +67,13 @@ def test_stop_comes_before_what_is_still_in_the_inbox(stage: Stage) -> None:
     assert node.seen == []
 
 
+def test_stop_behind_other_commands_is_obeyed_in_the_same_step(stage: Stage) -> None:
+    node = Notes(stage.context("metrics-0"))
+    send(stage, Save(1, ""), Stop("interrupted"))
+    assert node.step()
+    assert node.seen == []
+
+
 def test_node_that_finishes_its_inbox_handles_what_came_before_the_stop(stage: Stage) -> None:
     node = Writer(stage.context("metrics-0"))
     send(stage, Save(1, ""), Stop("finished"), Save(2, ""))

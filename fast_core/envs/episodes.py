@@ -33,8 +33,16 @@ class EpisodeRunner:
         quarantined: Values that were not finite; each ended its episode without its reward.
     """
 
-    def __init__(self, config: EnvironmentConfig, *, episodes: int, envs: int, seed: int) -> None:
-        """Make the environments.
+    def __init__(
+        self,
+        config: EnvironmentConfig,
+        *,
+        episodes: int,
+        envs: int,
+        seed: int,
+        on_step: Callable[[], None] | None = None,
+    ) -> None:
+        """Make the environments; ``on_step`` is called after each step of each of them.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -50,6 +58,7 @@ class EpisodeRunner:
         )
         self.spec = self._instances[0].spec
         self._episodes = episodes
+        self._on_step = on_step
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
         self._obs = Observations(envs, self.spec.observation)
@@ -111,6 +120,8 @@ class EpisodeRunner:
             episode=episode,
             seed=self._seeds[episode],
         )
+        if self._on_step is not None:
+            self._on_step()
         if fits_float32(reward) and self._obs.finite_row(place):
             self.returns[episode] += reward
         else:

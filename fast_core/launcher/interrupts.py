@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
 # Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
 SAME_PRESS_S = 0.2
+_Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -25,13 +27,16 @@ class Interrupts:
     Attributes:
         count: Stop signals so far.
         number: The first one.
+        raises: Whether the second one raises `KeyboardInterrupt`; for inline mode, where what
+            hangs may be this very thread.
     """
 
     def __init__(self) -> None:
+        self.raises = False
         self.count = 0
         self.number = signal.SIGINT
         self._counted_s = 0.0
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, _Handler] = {}
         self._wake_in = self._wake_out = -1
         self._previous_wakeup = -1
 
@@ -40,8 +45,11 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._previous_wakeup = signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
             for number in STOP_SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
-                    self._previous[number] = signal.signal(number, self._handle)
+                before = signal.getsignal(number)
+                if before is not signal.SIG_IGN:  # nohup means it
+                    signal.signal(number, self._handle)
+                    # None is a handler that C code has set; Python can't set it again.
+                    self._previous[number] = signal.SIG_DFL if before is None else before
         return self
 
     def __exit__(
@@ -50,10 +58,10 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._previous:
+        if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._previous_wakeup)
         for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
         self._previous.clear()
         os.close(self._wake_in)
         os.close(self._wake_out)
@@ -90,3 +98,5 @@ class Interrupts:
             return
         self.count += 1
         self._counted_s = now_s
+        if self.raises and self.count > 1:
+            raise KeyboardInterrupt

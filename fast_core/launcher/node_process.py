@@ -105,6 +105,7 @@ def _live(context: NodeContext, node_class: str) -> int:
         node.run()
     except Exception as error:  # the process boundary of a node
         status = FAILED_STATUS
+        traceback.print_exc()  # into the log, in case the channel is what failed
         context.channel.send(describe_failure(context.name, node, error))
     try:
         if node is not None:

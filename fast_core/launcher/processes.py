@@ -29,6 +29,9 @@ from fast_core.errors import NodeFailed, TransportError
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
 _REAP_S = 1.0
+_WATCHDOG_S = 2.0
+# Environment variable of all processes of a run but the launcher and the watchdog.
+_MARK = "FASTLOOP_RUN"
 # So that the path of a socket file in the run's directory fits into the kernel's 107 bytes.
 _PARENT_BYTES = 80
 
@@ -107,7 +110,10 @@ class ProcessTree:
         self.directory = _choose_directory()
         package = Path(__file__).parent
         self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(package / "watchdog.py"), str(self.directory)],
+            [
+                *(sys.executable, "-I", "-S", str(package / "watchdog.py")),
+                *(str(self.directory), f"{_MARK}={self.directory}"),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -133,7 +139,7 @@ class ProcessTree:
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(),),
-                env={**environment, **os.environ},
+                env={**environment, **os.environ, _MARK: str(self.directory)},
                 process_group=0,
             )
         theirs.close()
@@ -251,7 +257,11 @@ class ProcessTree:
         if self._watchdog.stdin is not None:
             with contextlib.suppress(OSError):
                 self._watchdog.stdin.close()
-        self._watchdog.wait()
+        try:
+            self._watchdog.wait(_WATCHDOG_S)
+        except subprocess.TimeoutExpired:  # stopped by somebody
+            self._watchdog.kill()
+            self._watchdog.wait()
 
     def _end_children(self, grace_s: float) -> None:
         self._take_reports()

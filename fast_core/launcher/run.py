@@ -186,7 +186,7 @@ def _run_processes(
         plan = _plan(config, environment, run, continuation)
         nodes = _checked_topology(plan)
         interrupts.check()
-        memory = RunMemory.create(plan)
+        memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         socket_path = tree.directory / SOCKET_NAME
         hub = ZmqHub(str(socket_path))
@@ -259,12 +259,13 @@ def _run_inline(
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
 
+    interrupts.raises = True
     with ExitStack() as stack:
         environment = probe(config.environment, config.seed)
         config = resolve(config, environment, resources.cores().granted)
         plan = _plan(config, environment, run, continuation)
         nodes = _checked_topology(plan)
-        memory = RunMemory.create(plan)
+        memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         hub = InprocHub()
         shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))

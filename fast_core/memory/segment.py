@@ -25,6 +25,7 @@ Backing = Literal["auto"] | Chosen
 # macOS allows 31 bytes with the slash and the terminating zero.
 NAME_BYTES = 30
 _COUNTER_DIGITS = 13
+_AT_ONCE_BYTES = 64 << 20
 _counter = itertools.count()
 
 
@@ -77,7 +78,13 @@ class Segment:
         self._buffer: memoryview | None = memoryview(self._mapping)
 
     @classmethod
-    def create(cls, nbytes: int, *, backing: Backing = "auto") -> Self:
+    def create(
+        cls,
+        nbytes: int,
+        *,
+        backing: Backing = "auto",
+        between: Callable[[], None] | None = None,
+    ) -> Self:
         """Reserves ``nbytes`` and maps them; the memory is zero.
 
         ``memfd`` is an anonymous memory file (Linux): it never has a name, so nothing can be
@@ -85,6 +92,9 @@ class Segment:
         (``/dev/shm``, which containers often cap at 64 MiB); a process killed in the few
         microseconds between making and unlinking the name would leave it. ``auto`` takes
         ``memfd`` where there is one.
+
+        ``between`` is called now and then, since reserving takes seconds where memory is large
+        (the kernel clears it); what it raises ends the reservation and gives everything back.
 
         Raises:
             SegmentError: It can't fit; the message carries the arithmetic and the remedy.
@@ -96,7 +106,7 @@ class Segment:
         available = memory_available()
         chosen = choose_backing(backing)
         check_fits(nbytes, chosen, available)
-        fd = _reserve(_OPENERS[chosen], nbytes, chosen)
+        fd = _reserve(_OPENERS[chosen], nbytes, chosen, between)
         try:
             return cls(fd, nbytes, chosen, owns_fd=True)
         except SegmentError:
@@ -220,11 +230,13 @@ def _map(fd: int, nbytes: int) -> _native.Mapping:
         ) from error
 
 
-def _reserve(opener: Callable[[], int], nbytes: int, backing: str) -> int:
+def _reserve(
+    opener: Callable[[], int], nbytes: int, backing: str, between: Callable[[], None] | None
+) -> int:
     """Opens a nameless file and takes its pages now: a promise would be a SIGBUS later."""
     fd = opener()
     try:
-        _allocate(fd, nbytes)
+        _allocate(fd, nbytes, between)
     except OSError as error:
         os.close(fd)
         free = memory_available()
@@ -239,11 +251,14 @@ def _reserve(opener: Callable[[], int], nbytes: int, backing: str) -> int:
     return fd
 
 
-def _allocate(fd: int, nbytes: int) -> None:
+def _allocate(fd: int, nbytes: int, between: Callable[[], None] | None) -> None:
     page = mmap.PAGESIZE
     os.ftruncate(fd, -(-nbytes // page) * page)
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, nbytes)
+        for offset in range(0, nbytes, _AT_ONCE_BYTES):
+            os.posix_fallocate(fd, offset, min(_AT_ONCE_BYTES, nbytes - offset))
+            if between is not None:
+                between()
 
 
 def _open_posix() -> int:

@@ -75,7 +75,6 @@ class EvaluatorNode(Node):
         return True
 
     def _act(self, obs: Array) -> Array:
-        self.context.stats.words[StatsColumn.PROGRESS] += 1
         output = self._policy.act(obs, noise=self._noise, explore=False)
         return self._policy.environment_action(output.action)
 
@@ -112,8 +111,16 @@ class EvaluatorNode(Node):
             self._runner.close()
         self._episodes = episodes
         return EpisodeRunner(
-            config.environment, episodes=episodes, envs=config.evaluation.envs, seed=config.seed
+            config.environment,
+            episodes=episodes,
+            envs=config.evaluation.envs,
+            seed=config.seed,
+            on_step=self._count_step,
         )
+
+    def _count_step(self) -> None:
+        """Show that no environment hangs, however long the slowest evaluation takes."""
+        self.context.stats.words[StatsColumn.PROGRESS] += 1
 
     def failure_context(self) -> dict[str, str]:
         """Environment, seed, step and last action, where an environment raised."""

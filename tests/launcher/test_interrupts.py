@@ -106,3 +106,23 @@ def test_outside_the_main_thread_it_waits_for_nothing() -> None:
     thread.start()
     thread.join()
     assert counts == [0]
+
+
+def test_second_signal_raises_where_asked_to(clock: list[float]) -> None:
+    with Interrupts() as interrupts:
+        interrupts.raises = True
+        send(signal.SIGINT)
+        clock[0] += 1
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+
+
+def test_wakeup_descriptor_is_given_back_also_when_every_signal_is_ignored() -> None:
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in module.STOP_SIGNALS}
+    try:
+        with Interrupts():
+            pass
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

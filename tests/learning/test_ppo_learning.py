@@ -35,7 +35,7 @@ def evaluations(run: Path) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_cartpole_is_solved(tmp_path: Path, seed: int) -> None:
-    """Seeds 0 to 4 took 60,000 to 140,000 steps when this was written."""
+    """Seeds 0 to 4 took 54,000 to 129,000 steps when this was written."""
     run = train(tmp_path, "ppo_cartpole.yaml", f"seed={seed}", "stop.env_steps=300_000")
     steps, best = evaluations(run)[-1]
     assert best >= 475
@@ -43,6 +43,6 @@ def test_cartpole_is_solved(tmp_path: Path, seed: int) -> None:
 
 
 def test_pendulum_improves(tmp_path: Path) -> None:
-    """A random policy gets about -1200."""
-    run = train(tmp_path, "ppo_pendulum.yaml", "stop={env_steps: 200_000}")
-    assert max(value for _, value in evaluations(run)) > -700
+    """A random policy gets about -1200; this one was at -190 after 40,000 steps."""
+    run = train(tmp_path, "ppo_pendulum.yaml", "stop={env_steps: 80_000}")
+    assert max(value for _, value in evaluations(run)) > -400

@@ -186,3 +186,16 @@ def test_attach_refuses_a_bad_descriptor_and_more_bytes_than_there_are() -> None
             Segment.attach(fd, 8193)
     with pytest.raises(SegmentError, match=f"descriptor {fd} "):
         Segment.attach(fd, 4096)
+
+
+def test_reservation_can_be_interrupted_and_gives_everything_back() -> None:
+    before, calls = descriptors(), []
+
+    def interrupt() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Segment.create(200 * MIB, between=interrupt)
+    assert descriptors() == before

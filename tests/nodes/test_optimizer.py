@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from fast_core.nodes.digest import digest
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.learner_file import load, save
 from fast_core.nodes.optimizer import LEARNER_FILE, OptimizerNode
+from fast_core.run_memory import RolloutRecord
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 
@@ -106,6 +108,17 @@ def test_other_rollout_than_the_published_one_is_refused(pair: Pair) -> None:
     pair.collect(1)
     with pytest.raises(SegmentError, match="but its env node published"):
         pair.train(1)
+
+
+@pytest.mark.parametrize("wrong", [{"incarnation": 2}, {"rollout_id": 9}, {"slot": 3}])
+def test_record_and_slot_must_agree(pair: Pair, wrong: dict[str, int]) -> None:
+    """The slot is right, the record is of another time or place."""
+    pair.collect(1)
+    ring = pair.stage.memory.records(0)
+    record = RolloutRecord.unpack(ring.try_pop() or b"")
+    assert ring.try_push(dataclasses.replace(record, **wrong).pack())
+    with pytest.raises(SegmentError, match="but its env node published"):
+        pair.train(0)
 
 
 def test_digest_is_of_the_whole_state_and_changes_with_training(pair: Pair) -> None:

@@ -59,8 +59,9 @@ def read_process(pid: int) -> Process | None:
 
 
 def shared_memory() -> set[str]:
-    """Names in /dev/shm."""
-    return {entry.name for entry in SHARED_MEMORY.iterdir()}
+    """Names in /dev/shm, but for those of Python's multiprocessing, which FastLoop never uses."""
+    foreign = ("sem.mp-", "psm_", "pym-")
+    return {path.name for path in SHARED_MEMORY.iterdir() if not path.name.startswith(foreign)}
 
 
 def eventually(holds: Callable[[], Any], what: str, within_s: float = 20.0) -> Any:

@@ -47,9 +47,14 @@ def test_ctrl_c_leaves_nothing(workplace: Workplace, after_s: float) -> None:
     launched.sleep_until(after_s)
     launched.signal(signal.SIGINT, group=True)
     begun_s = time.monotonic()
-    assert launched.wait() == INTERRUPTED, launched.screen
+    assert launched.wait() == INTERRUPTED or python_was_starting(launched), launched.screen
     launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
     assert tracebacks(launched) <= 1, launched.screen
+
+
+def python_was_starting(launched: Launched) -> bool:
+    """Ctrl-C before the interpreter has run anything of ours is its own business."""
+    return "KeyboardInterrupt" in launched.screen and "fast_core/" not in launched.screen
 
 
 def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
@@ -146,12 +151,12 @@ def test_two_ctrl_c_at_once_leave_nothing(workplace: Workplace, after_s: float) 
 # --- nodes that can't stop ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "child", "deaf child"])
+@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "child", "deaf child", "daemon"])
 def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) -> None:
     """FT-08: asked, then terminated, then killed; with what they started."""
     launched = workplace.toy(fault, step_s=0.001)
     launched.await_training()
-    if "child" not in fault:
+    if fault in ("sleep", "gil", "deaf"):
         eventually((launched.home / "went-wrong").exists, "the fault")
     launched.signal(signal.SIGINT)
     begun_s = time.monotonic()
@@ -193,11 +198,11 @@ def test_killed_launcher_leaves_nothing(workplace: Workplace, after_s: float) ->
     launched.assert_gone()
 
 
-@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "deaf child"])
+@pytest.mark.parametrize("fault", ["sleep", "gil", "deaf", "deaf child", "daemon"])
 def test_killed_launcher_takes_busy_nodes_along(workplace: Workplace, fault: str) -> None:
     launched = workplace.toy(fault, step_s=0.001)
     launched.await_training()
-    if "child" not in fault:
+    if fault in ("sleep", "gil", "deaf"):
         eventually((launched.home / "went-wrong").exists, "the fault")
     launched.signal(signal.SIGKILL)
     launched.wait()
@@ -211,6 +216,19 @@ def test_killed_launcher_takes_a_stopped_node_along(workplace: Workplace) -> Non
     launched.signal(signal.SIGKILL)
     launched.wait()
     launched.assert_gone()
+
+
+@pytest.mark.parametrize("fault", ["gil", "deaf"])
+def test_kernel_alone_ends_the_nodes(workplace: Workplace, fault: str) -> None:
+    """Without the watchdog: what a node's environment has started then survives, no node does."""
+    launched = workplace.toy(fault)
+    eventually((launched.home / "went-wrong").exists, "the fault")
+    watchdog = next(p for p in launched.members() if "watchdog.py" in p.command)
+    os.kill(watchdog.pid, signal.SIGKILL)
+    os.kill(launched.node("optimizer-0"), signal.SIGSTOP)
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    eventually(lambda: not launched.members(), "every process is gone", 5.0)
 
 
 def test_launcher_killed_while_the_probe_has_children(workplace: Workplace) -> None:
@@ -260,7 +278,8 @@ def test_traceback_of_the_environment_is_shown(workplace: Workplace) -> None:
     "name", ["env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "fork server"]
 )
 def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
-    launched = workplace.toy("deaf child", "evaluation.every_env_steps=1000", step_s=0.001)
+    fault = "daemon" if name == "env-0" else "deaf child"
+    launched = workplace.toy(fault, "evaluation.every_env_steps=1000", step_s=0.001)
     launched.await_training()
     os.kill(launched.node(name), signal.SIGKILL)
     begun_s = time.monotonic()
@@ -279,11 +298,14 @@ def test_fork_server_killed_while_starting(workplace: Workplace) -> None:
     assert "fork server" in launched.screen.strip().splitlines()[-1]
 
 
-def test_killed_watchdog_does_not_matter(workplace: Workplace) -> None:
-    launched = workplace.toy("", "stop={time_s: 1.0}", step_s=0.001)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_watchdog_that_is_gone_does_not_matter(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    launched = workplace.toy("", "stop={time_s: 0.5}", step_s=0.001)
     launched.await_training()
     watchdog = [process for process in launched.members() if "watchdog.py" in process.command]
     assert len(watchdog) == 1
-    os.kill(watchdog[0].pid, signal.SIGKILL)
+    os.kill(watchdog[0].pid, number)
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []

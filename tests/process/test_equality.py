@@ -61,6 +61,14 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
         assert finished(launched) == reference, f"{count} env nodes"
 
 
+def test_torch_learner_is_equal_too(workplace: Workplace) -> None:
+    given = ["algorithm.gradient=autograd", "policy.backend=torch"]
+    config = TASKS["continuous, normalised"]
+    reference = finished(workplace.launch("mode=inline", *given, config=config))
+    launched = workplace.launch("nodes.env.count=2", *given, config=config)
+    assert finished(launched) == reference
+
+
 def test_inline_repeats_itself_and_seeds_differ(workplace: Workplace) -> None:
     config = TASKS["discrete"]
     first = finished(workplace.launch("mode=inline", config=config))

@@ -113,6 +113,16 @@ def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace) -> None:
     assert sorted(digests(run.run)) == list(range(TICKETS + 5))
 
 
+def test_new_run_may_begin_at_anothers_checkpoint(workplace: Workplace) -> None:
+    first = workplace.launch(config=config("discrete"))
+    assert first.wait() == 0
+    more = ["--resume", str(first.run), f"stop.env_steps={(TICKETS + 5) * ROWS}"]
+    second = workplace.launch(*more, config=config("discrete"))
+    assert second.wait() == 0, second.screen
+    assert second.run != first.run
+    assert sorted(digests(second.run)) == list(range(TICKETS, TICKETS + 5))
+
+
 def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace) -> None:
     """CKPT-03: the newest is cut by one byte."""
     run = workplace.launch(config=config("discrete"))

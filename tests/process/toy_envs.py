@@ -55,6 +55,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             subprocess.Popen(["sleep", str(FOR_EVER_S)])
         if fault == "deaf child":
             subprocess.Popen(["bash", "-c", f"trap '' TERM; sleep {FOR_EVER_S} & wait; wait"])
+        if fault == "daemon":
+            subprocess.Popen(["sleep", str(FOR_EVER_S)], start_new_session=True)
         if fault == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if fault == "chatty":

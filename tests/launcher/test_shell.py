@@ -1,0 +1,124 @@
+"""The scheduler's shell: what it notes down, and whose death it waits to hear of."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from fast_core.errors import TransportError
+from fast_core.events import Collect, Command, Failed, Heartbeat, NodeExited, Ready, Stop
+from fast_core.launcher import shell as module
+from fast_core.launcher.shell import EXIT_NEWS_S, Shell
+from fast_core.monitor.progress import PlainProgress
+from fast_core.monitor.run_directory import RunDirectory
+from tests.nodes.stage import Stage
+
+
+class Lossy:
+    """A hub that refuses what goes to ``gone``."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._hub = stage.hub
+        self.gone: set[str] = set()
+        self.sent: list[tuple[str, Command]] = []
+
+    def send(self, node: str, command: Command) -> None:
+        if node in self.gone:
+            raise TransportError(f"{type(command).__name__} for {node} was refused")
+        self.sent.append((node, command))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._hub, name)
+
+
+class Desk:
+    """A shell with a clock that the test moves."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)
+        self.stage = Stage(folder)
+        self.hub = Lossy(self.stage)
+        run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
+        progress = PlainProgress(io.StringIO())
+        stats = self.stage.memory.stats()
+        self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None)  # type: ignore[arg-type]
+
+    def make_ready(self) -> None:
+        for node in self.stage.plan.node_names:
+            self.shell.take(Ready(node, 1))
+
+    def close(self) -> None:
+        self.shell.close()
+        self.stage.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    made = Desk(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def test_work_goes_out_once_everybody_is_ready(desk: Desk) -> None:
+    assert desk.hub.sent == []
+    desk.make_ready()
+    assert {node for node, command in desk.hub.sent if isinstance(command, Collect)} == {
+        "env-0",
+        "env-1",
+    }
+
+
+def test_refused_message_waits_for_the_news_of_the_nodes_death(desk: Desk) -> None:
+    desk.hub.gone = {"env-1"}
+    desk.make_ready()
+    assert desk.shell.end is None
+    desk.shell.give_up_unreachable()
+    assert desk.shell.end is None
+    desk.shell.take(NodeExited("env-1", "was killed by SIGSEGV"))
+    assert desk.shell.end is not None
+    assert "SIGSEGV" in desk.shell.end.text
+    assert [failure.node for failure in desk.shell.failures] == ["env-1"]
+
+
+def test_refused_message_without_such_news_is_the_cause(desk: Desk) -> None:
+    desk.hub.gone = {"env-1"}
+    desk.make_ready()
+    desk.now_s += EXIT_NEWS_S
+    desk.shell.give_up_unreachable()
+    assert desk.shell.end is not None
+    assert desk.shell.end.reason == "failed"
+    assert "for env-1 was refused" in desk.shell.end.text
+
+
+def test_nodes_that_are_not_connected_are_named_when_told_to_stop(desk: Desk) -> None:
+    desk.hub.gone = {"optimizer-0"}
+    assert desk.shell.stop_nodes() == ["optimizer-0"]
+    told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
+    assert told == set(desk.stage.plan.node_names) - {"optimizer-0"}
+    desk.hub.gone = set()
+    assert desk.shell.tell_stop(["optimizer-0"]) == []
+
+
+def test_node_that_fails_and_then_exits_is_one_failure(desk: Desk) -> None:
+    desk.make_ready()
+    desk.shell.take(Failed("env-0", "stepping", "bad joint 7", "", {}))
+    desk.shell.take(NodeExited("env-0", "exited with status 1"))
+    desk.shell.take(NodeExited("env-1", "was killed by SIGKILL"))
+    assert [failure.node for failure in desk.shell.failures] == ["env-0", "env-1"]
+    assert desk.shell.end is not None
+    assert desk.shell.end.cause is not None
+    assert desk.shell.end.cause.error == "bad joint 7"
+
+
+def test_signs_of_life_are_noted_on_the_monotonic_clock(desk: Desk) -> None:
+    assert desk.shell.heard_s == {}
+    desk.now_s = 2000.0
+    desk.shell.take(Heartbeat("env-0"))
+    desk.shell.take(Ready("env-1", 77))
+    assert desk.shell.heard_s == {"env-0": 2000.0, "env-1": 2000.0}
+    assert desk.shell.pids == {"env-1": 77}

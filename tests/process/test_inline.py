@@ -1,0 +1,50 @@
+"""Inline mode ends as process mode does: the same status, cause and nothing left."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.process.harness import Workplace, eventually
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_the_run_in_order_and_saves(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    launched = workplace.toy("", "mode=inline", step_s=0.001)
+    launched.await_training()
+    time.sleep(0.3)
+    launched.signal(number)
+    assert launched.wait() == 128 + number, launched.screen
+    assert launched.leftovers() == []
+    assert "Traceback" not in launched.screen
+    assert list((launched.run / "checkpoints").glob("*/manifest.json"))
+    made = sorted((launched.home / "made").read_text().splitlines())
+    assert sorted((launched.home / "closed").read_text().splitlines()) == made
+
+
+def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplace) -> None:
+    launched = workplace.toy("sleep", "mode=inline")
+    eventually((launched.home / "went-wrong").exists, "the fault")
+    launched.signal(signal.SIGINT)
+    time.sleep(0.4)
+    launched.signal(signal.SIGINT)
+    assert launched.wait(5) == 130, launched.screen
+    assert launched.leftovers() == []
+    assert "Traceback" not in launched.screen
+
+
+def test_failing_environment_is_reported(workplace: Workplace) -> None:
+    launched = workplace.toy("raise", "mode=inline")
+    assert launched.wait() == 1
+    assert launched.leftovers() == []
+    assert "bad joint 7" in launched.screen.strip().splitlines()[-1]
+    assert launched.screen.count("Traceback (most recent call last)") == 1
+    assert "bad joint 7" in (launched.run / "crash.txt").read_text()
+    made = sorted((launched.home / "made").read_text().splitlines())
+    assert sorted((launched.home / "closed").read_text().splitlines()) == made
