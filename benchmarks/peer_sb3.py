@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -26,8 +25,6 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.peer_sb3", *arguments],
         cwd=ROOT,
-        # Threads that wait sleep: spinning, two of them take minutes where others work too.
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -39,30 +36,35 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
     return json.loads(done.stdout.splitlines()[-1]), seconds
 
 
-def throughput(first: int, last: int, threads: list[int]) -> dict[str, float]:
+def throughput(first: int, last: int, threads: list[int], limit_s: float) -> dict[str, float]:
     """Env steps per second for each number of torch threads, by that number."""
-    return {str(count): throughput_of(first, last, count) for count in threads}
+    return {str(count): throughput_of(first, last, count, limit_s) for count in threads}
 
 
-def throughput_of(first: int, last: int, threads: int) -> float:
-    """Env steps per second between two counts, with the settings of `ppo_throughput`."""
+def throughput_of(first: int, last: int, threads: int, limit_s: float) -> float:
+    """Env steps per second between two counts, with the settings of `ppo_throughput`.
+
+    After ``limit_s`` the rate is that of the rounds so far: where others work too, two threads
+    that spin for each other can take a hundred times as long.
+    """
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
 
     class Clock(BaseCallback):
-        """Notes when each rollout begins."""
+        """Notes when each rollout begins, and ends the run in time."""
 
         def __init__(self) -> None:
             super().__init__()
             self.times: dict[int, float] = {}
+            self.deadline_s = time.perf_counter() + limit_s
 
         def _on_rollout_start(self) -> None:
             self.times[self.num_timesteps] = time.perf_counter()
 
         def _on_step(self) -> bool:
-            return True
+            return len(self.times) < 2 or time.perf_counter() < self.deadline_s
 
     torch.set_num_threads(threads)
     # Networks of 2x64 tanh, one for the policy and one for the value, are SB3's default.
@@ -85,8 +87,8 @@ def throughput_of(first: int, last: int, threads: int) -> float:
     clock = Clock()
     # One round more, so that the last wanted count begins a rollout.
     model.learn(last + 1024, callback=clock)
-    seconds = clock.times[last] - clock.times[first]
-    return (last - first) / seconds
+    begin, end = (first, last) if last in clock.times else (min(clock.times), max(clock.times))
+    return (end - begin) / (clock.times[end] - clock.times[begin])
 
 
 def score(seed: int, threads: int) -> dict[str, float]:
@@ -135,9 +137,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=10_240)
     parser.add_argument("--last", type=int, default=51_200)
+    parser.add_argument("--limit-s", type=float, default=60.0, help="for each throughput")
     given = parser.parse_args()
     if given.what == "throughput":
-        figures = throughput(given.first, given.last, given.threads)
+        figures = throughput(given.first, given.last, given.threads, given.limit_s)
     else:
         figures = score(given.seed, given.threads[0])
     print(json.dumps(figures))

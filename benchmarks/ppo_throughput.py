@@ -87,21 +87,22 @@ def _launcher_share(run: Launched) -> float:
     return (last - first) / (last_s - first_s)
 
 
-def sb3_rates(last_round: int) -> Figures:
+def sb3_rates(last_round: int, limit_s: float) -> Figures:
     """Env steps per second of Stable-Baselines3 by number of torch threads."""
     counts = ("--first", str(FIRST_ROUND * ROWS), "--last", str(last_round * ROWS))
-    figures, _ = peer_sb3.run("throughput", *counts, "--threads", "1", "2")
+    limit = ("--limit-s", str(limit_s))
+    figures, _ = peer_sb3.run("throughput", *counts, *limit, "--threads", "1", "2")
     return {f"sb3_{threads}_threads_env_steps_per_s": rate for threads, rate in figures.items()}
 
 
-def measure(rounds: int, last_round: int, *, peer: bool) -> Figures:
+def measure(rounds: int, last_round: int, limit_s: float, *, peer: bool) -> Figures:
     """Medians of the rates, A and B measured in turn."""
     found: list[Figures] = []
     for number in range(rounds):
-        figures = sb3_rates(last_round) if peer and number % 2 else {}
+        figures = sb3_rates(last_round, limit_s) if peer and number % 2 else {}
         figures["fastloop_env_steps_per_s"] = fastloop_rate(last_round)
         if peer and number % 2 == 0:
-            figures |= sb3_rates(last_round)
+            figures |= sb3_rates(last_round, limit_s)
         report(f"round {number + 1} of {rounds}", figures)
         found.append(figures)
     return medians(found)
@@ -119,7 +120,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     peer = installed(peer_sb3.DISTRIBUTION) is not None
     skipped = () if peer else (f"{peer_sb3.DISTRIBUTION} is not installed",)
-    found = measure(2 if quick else 5, 30 if quick else 100, peer=peer)
+    found = measure(*((2, 30, 5.0) if quick else (5, 100, 30.0)), peer=peer)
     for title, override in (
         ("profile", "evaluation.every_env_steps=null"),
         ("evaluating", EVALUATION),

@@ -44,7 +44,10 @@ def _value(row: dict[str, object], name: str) -> float:
 
 
 def sb3(seed: int) -> dict[str, float]:
-    """The same of Stable-Baselines3, on one torch thread, which is its faster way here."""
+    """The same of Stable-Baselines3, on one torch thread.
+
+    On idle cores two are as fast (12.9 and 11.9 s, seed 3); beside other work two take minutes.
+    """
     found, seconds = peer_sb3.run("score", "--seed", str(seed), "--threads", "1")
     return _figures("sb3", seconds, found["env_steps"], found["best_mean_return"])
 

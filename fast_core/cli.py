@@ -19,11 +19,13 @@ INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 is success, 2 a wrong configuration, topology or command line, 130 Ctrl-C, and 1 anything
-    else. Errors that FastLoop raises on purpose are shown as one message; ``FASTLOOP_DEBUG=1``
-    shows their tracebacks.
+    0 is success, 2 a wrong configuration, topology, memory size or command line, 130 Ctrl-C,
+    and 1 anything else. Errors that FastLoop raises on purpose are shown as one message;
+    ``FASTLOOP_DEBUG=1`` shows their tracebacks.
     """
     # First, so that Ctrl-C during the imports ends quietly. `launch` puts its own in its place.
+    # Also where a script's background job inherited it ignored: whoever interrupts the script
+    # wants its runs gone too.
     before = signal.signal(signal.SIGINT, _exit_interrupted)
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
@@ -41,7 +43,7 @@ def _run(arguments: Sequence[str]) -> int:
     # that a stray file can't stand in for a library.
     sys.path.append(os.getcwd())
     from fast_core.commands import app
-    from fast_core.errors import ConfigError, FastLoopError, TopologyError
+    from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
 
     try:
         app(list(arguments), prog_name="fastloop")
@@ -51,7 +53,7 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
         print(f"fastloop: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError | TopologyError) else 1
+        return 2 if isinstance(error, ConfigError | TopologyError | SegmentError) else 1
     return 0
 
 

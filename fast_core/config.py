@@ -75,7 +75,7 @@ class PolicyConfig(Section, frozen=True):
     ] = "env"
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
-        Meta(description="Library of the policy's forward pass; auto takes numpy for small MLPs."),
+        Meta(description="Library of the policy's forward pass; auto takes numpy."),
     ] = "auto"
 
 
@@ -133,13 +133,20 @@ class EvaluationConfig(Section, frozen=True):
     ] = 20_000
     episodes: Annotated[Count, Meta(description="Episodes of one evaluation, exactly.")] = 20
     envs: Annotated[Count, Meta(description="Environments stepped together.")] = 20
+    max_episode_steps: Annotated[
+        Count,
+        Meta(
+            description="Steps after which an evaluation episode is cut, for environments without "
+            "a time limit of their own."
+        ),
+    ] = 10_000
     mode: Annotated[
         Literal["async", "sync"],
         Meta(description="async trains on meanwhile; sync waits for the result."),
     ] = "async"
-    at_end: Annotated[bool, Meta(description="Evaluate the last version before the run ends.")] = (
-        True
-    )
+    at_end: Annotated[
+        bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
+    ] = True
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -161,9 +168,9 @@ class StopConfig(Section, frozen=True):
 
     env_steps: Annotated[Count | None, Meta(description="Environment steps trained on.")] = None
     updates: Annotated[Count | None, Meta(description="Optimizer steps.")] = None
-    time_s: Annotated[
-        Seconds | None, Meta(description="Seconds since the first rollout began.")
-    ] = None
+    time_s: Annotated[Seconds | None, Meta(description="Seconds since every node was ready.")] = (
+        None
+    )
     score: Annotated[
         float | None, Meta(description="Mean return of an evaluation that counts as solved.")
     ] = None
@@ -197,6 +204,9 @@ class SupervisionConfig(Section, frozen=True):
     heartbeat_timeout_s: Annotated[
         Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
     ] = 30.0
+    save_s: Annotated[
+        Seconds, Meta(description="For a last checkpoint after Ctrl-C; then it ends without one.")
+    ] = 1.0
     grace_s: Annotated[
         Seconds, Meta(description="From asking a node to stop until it is killed.")
     ] = 2.5
@@ -221,7 +231,9 @@ class RunConfig(Section, frozen=True, kw_only=True):
         str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")
     ]
     directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
-    seed: Annotated[int, Meta(ge=0, description="Every random stream derives from it.")] = 0
+    seed: Annotated[
+        int, Meta(ge=0, le=2**63 - 1, description="Every random stream derives from it.")
+    ] = 0
     mode: Annotated[
         Literal["process", "inline"],
         Meta(description="process: every node its own process; inline: all in one, for debuggers."),

@@ -96,7 +96,11 @@ def layout_of(plan: RunPlan) -> Layout:
         )
     layout.add("stats", StatsBoard.nbytes(len(plan.node_names)), writer="each node its own row")
     layout.add("weights", WeightBoard.nbytes(pack.nbytes), writer="optimizer")
-    layout.add("evaluation", EvaluationSlot.nbytes(pack.nbytes), writer="optimizer")
+    layout.add(
+        "evaluation",
+        EvaluationSlot.nbytes(pack.nbytes),
+        writer="optimizer; the release word: evaluator",
+    )
     store = RolloutStore.nbytes(fields, plan.slots_per_shard, rollout.steps, rollout.envs_per_shard)
     for shard in range(rollout.shards):
         layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")

@@ -105,7 +105,7 @@ def test_exit_status_of_the_run_is_passed_on(code: int, launcher: Launcher, conf
     [
         (ConfigError("seed is wrong"), 2),
         (TopologyError("nobody consumes Train"), 2),
-        (SegmentError("no room"), 1),
+        (SegmentError("no room"), 2),
         (NodeFailed("env-1 died"), 1),
     ],
 )

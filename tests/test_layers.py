@@ -25,6 +25,7 @@ LEVELS = {
     "fast_core.durable": 1,
     "fast_core.resources": 1,
     "fast_core.seeding": 1,
+    "fast_core.text": 1,
     "fast_core.threads": 1,
     "fast_core.memory": 2,
     "fast_core.scheduler": 2,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 
@@ -54,6 +55,7 @@ class ZmqHub:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._others: tuple[int, ...] = ()
+        self._unreadable: TransportError | None = None
 
     def send(self, node: str, command: Command) -> None:
         """Queue a command for one node.
@@ -79,15 +81,25 @@ class ZmqHub:
         """Everything that arrived, oldest first per node; never blocks.
 
         Raises:
-            TransportError: A message is not an event of this protocol version.
+            TransportError: A message is not an event of this protocol version. What came before
+                it is returned first, and the call after that raises.
         """
+        if self._unreadable is not None:
+            error, self._unreadable = self._unreadable, None
+            raise error
         events: list[Event] = []
         while True:
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            events.append(decode_event(frames[-1]))
+            try:
+                events.append(decode_event(frames[-1]))
+            except TransportError as error:
+                if not events:
+                    raise
+                self._unreadable = error
+                break
         self._received += len(events)
         return events
 
@@ -120,7 +132,10 @@ class ZmqNodeChannel:
     """A node's end.
 
     Concurrency: the node's thread calls everything here; the I/O thread alone touches ZeroMQ.
-    They share two deques (append and popleft are atomic) and the event descriptor.
+    They share two deques (append and popleft are atomic) and the event descriptor. Other threads
+    may `try_send` log lines at any time, so the descriptor is closed only when nobody has the
+    channel any more: a number closed earlier may be another file's by the time it is written to.
+    A lock would do too, but a process forked while it is held could never log again.
     """
 
     def __init__(self, path: str, node: str, notify: Notify) -> None:
@@ -130,9 +145,10 @@ class ZmqNodeChannel:
         self._inbox: deque[Command] = deque()
         self._stop = False
         self._closing = threading.Event()
-        self._fatal: Exception | None = None
+        self._fatal: TransportError | None = None
         self._sent = self._received = self._refused = 0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._wake).atexit = False
         self._thread = threading.Thread(target=self._serve, name="io", daemon=True)
         self._thread.start()
 
@@ -173,7 +189,7 @@ class ZmqNodeChannel:
         """Everything that arrived, oldest first; never blocks.
 
         Raises:
-            TransportError: The I/O thread met a message it can't read.
+            TransportError: The I/O thread met a message it can't read, or failed otherwise.
         """
         if self._fatal is not None:
             raise self._fatal
@@ -195,26 +211,29 @@ class ZmqNodeChannel:
         self._closing.set()
         os.eventfd_write(self._wake, 1)
         self._thread.join(2 * LINGER_MS / 1000)
-        if not self._thread.is_alive():
-            os.close(self._wake)
 
     # --- the I/O thread ---------------------------------------------------------------------
 
     def _serve(self) -> None:
-        context = zmq.Context(io_threads=1)
-        dealer = context.socket(zmq.DEALER)
-        dealer.linger = LINGER_MS
-        dealer.sndhwm = dealer.rcvhwm = HIGH_WATER_MARK
-        dealer.identity = self._node.encode()
-        dealer.connect(f"ipc://{self._path}")
         try:
-            self._pump(dealer)
+            with zmq.Context(io_threads=1) as context, context.socket(zmq.DEALER) as dealer:
+                dealer.linger = LINGER_MS
+                dealer.sndhwm = dealer.rcvhwm = HIGH_WATER_MARK
+                dealer.identity = self._node.encode()
+                dealer.connect(f"ipc://{self._path}")
+                self._pump(dealer)
         except TransportError as error:
-            self._fatal = error
-            self._notify()
-        finally:
-            dealer.close()
-            context.term()
+            self._fail(error)
+        except Exception as error:  # the boundary of a thread: the node must not wait for ever
+            failure = TransportError(
+                f"the I/O thread of node {self._node!r} failed: {type(error).__name__}: {error}"
+            )
+            failure.__cause__ = error
+            self._fail(failure)
+
+    def _fail(self, error: TransportError) -> None:
+        self._fatal = error
+        self._notify()
 
     def _pump(self, dealer: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()

@@ -31,6 +31,7 @@ class EpisodeRunner:
         lengths: Steps of each episode so far.
         env_steps: Steps of all episodes so far.
         quarantined: Values that were not finite; each ended its episode without its reward.
+        cut: Episodes that ended at ``max_episode_steps`` alone.
     """
 
     def __init__(
@@ -40,9 +41,13 @@ class EpisodeRunner:
         episodes: int,
         envs: int,
         seed: int,
+        max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
     ) -> None:
-        """Make the environments; ``on_step`` is called after each step of each of them.
+        """Make the environments.
+
+        ``max_episode_steps`` cuts episodes that have no end of their own, since a policy may
+        never reach one; ``on_step`` is called after each step of each environment.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -59,6 +64,7 @@ class EpisodeRunner:
         self.spec = self._instances[0].spec
         self._episodes = episodes
         self._on_step = on_step
+        self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
         self._obs = Observations(envs, self.spec.observation)
@@ -70,6 +76,7 @@ class EpisodeRunner:
         self.lengths = [0] * self._episodes
         self.env_steps = 0
         self.quarantined = 0
+        self.cut = 0
         self._current: dict[int, int] = {}
         self._begun = False
 
@@ -127,6 +134,9 @@ class EpisodeRunner:
         else:
             self._count_nonfinite(place, action)
             self._obs.array[place] = before
+            truncated = True
+        if self.lengths[episode] == self._limit and not (terminated or truncated):
+            self.cut += 1
             truncated = True
         if terminated or truncated:
             self._begin(place, episode + len(self._obs.rows))

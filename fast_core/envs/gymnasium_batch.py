@@ -168,7 +168,7 @@ class GymnasiumBatch:
                     ended[place] = bool(terminated), bool(truncated)
         except EnvironmentFailed:
             raise
-        except Exception as error:  # an environment may raise anything
+        except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self._failure(place, error_text(error), action) from error
         wrong = store_rewards(given, self._reward)
         if wrong is not None:

@@ -56,7 +56,7 @@ class Instance:
             self._env = make_env(config)
         except ConfigError:
             raise
-        except Exception as error:  # a constructor may raise anything
+        except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
         self._closed = False
         self.spec = environment_spec(self._env, config)
@@ -79,7 +79,7 @@ class Instance:
             # a copy, because an environment may take options out of what it is given
             options = copy.deepcopy(self._options) if self._options is not None else None
             obs, _ = self._env.reset(seed=seed, options=options)
-        except Exception as error:  # an environment may raise anything
+        except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(0, error_text(error), episode, seed) from error
         try:
             row[:] = obs
@@ -104,7 +104,7 @@ class Instance:
             obs, given, terminated, truncated, _ = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
-        except Exception as error:  # an environment may raise anything
+        except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(number, error_text(error), episode, seed, action) from error
         try:
             row[:] = obs
@@ -157,7 +157,7 @@ class Instance:
         self._closed = True
         try:
             self._env.close()
-        except Exception as error:  # an environment may raise anything
+        except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure("in close", error_text(error)) from error
 
 

@@ -42,7 +42,7 @@ def make_env(config: EnvironmentConfig) -> Env:
 def _import(module: str) -> None:
     try:
         importlib.import_module(module)
-    except Exception as error:  # a user's module may raise anything
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise ConfigError(
             f"environment.modules or environment.id names the module {module!r}, which can't be "
             f"imported: {type(error).__name__}: {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -19,7 +19,9 @@ from fast_core.spec import EnvironmentSpec, SpaceSpec
 _STEPS = 30
 
 
-def probe(config: EnvironmentConfig, seed: int) -> EnvironmentSpec:
+def probe(
+    config: EnvironmentConfig, seed: int, *, before: Callable[[], None] = lambda: None
+) -> EnvironmentSpec:
     """Describe the configured environment, after a reset and some steps that really worked.
 
     It is repeatable if the same seed and actions give the same observations, rewards and ends
@@ -28,6 +30,7 @@ def probe(config: EnvironmentConfig, seed: int) -> EnvironmentSpec:
     Args:
         config: Which environment.
         seed: Seed of the run.
+        before: Called before each reset, step and close, to limit how long one may take.
 
     Raises:
         ConfigError: It can't be made, its spaces are not supported, it raises, or what it
@@ -37,13 +40,15 @@ def probe(config: EnvironmentConfig, seed: int) -> EnvironmentSpec:
         first = _make(config, seed)
         try:
             actions = _random_actions(first.spec.action, seed)
-            digests = {_play(first, actions, seed), _play(first, actions, seed)}
+            digests = {_play(first, actions, seed, before), _play(first, actions, seed, before)}
         finally:
+            before()
             first.close()
         second = _make(config, seed)
         try:
-            digests.add(_play(second, actions, seed))
+            digests.add(_play(second, actions, seed, before))
         finally:
+            before()
             second.close()
     except EnvironmentFailed as error:
         raise ConfigError(
@@ -68,7 +73,9 @@ def _random_actions(space: SpaceSpec, seed: int) -> Sequence[object]:
     return list(values.astype(space.dtype).reshape(_STEPS, *space.shape))
 
 
-def _play(instance: Instance, actions: Sequence[object], seed: int) -> bytes:
+def _play(
+    instance: Instance, actions: Sequence[object], seed: int, before: Callable[[], None]
+) -> bytes:
     """Digest of all that ``actions`` give, over as many episodes as they last."""
     obs = Observations(1, instance.spec.observation)
     row = obs.rows[0]
@@ -79,9 +86,11 @@ def _play(instance: Instance, actions: Sequence[object], seed: int) -> bytes:
         if ended:
             episode, number = episode + 1, 0
             episode_seed = draw_seed(seed, Role.PROBE, 1, episode)
+            before()
             instance.reset(row, episode=episode, seed=episode_seed)
             digest.update(obs.array.tobytes())
         number += 1
+        before()
         result = instance.checked_step(
             row, action, number=number, episode=episode, seed=episode_seed
         )

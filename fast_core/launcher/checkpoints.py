@@ -8,6 +8,7 @@ flushes everything and renames. What has no valid manifest is no checkpoint.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +21,12 @@ from fast_core.events import CommitCheckpoint
 MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
 FORMAT = 1
+_COPY_TRIES = 3
 _BAD, _PARTIAL = ".damaged", ".tmp"
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A checkpoint is not what its manifest says."""
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -99,15 +105,17 @@ def complete_names(folder: Path) -> list[str]:
 def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
     """The newest checkpoint that is whole, and a line for each damaged one set aside.
 
+    For the owner of the run's lock only, since it renames.
+
     Raises:
-        CheckpointError: There is none.
+        CheckpointError: There is none, or it is of another format.
     """
     notes: list[str] = []
     for name in reversed(complete_names(folder)):
         path = folder / name
         try:
             return path, check(path), notes
-        except CheckpointError as error:
+        except DamagedCheckpoint as error:
             aside = path.with_name(name + _BAD)
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
@@ -116,16 +124,50 @@ def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
     raise CheckpointError(f"no complete checkpoint in {folder}: {reason}")
 
 
+def copy_newest(source: Path, target: Path) -> tuple[Path, Manifest]:
+    """Bring the newest whole checkpoint of another run, which may be training, into this one's.
+
+    Hard links where the file system has them: nothing is copied, and nothing is lost when the
+    other run drops the checkpoint meanwhile; then the next newest is taken.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    failures: list[str] = []
+    for _ in range(_COPY_TRIES):
+        for name in reversed(complete_names(source)):
+            copy = target / name
+            try:
+                shutil.copytree(source / name, copy, copy_function=_link_or_copy)
+                return copy, check(copy)
+            except (OSError, shutil.Error, DamagedCheckpoint) as error:
+                failures.append(str(error))
+                shutil.rmtree(copy, ignore_errors=True)
+    reason = failures[-1] if failures else "none was written yet"
+    raise CheckpointError(f"no complete checkpoint in {source}: {reason}")
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
 def check(path: Path) -> Manifest:
     """Read the manifest and verify every file against it.
 
     Raises:
-        CheckpointError: Names the file that is missing or differs.
+        DamagedCheckpoint: Names the file that is missing or differs.
+        CheckpointError: It is of another format.
     """
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
-        raise CheckpointError(
+        raise DamagedCheckpoint(
             f"checkpoint {path.name} has no readable manifest: {error}"
         ) from error
     if manifest.format != FORMAT:
@@ -136,9 +178,9 @@ def check(path: Path) -> Manifest:
         try:
             found = _entry(path / name)
         except OSError as error:
-            raise CheckpointError(f"checkpoint {path.name} lacks {name}: {error}") from error
+            raise DamagedCheckpoint(f"checkpoint {path.name} lacks {name}: {error}") from error
         if found != expected:
-            raise CheckpointError(
+            raise DamagedCheckpoint(
                 f"checkpoint {path.name} is damaged: {name} has {found.nbytes} bytes and SHA-256 "
                 f"{found.sha256[:12]}, the manifest says {expected.nbytes} and "
                 f"{expected.sha256[:12]}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+from fast_core.launcher.checkpoints import complete_names
 from fast_core.launcher.records import TraceDrain
 from fast_core.launcher.shell import Shell
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
+from fast_core.nodes.policy_file import best_policy_path
 from fast_core.scheduler.statistics import Statistics
 
 DRAIN_INTERVAL_S = 0.25
@@ -119,11 +121,18 @@ class Display:
             elapsed_s=now.elapsed_s,
             env_steps=now.env_steps_trained,
             updates=now.updates,
-            session_s=time.monotonic() - shell.started_s,
+            session_s=now.elapsed_s - shell.began_elapsed_s,
             session_env_steps=now.env_steps_trained - shell.began_env_steps,
             session_updates=now.updates - shell.began_updates,
             best=shell.best,
             last=shell.evaluation,
-            checkpoint=str(shell.checkpoint) if shell.checkpoint is not None else "",
+            checkpoint=self._newest_checkpoint(),
+            policy=best_policy_path(shell.run.path).exists(),
             warnings=self._progress.warnings,
         )
+
+    def _newest_checkpoint(self) -> str:
+        """As it lies on disk: an earlier part of the run may have written it."""
+        folder = self._shell.run.checkpoints
+        names = complete_names(folder)
+        return str(folder / names[-1]) if names else ""

@@ -7,17 +7,23 @@ import traceback
 from fast_core.errors import EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
 from fast_core.node import Node
+from fast_core.text import encodable
 
 
-def describe_failure(name: str, node: Node | None, error: Exception) -> Failed:
+def describe_failure(name: str, node: Node | None, error: BaseException) -> Failed:
     """The first cause of a node's end, for people."""
     own = isinstance(error, FastLoopError)
     return Failed(
         node=name,
         doing=node.doing if node is not None else "being constructed",
-        error=str(error) if own else f"{type(error).__name__}: {error}",
-        traceback=environment_traceback(error) or "".join(traceback.format_exception(error)),
-        context=node.failure_context() if node is not None else {},
+        error=encodable(str(error) if own else f"{type(error).__name__}: {error}"),
+        traceback=encodable(
+            environment_traceback(error) or "".join(traceback.format_exception(error))
+        ),
+        context={
+            name: encodable(text)
+            for name, text in (node.failure_context() if node is not None else {}).items()
+        },
     )
 
 

@@ -54,19 +54,30 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
             os.read(wake_in, PACKET)
             _reap(control, names)
         if control.fileno() in readable:
-            data, descriptors, _, _ = socket.recv_fds(control, PACKET, 1)
-            if not data:
+            received = receive_request(control)
+            if received is None:
                 return
-            pid = _fork(json.loads(data), descriptors[0], control)
-            names[pid] = json.loads(data)["name"]
+            request, descriptor = received
+            ours = (control.fileno(), wake_in, wake_out)
+            pid = _fork(request, descriptor, ours)
+            names[pid] = str(request["name"])
             _report(control, event="started", name=names[pid], pid=pid, status=0)
+
+
+def receive_request(control: socket.socket) -> tuple[dict[str, object], int] | None:
+    """The next request and its descriptor; None once the launcher has closed its end."""
+    data, descriptors, _, _ = socket.recv_fds(control, PACKET, 1)
+    if not data:
+        return None
+    os.set_inheritable(descriptors[0], False)  # what a simulator executes must not keep it open
+    return json.loads(data), descriptors[0]
 
 
 def _import(module: str) -> None:
     """Import for speed only: a module that fails is imported again, and reported, by the child."""
     try:
         importlib.import_module(module)
-    except Exception:
+    except (Exception, SystemExit):  # a script without a main guard may leave
         traceback.print_exc()
 
 
@@ -88,7 +99,8 @@ def _reap(control: socket.socket, names: dict[int, str]) -> None:
             _report(control, event="exited", name=names.pop(pid), pid=pid, status=code)
 
 
-def _fork(request: dict[str, object], descriptor: int, control: socket.socket) -> int:
+def _fork(request: dict[str, object], descriptor: int, ours: tuple[int, ...]) -> int:
+    """Fork a child for ``request``; it keeps ``descriptor`` and closes ``ours``."""
     server = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -99,10 +111,11 @@ def _fork(request: dict[str, object], descriptor: int, control: socket.socket) -
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            control.close()
+            for each in ours:
+                os.close(each)
             status = _child(request, socket.socket(fileno=descriptor))
         except SystemExit as leave:
-            status = leave.code if isinstance(leave.code, int) else 0
+            status = exit_status(leave)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -114,6 +127,16 @@ def _fork(request: dict[str, object], descriptor: int, control: socket.socket) -
     with contextlib.suppress(OSError):  # the child does it too; whoever comes first
         os.setpgid(pid, pid)
     return pid
+
+
+def exit_status(leave: SystemExit) -> int:
+    """The status that Python itself ends with; text is printed, as it does."""
+    if leave.code is None:
+        return 0
+    if isinstance(leave.code, int):
+        return leave.code
+    print(leave.code, file=sys.stderr)
+    return FAILED_STATUS
 
 
 def _child(request: dict[str, object], parent: socket.socket) -> int:

@@ -51,7 +51,7 @@ class InlineRun:
                 self._nodes.append(node)
                 self._use_threads(node)
                 node.setup()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._shell.take(describe_failure(spec.name, node, error))
                 return
             node.enter(NodeState.WAITING, "waiting for work")
@@ -75,8 +75,9 @@ class InlineRun:
         """Step every node in turn until the scheduler ends the run, then close them."""
         shell = self._shell
         while shell.end is None:
-            shell.tick_if_due()
+            # First, so that nodes that took long to set up count as ready before the time does.
             busy = shell.receive()
+            shell.tick_if_due()
             for node in self._nodes:
                 if shell.end is None:
                     busy = self._step(node) or busy
@@ -93,7 +94,7 @@ class InlineRun:
         try:
             self._use_threads(node)
             return node.step()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._shell.take(describe_failure(node.context.name, node, error))
             return True
 
@@ -122,6 +123,6 @@ class InlineRun:
         for node in nodes:
             try:
                 node.close()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 text = f"{type(error).__name__} while closing: {error}"
                 self._shell.take(LogLine(node.context.name, "ERROR", text))

@@ -33,6 +33,7 @@ class MetricsRows:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._last_s: float | None = None
+        self._last_elapsed_s = begun.elapsed_s
         self._last = (begun.env_steps_trained, begun.updates)
         self._pending = False
 
@@ -54,6 +55,8 @@ class MetricsRows:
         if not self._pending or (elapsed_s < self._interval_s and not force):
             return None
         current = statistics()
+        # Training time, which begins when every node is ready, not the time of the first row.
+        elapsed_s = current.elapsed_s - self._last_elapsed_s
         values = {name: total / self._counts[name] for name, total in self._sums.items()}
         values |= _scheduler_values(current)
         if elapsed_s > 0:
@@ -61,6 +64,7 @@ class MetricsRows:
             values["time/updates_per_s"] = (current.updates - self._last[1]) / elapsed_s
         self._sums, self._counts = {}, {}
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
+        self._last_elapsed_s = current.elapsed_s
         self._pending = False
         return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)
 

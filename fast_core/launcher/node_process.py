@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import os
@@ -23,7 +24,7 @@ from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failure import describe_failure, environment_traceback
-from fast_core.launcher.processes import take
+from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
@@ -40,22 +41,35 @@ def probe_main(name: str, link: socket.socket) -> int:
     os.close(descriptor)
     assert isinstance(start, ProbeStart)
     setproctitle.setproctitle(f"fastloop: {name}")
-    link.sendall(msgspec.msgpack.encode(_probe(start.environment, start.seed)))
+    link.sendall(frame(msgspec.msgpack.encode(_probe(start.environment, start.seed))))
+    link.close()
     return 0
 
 
 def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
+    limit_s = environment.step_timeout_s
+
+    def before() -> None:
+        """Let a call that does not return end this process with its stack, even one in C."""
+        if limit_s is not None:
+            faulthandler.dump_traceback_later(limit_s, exit=True)
+
+    faulthandler.enable()
     try:
-        return {"spec": probe(environment, seed)}
+        return {"spec": probe(environment, seed, before=before)}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
-    except Exception as error:  # a process boundary: whatever it was, the launcher shows it
+    # a process boundary: whatever it was, the launcher shows it
+    except (Exception, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def node_main(name: str, link: socket.socket) -> int:
     """Live as the node that the launcher's `NodeStart` describes."""
     start, descriptor = take(link)
+    link.close()
     assert isinstance(start, NodeStart)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_launcher)
@@ -103,14 +117,15 @@ def _live(context: NodeContext, node_class: str) -> int:
         node.setup()
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
-    except Exception as error:  # the process boundary of a node
+    except (Exception, SystemExit) as error:  # the process boundary of a node
         status = FAILED_STATUS
-        traceback.print_exc()  # into the log, in case the channel is what failed
+        with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
+            traceback.print_exc()
         context.channel.send(describe_failure(context.name, node, error))
     try:
         if node is not None:
             node.close()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if status == 0:
             context.channel.send(describe_failure(context.name, node, error))
         status = FAILED_STATUS

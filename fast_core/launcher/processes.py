@@ -32,6 +32,9 @@ _REAP_S = 1.0
 _WATCHDOG_S = 2.0
 # Environment variable of all processes of a run but the launcher and the watchdog.
 _MARK = "FASTLOOP_RUN"
+# Else setproctitle writes a title over the environment that the kernel shows of a process, and the
+# mark is lost on a node and on all that it forks without exec.
+_KEEP_ENVIRON = {"SPT_NOENV": "1"}
 # So that the path of a socket file in the run's directory fits into the kernel's 107 bytes.
 _PARENT_BYTES = 80
 
@@ -75,6 +78,7 @@ def take(link: socket.socket) -> tuple[object, int]:
     header, descriptors, _, _ = socket.recv_fds(link, _LENGTH.size, 1)
     if len(header) < _LENGTH.size or not descriptors:
         raise SystemExit(0)
+    os.set_inheritable(descriptors[0], False)  # a simulator's own programs have no use for it
     remaining, chunks = _LENGTH.unpack(header)[0], []
     while remaining:
         chunk = link.recv(min(remaining, 1 << 20))
@@ -85,16 +89,31 @@ def take(link: socket.socket) -> tuple[object, int]:
     return pickle.loads(b"".join(chunks)), descriptors[0]
 
 
-def read_all(link: socket.socket) -> bytes:
-    """Everything the other side sends until it closes."""
-    chunks = []
-    while chunk := link.recv(1 << 20):
-        chunks.append(chunk)
-    return b"".join(chunks)
+def frame(data: bytes) -> bytes:
+    """``data`` with its length first.
+
+    The end of a stream does not tell that all has come: whoever was forked without ``exec`` by
+    the process at the other side keeps the stream open.
+    """
+    return _LENGTH.pack(len(data)) + data
+
+
+def unframe(received: bytes) -> bytes | None:
+    """What was framed; None while some of it is missing."""
+    if len(received) < _LENGTH.size:
+        return None
+    end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+    return received[_LENGTH.size : end] if len(received) >= end else None
 
 
 class ProcessTree:
-    """All processes of one run and the directory of its socket."""
+    """All processes of one run and the directory of its socket.
+
+    Attributes:
+        preload: Modules that the fork server imports before it forks.
+        children: Every child that was asked for, by name.
+        directory: Private folder of the socket file.
+    """
 
     def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
         """Start the watchdog and the fork server.
@@ -104,7 +123,9 @@ class ProcessTree:
             environment: Additional environment variables of every process.
             log: File that takes the server's own output.
         """
+        self.preload = tuple(preload)
         self.children: dict[str, Child] = {}
+        self.log = log
         self._exited: list[Child] = []
         self._closed = False
         self.directory = _choose_directory()
@@ -139,7 +160,7 @@ class ProcessTree:
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(),),
-                env={**environment, **os.environ, _MARK: str(self.directory)},
+                env={**environment, **os.environ, _MARK: str(self.directory), **_KEEP_ENVIRON},
                 process_group=0,
             )
         theirs.close()
@@ -210,6 +231,17 @@ class ProcessTree:
         """
         self._take_reports()
         while self.living() and (left_s := deadline_s - time.monotonic()) > 0:
+            select.select([self._control], [], [], left_s)
+            self._take_reports()
+
+    def wait_for_exit(self, child: Child, deadline_s: float) -> None:
+        """Take reports until ``child`` is gone or the monotonic ``deadline_s`` passes.
+
+        Raises:
+            NodeFailed: The server itself is gone.
+        """
+        self._take_reports()
+        while child.status is None and (left_s := deadline_s - time.monotonic()) > 0:
             select.select([self._control], [], [], left_s)
             self._take_reports()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fast_core.durable import write_durably
 from fast_core.events import LogLine
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.report import write_report
@@ -10,6 +11,7 @@ from fast_core.monitor.trace import TraceCollector
 from fast_core.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
+from fast_core.text import encodable
 
 _AT_ONCE = 4096
 
@@ -31,6 +33,14 @@ class TraceDrain:
         """Write ``trace.json``."""
         self.drain()
         self._collector.write(run.trace)
+
+
+def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
+    """Write ``crash.txt``; a full disk is told, and the text is on the screen anyway."""
+    try:
+        write_durably(run.crash, encodable(text).encode())
+    except OSError as error:
+        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
 
 
 def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> None:

@@ -19,34 +19,28 @@ from fast_core.algorithm import Blueprint
 from fast_core.config import RunConfig
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub
-from fast_core.durable import write_durably
-from fast_core.errors import FastLoopError
-from fast_core.events import Failed, LogLine, NodeExited
+from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
+from fast_core.events import LogLine
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
     Manifest,
     check_identity,
+    copy_newest,
     newest_valid,
 )
 from fast_core.launcher.display import Display
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.prepare import env_node_count, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
-from fast_core.launcher.records import TraceDrain, write_records
+from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
-from fast_core.launcher.topology import (
-    NodeSpec,
-    check,
-    node_class,
-    scheduler_emits,
-    topology,
-    warm_modules,
-)
+from fast_core.launcher.topology import check_topology, topology, warm_module
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
 from fast_core.run_memory import RunMemory
@@ -92,9 +86,12 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         continuation = None
         if resume_from is not None:
             source = RunDirectory.open(resume_from)
-            continuation = _continuation(source, config, progress, same_directory=False)
         run = RunDirectory.create(config.directory, config.name, datetime.now())
-        stack.callback(run.lock().close)
+        stack.callback(_lock(run, progress).close)
+        if resume_from is not None:
+            checkpoint, manifest = copy_newest(source.checkpoints, run.checkpoints)
+            check_identity(manifest, identity(config))
+            continuation = Continuation(checkpoint, manifest, same_directory=False)
         return _run(config, run, continuation, progress, interrupts)
 
 
@@ -109,9 +106,15 @@ def resume(run: Path, overrides: list[str]) -> int:
         progress = make_progress(sys.stdout)
         stack.callback(progress.close)
         found = RunDirectory.open(run)
-        stack.callback(found.lock().close)
+        stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
-        continuation = _continuation(found, config, progress, same_directory=True)
+        path, manifest, notes = newest_valid(found.checkpoints)
+        for note in notes:
+            progress.log(LogLine("launcher", "WARNING", note))
+        check_identity(manifest, identity(config))
+        continuation = Continuation(path, manifest, same_directory=True)
+        if found.crash.exists():  # of an earlier part of the run
+            found.crash.replace(found.crash.with_name("crash.previous.txt"))
         return _run(config, found, continuation, progress, interrupts)
 
 
@@ -122,14 +125,11 @@ def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     return config_file.load(run.config, overrides, algorithm_config_type)
 
 
-def _continuation(
-    source: RunDirectory, config: RunConfig, progress: Progress, *, same_directory: bool
-) -> Continuation:
-    path, manifest, notes = newest_valid(source.checkpoints)
-    for note in notes:
-        progress.log(LogLine("launcher", "WARNING", note))
-    check_identity(manifest, identity(config))
-    return Continuation(path, manifest, same_directory)
+def _lock(run: RunDirectory, progress: Progress) -> RunLock:
+    lock = run.lock()
+    if lock.note:
+        progress.log(LogLine("launcher", "WARNING", lock.note))
+    return lock
 
 
 def _run(
@@ -142,14 +142,19 @@ def _run(
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
+        check_topology(evaluates=config.evaluation.every_env_steps is not None)
         if config.mode == "inline":
             return _run_inline(config, run, continuation, progress, interrupts)
         return _run_processes(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
         progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
         return interrupts.exit_code
+    except (ConfigError, TopologyError, SegmentError):
+        if continuation is None:  # nothing has begun, so nothing is left of the attempt
+            run.remove()
+        raise
     except FastLoopError as error:
-        write_durably(run.crash, f"{error}\n".encode())
+        write_crash(run, f"{error}\n", progress)
         raise
 
 
@@ -184,14 +189,22 @@ def _run_processes(
         )
         config = resolve(config, environment, cores)
         plan = _plan(config, environment, run, continuation)
-        nodes = _checked_topology(plan)
+        nodes = topology(plan)
         interrupts.check()
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         socket_path = tree.directory / SOCKET_NAME
         hub = ZmqHub(str(socket_path))
         stack.callback(hub.close)
-        shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
+        shell = Shell(
+            plan,
+            run,
+            hub,
+            memory.stats(),
+            progress,
+            _scheduler_state(continuation),
+            config_file.dumps(config),
+        )
         stack.callback(shell.close)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
@@ -214,17 +227,11 @@ def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
 
 
 def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
-    modules = warm_modules(name.partition("-")[0])
+    modules = (warm_module(name.partition("-")[0]),)
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
     return ("torch", *modules) if name == OPTIMIZER and torch else modules
-
-
-def _checked_topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
-    nodes = topology(plan)
-    check(scheduler_emits(plan), [node_class(node.node_class) for node in nodes])
-    return nodes
 
 
 def _plan(
@@ -238,7 +245,8 @@ def _plan(
         str(continuation.checkpoint) if continuation is not None else None,
         continuation.manifest.env_steps if continuation is not None and continued else None,
     )
-    run.write_config(config_file.dumps(config))
+    if not continued:  # a new run keeps it even if it never begins; see Shell for the other case
+        run.write_config(config_file.dumps(config))
     return plan
 
 
@@ -264,11 +272,19 @@ def _run_inline(
         environment = probe(config.environment, config.seed)
         config = resolve(config, environment, resources.cores().granted)
         plan = _plan(config, environment, run, continuation)
-        nodes = _checked_topology(plan)
+        nodes = topology(plan)
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         hub = InprocHub()
-        shell = Shell(plan, run, hub, memory.stats(), progress, _scheduler_state(continuation))
+        shell = Shell(
+            plan,
+            run,
+            hub,
+            memory.stats(),
+            progress,
+            _scheduler_state(continuation),
+            config_file.dumps(config),
+        )
         stack.callback(shell.close)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
@@ -290,23 +306,13 @@ def _finish(
     assert end is not None
     summary, report = display.summary(), ""
     if end.reason == "failed":
-        first = _first_cause(shell)
-        later = [failure for failure in shell.failures if failure.node != first.node]
-        report = crash_report(first, later, run_directory=str(shell.run.path))
-        write_durably(shell.run.crash, report.encode())
+        assert end.cause is not None
+        later = [failure for failure in shell.failures if failure.node != end.cause.node]
+        report = crash_report(end.cause, later, run_directory=str(shell.run.path))
+        write_crash(shell.run, report, progress)
     shell.write_summary(summary)
     write_records(shell.run, trace, progress)
     progress.finish(summary)
     if report:
         progress.fail(report)
     return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]
-
-
-def _first_cause(shell: Shell) -> Failed:
-    end = shell.end
-    assert end is not None
-    if end.cause is not None:
-        return end.cause
-    if shell.failures and isinstance(first := shell.failures[0], NodeExited):
-        return Failed(first.node, "running", first.cause, "", {})
-    return Failed("scheduler", "deciding", end.text, "", {})

@@ -5,15 +5,18 @@ The same in process mode and inline; only the hub differs. It starts no process 
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
 from fast_core.distributed.channel import Hub
-from fast_core.errors import TransportError
+from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
     CheckpointWritten,
     CommitCheckpoint,
@@ -27,6 +30,7 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    RolloutReady,
     Save,
     Stop,
     Tick,
@@ -41,10 +45,13 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
+from fast_core.nodes.policy_file import best_policy_path, read_policy
 from fast_core.plan import METRICS, RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
+# The scheduler's decisions that say that every node is ready.
+BEGIN = ("start", "resume")
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -56,7 +63,7 @@ class Shell:
         end: How the run ends, once that is decided.
         failures: Everything that went wrong, in order of arrival.
         evaluation: The last evaluation.
-        best: The best one of this process's life.
+        best: The best one, of earlier parts of the run too.
         checkpoint: The newest complete checkpoint.
         heard_s: When each node was last heard, on the monotonic clock.
     """
@@ -69,19 +76,26 @@ class Shell:
         stats: StatsBoard,
         progress: Progress,
         scheduler_state: bytes | None,
+        config_text: str,
     ) -> None:
-        """Open the run's journal and make the scheduler."""
+        """Open the run's journal and make the scheduler.
+
+        ``config_text`` becomes the run's configuration once every node has accepted it: a resume
+        whose overrides don't fit must leave the run as it was.
+        """
+        self._config_text = config_text
         self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
         self.failures: list[Failed | NodeExited] = []
         self.evaluation: EvaluationView | None = None
-        self.best: EvaluationView | None = None
+        self.best = _best_on_file(run)
         self.checkpoint: Path | None = None
         self.heard_s: dict[str, float] = {}
         self.pids: dict[str, int] = {}
-        self.started_s = time.monotonic()
+        self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
+        self._quarantined = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
@@ -95,6 +109,7 @@ class Shell:
         self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
+        self.began_elapsed_s = begun.elapsed_s
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun)
         self.take(Tick())
 
@@ -128,6 +143,8 @@ class Shell:
                     self._journal.write("digest", f"ticket {event.ticket}", facts)
             case Evaluated():
                 self._evaluated(event)
+            case RolloutReady(node, quarantined=count) if count:
+                self._count_quarantined(node, count)
             case Failed() | NodeExited():
                 self._failed(event)
         self._carry_out(self._scheduler.handle(event, now_s))
@@ -139,10 +156,22 @@ class Shell:
         if isinstance(event, NodeExited) and (not event.cause or self.has_failed(event.node)):
             return
         self.failures.append(event)
+        if self.end is not None:
+            text = event.error if isinstance(event, Failed) else event.cause
+            self._report(f"{event.node} failed while the run ended: {text}")
 
     def has_failed(self, node: str) -> bool:
         """Whether this node's failure is known already."""
         return any(failure.node == node for failure in self.failures)
+
+    def _count_quarantined(self, node: str, count: int) -> None:
+        """Say it at the first one, then ten times more rarely each time."""
+        before, self._quarantined = self._quarantined, self._quarantined + count
+        if len(str(before)) < len(str(self._quarantined)) or before == 0:
+            self._report(
+                f"{node}: the environment gave NaN or infinite values; {self._quarantined} "
+                "episodes were cut so far. environment.nonfinite=fail shows where"
+            )
 
     def _evaluated(self, event: Evaluated) -> None:
         returns = np.asarray(event.returns)
@@ -163,6 +192,8 @@ class Shell:
                     self._commit(command)
                 case Decision(what, why):
                     self._journal.write(what, why)
+                    if what in BEGIN:
+                        self.run.write_config(self._config_text)
                 case EndRun():
                     self.end = command
                 case _:
@@ -182,12 +213,23 @@ class Shell:
     def _prepare(self, command: Save) -> None:
         if self._directory != command.directory:
             self._directory = command.directory
-            self._store.prepare(command.directory)
+            with self._ends_the_run_in_order("preparing a checkpoint"):
+                self._store.prepare(command.directory)
 
     def _commit(self, command: CommitCheckpoint) -> None:
-        self.checkpoint = self._store.commit(command, self._directory)
-        self._directory = ""
-        self.take(CheckpointWritten(command.checkpoint))
+        with self._ends_the_run_in_order("writing a checkpoint"):
+            self.checkpoint = self._store.commit(command, self._directory)
+            self._directory = ""
+            self.take(CheckpointWritten(command.checkpoint))
+
+    @contextmanager
+    def _ends_the_run_in_order(self, doing: str) -> Iterator[None]:
+        """A full disk is a failure like any other: reported, every node stopped."""
+        try:
+            yield
+        except (OSError, CheckpointError) as error:
+            text = f"{type(error).__name__}: {error}"
+            self.take(Failed("launcher", doing, text, traceback.format_exc(), {}))
 
     def _write_metrics(self, now_s: float, *, force: bool = False) -> None:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
@@ -242,12 +284,26 @@ class Shell:
         self._journal.summarise(summary)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; what is there of an unfinished checkpoint goes."""
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
         self._logs.close()
         self._journal.close()
 
     def _elapsed_s(self) -> float:
-        return time.monotonic() - self.started_s
+        """Seconds since this process began, after those of earlier parts of the run."""
+        return self.began_elapsed_s + time.monotonic() - self.started_s
 
     def _report(self, text: str) -> None:
         self.progress.log(LogLine("launcher", "WARNING", text))
+
+
+def _best_on_file(run: RunDirectory) -> EvaluationView | None:
+    path = best_policy_path(run.path)
+    try:
+        best = read_policy(path) if path.exists() else None
+    except CheckpointError:
+        return None
+    if best is None:
+        return None
+    return EvaluationView(best.mean_return, best.std_return, best.version, best.env_steps)

@@ -43,7 +43,9 @@ class StallDetector:
             self._forgiven_s = now_s
         for index, node in enumerate(self._plan.node_names):
             snapshot = self._stats.row(index).snapshot()
-            failure = self._hangs(node, snapshot, now_s) or self._silent(node, now_s, heard_s)
+            failure = self._hangs(node, snapshot, now_s)
+            if failure is None and not self._may_hold_the_gil(snapshot):
+                failure = self._silent(node, snapshot, now_s, heard_s)
             if failure is not None:
                 return failure
         return None
@@ -68,13 +70,23 @@ class StallDetector:
             context=describe_place(self._plan, self._memory, row) if executes else {},
         )
 
-    def _silent(self, node: str, now_s: float, heard_s: dict[str, float]) -> Failed | None:
+    def _may_hold_the_gil(self, row: StatsSnapshot) -> bool:
+        """Whether user code runs that may keep the I/O thread from answering.
+
+        It has limits of its own: the start time-out and the step time-out.
+        """
+        limited = self._plan.config.environment.step_timeout_s is not None
+        return row.state == NodeState.STARTING or (limited and row.state in _STEPPING)
+
+    def _silent(
+        self, node: str, row: StatsSnapshot, now_s: float, heard_s: dict[str, float]
+    ) -> Failed | None:
         limit_s = self._plan.config.supervision.heartbeat_timeout_s
         if node not in heard_s or now_s - max(heard_s[node], self._forgiven_s) < limit_s:
             return None
         return Failed(
             node=node,
-            doing="nothing that can be seen",
+            doing=NodeState(row.state).name.lower(),
             error=f"no sign of life for {limit_s:g} s (supervision.heartbeat_timeout_s): the "
             "process is stopped, or the machine is overloaded or was suspended",
             traceback="",

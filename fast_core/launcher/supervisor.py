@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,10 +16,10 @@ import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.events import NodeExited, StopRequested
+from fast_core.events import LogLine, NodeExited, StopRequested
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.postmortem import describe_death
-from fast_core.launcher.processes import Child, ProcessTree, describe_exit
+from fast_core.launcher.processes import Child, ProcessTree, describe_exit, unframe
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.start import NodeStart, ProbeStart
@@ -31,10 +32,13 @@ from fast_core.spec import EnvironmentSpec
 PROBE = "probe"
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
-SAVE_ON_INTERRUPT_S = 1.0
 FORCED_GRACE_S = 0.3
 TERMINATE_GRACE_S = 0.3
 LOG_TAIL_BYTES = 4_000
+# How long the news of a child's death may take from the kernel through the fork server.
+EXIT_NEWS_S = 0.5
+# Whoever signals every process of a job reaches the launcher this much later at most.
+SIGNAL_NEWS_S = 0.1
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -53,33 +57,26 @@ def ask_probe(
 
     Raises:
         ConfigError: The environment can't be made or is of an unsupported kind.
-        NodeFailed: The environment's code failed, crashed or took longer than ``timeout_s``.
+        NodeFailed: The environment's code failed, crashed or took longer than ``timeout_s``, or
+            a process that waits for its plan died.
         Interrupted: A signal came meanwhile.
     """
-    await_started(tree, (child,), interrupts)
-    with open("/dev/null", "rb") as nothing:  # every child is given a descriptor
-        child.give(start, nothing.fileno())
-    deadline_s, answer = time.monotonic() + timeout_s, b""
-    while True:
-        left_s = deadline_s - time.monotonic()
-        sources = [child.link.fileno(), interrupts.fileno()]
-        readable, _, _ = select.select(sources, [], [], max(0.0, left_s))
-        interrupts.check()
-        if child.link.fileno() in readable:
-            data = child.link.recv(1 << 20)
-            if not data:
-                break
-            answer += data
-        elif left_s <= 0:
-            raise NodeFailed(
-                f"environment {start.environment.id!r} was not made, reset and stepped within "
-                f"{timeout_s:g} s (supervision.start_timeout_s)"
-            )
-    if not answer:
-        tree.wait_for_exits(time.monotonic() + 1.0)
+    await_started(tree, (child,), interrupts, timeout_s)
+    # Of its own, because the tree closes the link of a child that is gone, read or not.
+    with open("/dev/null", "rb") as nothing, child.link.dup() as link:
+        _give(tree, child, start, nothing.fileno(), interrupts)  # every child gets a descriptor
+        answer = _await_answer(tree, child, link, interrupts, time.monotonic() + timeout_s)
+    if answer is None and child.status is None:
         raise NodeFailed(
-            f"the process that looked at environment {start.environment.id!r} "
-            f"{describe_exit(child.status)}"
+            f"environment {start.environment.id!r} was not made, reset and stepped within "
+            f"{timeout_s:g} s (supervision.start_timeout_s)"
+        )
+    if answer is None:
+        raise NodeFailed(
+            f"{_tail(tree.log)}\nthe process that looked at environment "
+            f"{start.environment.id!r} {describe_exit(child.status)}; its stack is above. A reset, "
+            f"step or close may take {start.environment.step_timeout_s} s "
+            "(environment.step_timeout_s)"
         )
     result = msgspec.msgpack.decode(answer, type=ProbeAnswer)
     if result.config_error:
@@ -93,20 +90,105 @@ def ask_probe(
     return result.spec
 
 
-def await_started(tree: ProcessTree, children: Iterable[Child], interrupts: Interrupts) -> None:
+def _tail(path: Path) -> str:
+    """The end of a log, where a crash in C and a call that did not return leave their stack."""
+    return path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+
+
+def _await_answer(
+    tree: ProcessTree,
+    child: Child,
+    link: socket.socket,
+    interrupts: Interrupts,
+    deadline_s: float,
+) -> bytes | None:
+    """What ``child`` sends; None if it is gone without, or the monotonic ``deadline_s`` is over."""
+    others = [each for each in tree.children.values() if each is not child]
+    received = b""
+    while (answer := unframe(received)) is None:
+        left_s = deadline_s - time.monotonic() if child.status is None else 0.0
+        sources = [link.fileno(), tree.fileno(), interrupts.fileno()]
+        readable, _, _ = select.select(sources, [], [], max(0.0, left_s))
+        interrupts.check()
+        if link.fileno() in readable:  # before the news of its end
+            data = link.recv(1 << 20)
+            if not data:
+                tree.wait_for_exit(child, time.monotonic() + EXIT_NEWS_S)
+                return None
+            received += data
+        elif tree.fileno() in readable:
+            tree.poll()
+            _check_alive(others, interrupts)
+        elif left_s <= 0:
+            return None
+    return answer
+
+
+def await_started(
+    tree: ProcessTree, children: Iterable[Child], interrupts: Interrupts, timeout_s: float
+) -> None:
     """Wait until the fork server has forked every one of ``children``.
 
     It forks when its imports are done, which a user's modules may make long.
 
     Raises:
-        NodeFailed: The fork server died.
+        NodeFailed: The fork server or a child died, or the server imports for longer than
+            ``timeout_s``.
         Interrupted: A signal came meanwhile.
     """
-    waiting = list(children)
-    while waiting := [child for child in waiting if not child.pid]:
-        select.select([tree.fileno(), interrupts.fileno()], [], [])
+    children, deadline_s = list(children), time.monotonic() + timeout_s
+    _check_alive(children, interrupts)
+    while not all(child.pid for child in children):
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise NodeFailed(
+                f"the fork server has not finished importing {', '.join(tree.preload)} within "
+                f"{timeout_s:g} s (supervision.start_timeout_s); its output is in "
+                "logs/fork-server.log"
+            )
+        select.select([tree.fileno(), interrupts.fileno()], [], [], left_s)
         interrupts.check()
         tree.poll()
+        _check_alive(children, interrupts)
+
+
+def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
+    """Raise for the first of ``children``, which wait for their plans, that is gone."""
+    for child in children:
+        if child.status is not None:
+            raise _early_end(child, interrupts)
+
+
+def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+    """The error for a child that did not live to get its plan.
+
+    Raises:
+        Interrupted: It died of a signal that was sent to the launcher too.
+    """
+    select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
+    interrupts.check()
+    return NodeFailed(
+        f"{child.name} {describe_exit(child.status)} before it got its plan; its output is in "
+        "logs/fork-server.log"
+    )
+
+
+def _give(
+    tree: ProcessTree, child: Child, value: object, descriptor: int, interrupts: Interrupts
+) -> None:
+    """Give a child its start-up value.
+
+    Raises:
+        NodeFailed: It is gone; tells how it died.
+        Interrupted: It died of a signal that was sent to the launcher too.
+    """
+    try:
+        child.give(value, descriptor)
+    except NodeFailed as error:
+        tree.wait_for_exit(child, time.monotonic() + EXIT_NEWS_S)
+        if child.status is None:
+            raise
+        raise _early_end(child, interrupts) from error
 
 
 class Supervisor:
@@ -134,16 +216,15 @@ class Supervisor:
         """Hand every waiting child its plan.
 
         Raises:
-            NodeFailed: The fork server died.
+            NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
         children = [self._tree.children[node.name] for node in nodes]
-        await_started(self._tree, children, self._interrupts)
+        timeout_s = self._plan.config.supervision.start_timeout_s
+        await_started(self._tree, children, self._interrupts, timeout_s)
         for node, child in zip(nodes, children, strict=True):
-            child.give(
-                NodeStart(self._plan, node.node_class, node.rank, str(socket_path)),
-                self._memory.segment.fd,
-            )
+            start = NodeStart(self._plan, node.node_class, node.rank, str(socket_path))
+            _give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
 
     def run(self) -> None:
         """Supervise until the scheduler ends the run, then stop every node."""
@@ -202,7 +283,7 @@ class Supervisor:
         path = self._shell.run.log(name)
         if not path.is_file():
             return ""
-        return path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+        return _tail(path)
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()
@@ -210,7 +291,7 @@ class Supervisor:
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
-            self._save_deadline_s = now_s + SAVE_ON_INTERRUPT_S
+            self._save_deadline_s = now_s + self._plan.config.supervision.save_s
             self._shell.take(StopRequested(interrupts.text, save=not again))
         elif self._save_deadline_s is not None and now_s >= self._save_deadline_s:
             self._save_deadline_s = None
@@ -229,20 +310,22 @@ class Supervisor:
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
         untold = self._shell.stop_nodes()
+        terminated = frozenset(untold)
         for name in untold:  # most likely still importing; it has nothing to close
             self._tree.send_signal(self._tree.children[name], signal.SIGTERM)
         begun_s = time.monotonic()
         try:
             while self._tree.living() and time.monotonic() < begun_s + self._grace_s:
-                self._await_exit(UNTOLD_POLL_S if untold else POLL_LIMIT_S)
+                self._await_exit(UNTOLD_POLL_S if untold else POLL_LIMIT_S, terminated)
                 untold = self._shell.tell_stop(untold)
         except NodeFailed:
             pass  # the fork server is gone; the kernel has killed every node
         else:
             for child in self._tree.living():
                 if child.name != PROBE:
-                    text = f"{child.name} did not stop within {self._grace_s:g} s"
+                    text = f"{child.name} did not stop within {self._grace_s:g} s and is killed"
                     self._shell.decide("kill", text)
+                    self._shell.progress.log(LogLine("launcher", "WARNING", text))
         self._tree.close(TERMINATE_GRACE_S)
 
     @property
@@ -252,14 +335,12 @@ class Supervisor:
             return FORCED_GRACE_S
         return self._plan.config.supervision.grace_s
 
-    def _await_exit(self, limit_s: float) -> None:
+    def _await_exit(self, limit_s: float, terminated: frozenset[str]) -> None:
         self._hub.wait(limit_s, (self._tree.fileno(), self._interrupts.fileno()))
         self._interrupts.drain()
         self._shell.receive()
         for child in self._tree.poll():
             self._shell.receive()
-            self._note_late_exit(child)
-
-    def _note_late_exit(self, child: Child) -> None:
-        if child.name != PROBE and child.status:
-            self._shell.take(NodeExited(child.name, describe_exit(child.status)))
+            asked = child.name in terminated and child.status == -signal.SIGTERM
+            if child.name != PROBE and child.status and not asked:
+                self._shell.take(NodeExited(child.name, describe_exit(child.status)))

@@ -24,7 +24,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.node import Node
-from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
+from fast_core.plan import RunPlan
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
     {Ready, RolloutReady, Trained, SnapshotTaken, Evaluated, Saved}
@@ -39,47 +39,49 @@ class NodeSpec:
         name: Unique name.
         node_class: ``package.module:Class``.
         rank: Index among the nodes of its kind.
-        warm: Modules the process imports while it waits for its plan.
     """
 
     name: str
     node_class: str
     rank: int
-    warm: tuple[str, ...] = ()
+
+
+NODE_CLASSES = {
+    "env": "fast_core.nodes.env:EnvNode",
+    "optimizer": "fast_core.nodes.optimizer:OptimizerNode",
+    "evaluator": "fast_core.nodes.evaluator:EvaluatorNode",
+    "metrics": "fast_core.nodes.metrics:MetricsNode",
+}
 
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
     """The nodes of a run, in the order of ``plan.node_names``."""
-    env = [
-        NodeSpec(name, "fast_core.nodes.env:EnvNode", rank, warm_modules("env"))
-        for rank, name in enumerate(plan.env_node_names)
-    ]
-    single = {
-        OPTIMIZER: "fast_core.nodes.optimizer:OptimizerNode",
-        EVALUATOR: "fast_core.nodes.evaluator:EvaluatorNode",
-        METRICS: "fast_core.nodes.metrics:MetricsNode",
-    }
-    rest = [
-        NodeSpec(name, single[name], 0, warm_modules(name.partition("-")[0]))
-        for name in plan.node_names[len(env) :]
-    ]
-    return (*env, *rest)
+    specs = []
+    for name in plan.node_names:
+        role, _, rank = name.partition("-")
+        specs.append(NodeSpec(name, NODE_CLASSES[role], int(rank)))
+    return tuple(specs)
 
 
-def warm_modules(role: str) -> tuple[str, ...]:
+def warm_module(role: str) -> str:
     """What a node of this role imports before it has its plan."""
-    return {
-        "env": ("fast_core.nodes.env",),
-        "optimizer": ("fast_core.nodes.optimizer",),
-        "evaluator": ("fast_core.nodes.evaluator",),
-        "metrics": ("fast_core.nodes.metrics",),
-    }[role]
+    return NODE_CLASSES[role].partition(":")[0]
 
 
-def scheduler_emits(plan: RunPlan) -> frozenset[type[Message]]:
-    """Commands that the scheduler will send in this run."""
+def check_topology(*, evaluates: bool) -> None:
+    """Check that the nodes of a run fit together; before any process exists.
+
+    Raises:
+        TopologyError: As `check` and `node_class`.
+    """
+    roles = [role for role in NODE_CLASSES if evaluates or role != "evaluator"]
+    check(scheduler_emits(evaluates=evaluates), [node_class(NODE_CLASSES[role]) for role in roles])
+
+
+def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
+    """Commands that the scheduler will send in a run."""
     emits: set[type[Message]] = {Assign, Collect, Train, Save, Record}
-    if plan.evaluates:
+    if evaluates:
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)
 

@@ -26,7 +26,7 @@ class StatsColumn(IntEnum):
     WAITING_NS = 7
     VERSION = 8
     SHARD = 9
-    ENV = 10
+    TICKET = 10
     STEP = 11
     QUARANTINED = 12
     SLOT = 13
@@ -49,7 +49,7 @@ class StatsSnapshot:
         waiting_ns: Time spent waiting, ns.
         version: Policy version in use.
         shard: Shard being executed.
-        env: Environment being stepped, for the report of a crash.
+        ticket: Ticket being worked on.
         step: Row of the rollout being made, likewise.
         quarantined: Episodes dropped for values that were not finite.
         slot: Rollout slot being written.
@@ -67,7 +67,7 @@ class StatsSnapshot:
     waiting_ns: int
     version: int
     shard: int
-    env: int
+    ticket: int
     step: int
     quarantined: int
     slot: int

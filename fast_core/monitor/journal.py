@@ -11,6 +11,7 @@ import msgspec
 
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
+from fast_core.text import encodable
 
 SUMMARY = "summary"
 Fact = str | int | float | bool | None
@@ -78,6 +79,7 @@ class EventJournal:
             facts: Further values by name, for programs.
         """
         wall = self._wall().isoformat(timespec="milliseconds")
+        why = encodable(why)
         entry = JournalEntry(round(self._clock(), 3), wall, what, why, dict(facts or {}))
         # A fact of a foreign type (a NumPy scalar, a path) becomes text rather than an error.
         self._file.write(msgspec.json.encode(entry, enc_hook=str).decode())

@@ -9,12 +9,14 @@ from typing import TextIO
 
 from fast_core.events import LogLine
 from fast_core.monitor.log_lines import is_warning, log_text
+from fast_core.monitor.patient_stream import PatientStream
 from fast_core.monitor.progress_line import progress_line
 from fast_core.monitor.rates import Rate
 from fast_core.monitor.summary import summary_text
 from fast_core.monitor.view import ProgressView, RunSummary
 
 _SHORTEST_S, _LONGEST_S = 5.0, 60.0
+_LAST_WORDS_S = 1.0
 
 
 class Progress(ABC):
@@ -73,15 +75,22 @@ class Progress(ABC):
 
     def finish(self, summary: RunSummary) -> None:
         """Show how the run ended and how to go on."""
+        self._insist()
         self._safely(lambda: self._finish(summary))
 
     def fail(self, report: str) -> None:
         """Show a crash report; call it last, so that the first cause is the last thing read."""
+        self._insist()
         self._safely(lambda: self._print(report.rstrip("\n")))
 
     def close(self) -> None:
         """Give the terminal back; may be called twice."""
         self._safely(self._close)
+
+    def _insist(self) -> None:
+        stream: object = self._stream
+        if isinstance(stream, PatientStream):
+            stream.insist(_LAST_WORDS_S)
 
     def _safely(self, show: Callable[[], None]) -> None:
         if self.quiet:

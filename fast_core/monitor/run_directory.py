@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -131,6 +133,12 @@ class RunDirectory:
     def write_config(self, text: str) -> None:
         """Write the resolved configuration, whole or not at all."""
         write_durably(self.config, text.encode())
+
+    def remove(self) -> None:
+        """Remove the folder, and the one above it if no other run is left there."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.parent.rmdir()
 
     def lock(self) -> RunLock:
         """Claim the run for this process until `RunLock.close` or its death.

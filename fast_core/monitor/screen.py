@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-from typing import TextIO
+from typing import TextIO, cast
 
+from fast_core.monitor.patient_stream import PatientStream
 from fast_core.monitor.progress import PlainProgress, Progress
 
 
-def make_progress(stream: TextIO) -> Progress:
-    """A live table on a terminal that can show one, plain lines everywhere else."""
+def make_progress(stream: TextIO | None) -> Progress:
+    """A live table on a terminal that can show one, plain lines everywhere else.
+
+    None is a standard output that was closed before the start: the run trains quietly.
+    """
+    if stream is None:
+        return PlainProgress(io.StringIO())
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor can't block
+        stream = cast(TextIO, PatientStream(stream))
     encoding = (stream.encoding or "").lower().replace("-", "")
     capable = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and encoding == "utf8"
     if not capable:

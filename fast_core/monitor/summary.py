@@ -40,10 +40,12 @@ def summary_text(summary: RunSummary) -> str:
 
 def _next_steps(summary: RunSummary) -> list[tuple[str, str]]:
     where = shlex.quote(summary.run_directory)
+    rows = []
+    if summary.checkpoint or summary.policy:
+        rows.append(("evaluate it", f"fastloop eval {where}"))
     if not summary.checkpoint:
-        return [("checkpoint", "none was written, so there is nothing to resume or evaluate")]
-    rows = [("evaluate it", f"fastloop eval {where}")]
-    if summary.outcome == "finished":
+        rows.append(("checkpoint", "none was written, so there is nothing to resume"))
+    elif summary.outcome == "finished":
         # The stop condition is met, so a bare resume would end at once.
         rows.append(("train on", f"fastloop resume {where} stop.KEY=VALUE"))
     else:

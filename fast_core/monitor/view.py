@@ -132,6 +132,7 @@ class RunSummary:
         best: The best evaluation.
         last: The last evaluation.
         checkpoint: The newest complete checkpoint, empty where none was written.
+        policy: Whether the policy with the best evaluation is on file.
         warnings: Warnings and errors logged.
     """
 
@@ -148,4 +149,5 @@ class RunSummary:
     best: EvaluationView | None = None
     last: EvaluationView | None = None
     checkpoint: str = ""
+    policy: bool = False
     warnings: int = 0

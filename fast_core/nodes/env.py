@@ -75,16 +75,25 @@ class EnvNode(Node):
         order = self._orders.popleft()
         name, shard = self.context.name, self._shards[order.shard]
         self.context.stats.words[StatsColumn.SHARD] = order.shard
+        self.context.stats.words[StatsColumn.TICKET] = order.ticket
         with self.state(
             NodeState.STEPPING, f"collecting rollout {order.rollout_id} of shard {order.shard}"
         ):
             self._refresh(order.min_version)
             if not self._collect(shard, order):
                 return True
-        self.context.channel.send(shard.ready(name, order, self._version))
-        rollout = self.context.plan.config.rollout
-        self.context.stats.words[StatsColumn.ENV_STEPS] += rollout.steps * rollout.envs_per_shard
+        ready = shard.ready(name, order, self._version)
+        self.context.channel.send(ready)
+        self._count(ready)
         return True
+
+    def _count(self, ready: RolloutReady) -> None:
+        rollout, stats = self.context.plan.config.rollout, self.context.stats
+        stats.words[StatsColumn.EPISODES] += len(ready.episode_returns)
+        stats.words[StatsColumn.QUARANTINED] += ready.quarantined
+        if ready.episode_returns:
+            stats.floats[StatsColumn.EPISODE_RETURN] = ready.episode_returns[-1]
+        stats.words[StatsColumn.ENV_STEPS] += rollout.steps * rollout.envs_per_shard
 
     def _collect(self, shard: Shard, order: RolloutOrder) -> bool:
         if shard.incarnation != order.incarnation:

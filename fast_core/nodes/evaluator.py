@@ -85,9 +85,21 @@ class EvaluatorNode(Node):
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=float(np.mean(runner.returns)),
+                std_return=float(np.std(runner.returns)),
                 parameters=self._flat.tobytes(),
             )
-            self._best.offer(policy)
+            try:
+                self._best.offer(policy)
+            except OSError as error:  # training is worth more than this file
+                context.log.warning("can't keep the best policy: %s", error)
+        if runner.cut:
+            context.log.warning(
+                "%d of %d evaluation episodes were cut after %d steps "
+                "(evaluation.max_episode_steps): the environment has no time limit",
+                runner.cut,
+                request.episodes,
+                plan.config.evaluation.max_episode_steps,
+            )
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes
         context.channel.send(
@@ -115,6 +127,7 @@ class EvaluatorNode(Node):
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,
+            max_episode_steps=config.evaluation.max_episode_steps,
             on_step=self._count_step,
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fast_core.algorithm import Algorithm, RolloutBatch, ShardRollout
-from fast_core.errors import CheckpointError, SegmentError
+from fast_core.errors import CheckpointError, ConfigError, SegmentError
 from fast_core.events import (
     Command,
     Ready,
@@ -29,6 +29,22 @@ from fast_core.run_memory import RolloutRecord
 from fast_core.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"
+
+
+def check_device(device: str) -> None:
+    """Try the torch device before anything is built on it.
+
+    Raises:
+        ConfigError: There is no such device here.
+    """
+    torch = importlib.import_module("torch")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"nodes.optimizer.device must be a device that torch can use here; got {device!r}: "
+            f"{str(error).splitlines()[0]}. Use cpu, or see `fastloop doctor`."
+        ) from error
 
 
 class OptimizerNode(Node):
@@ -58,7 +74,7 @@ class OptimizerNode(Node):
         plan = self.context.plan
         optimizer, rollout = plan.config.nodes.optimizer, plan.config.rollout
         if plan.blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile):
-            importlib.import_module("torch")
+            check_device(optimizer.device)
         set_threads(self.threads)
         self._algorithm = plan.blueprint.make_algorithm(
             plan.environment,

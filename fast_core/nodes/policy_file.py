@@ -17,12 +17,14 @@ class PolicyFile(msgspec.Struct, frozen=True):
         version: Committed optimizer steps of these parameters.
         env_steps: Environment steps trained on when they were published.
         mean_return: Mean return of the evaluation of exactly these parameters.
+        std_return: Standard deviation of its returns.
         parameters: The flat float32 vector, as `fast_core.run_memory.ParameterPack` lays it out.
     """
 
     version: int
     env_steps: int
     mean_return: float
+    std_return: float
     parameters: bytes
 
 

@@ -19,9 +19,10 @@ from fast_core.events import (
     Saved,
     SnapshotTaken,
     StopRequested,
+    Tick,
     Trained,
 )
-from fast_core.scheduler.decisions import advance, begin
+from fast_core.scheduler.decisions import advance, begin, check_start_timeout
 from fast_core.scheduler.reading import read_state, read_statistics
 from fast_core.scheduler.restart import describe
 from fast_core.scheduler.run import LAUNCHER, Run, Send
@@ -103,7 +104,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _failed(run, event)
         case StopRequested():
             _stop_requested(run, event)
-        case _:  # Tick carries only its time; Heartbeat and LogLine are the shell's business
+        case Tick():
+            check_start_timeout(run)
+        case _:  # Heartbeat and LogLine are the shell's business
             pass
 
 

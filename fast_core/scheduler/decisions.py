@@ -32,7 +32,6 @@ def begin(run: Run) -> None:
 def advance(run: Run) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
     if run.began_s is None:
-        _check_start_timeout(run)
         return
     if run.ending is None:
         _check_limits(run)
@@ -46,8 +45,15 @@ def advance(run: Run) -> None:
         _save(run)
 
 
-def _check_start_timeout(run: Run) -> None:
-    if run.start_deadline_s is None or run.now_s < run.start_deadline_s:
+def check_start_timeout(run: Run) -> None:
+    """Fail a run that has not begun in time.
+
+    Only when time itself is the news: nodes that all became ready while nobody looked, as in
+    inline mode, are ready, although the first of their reports is taken after the deadline.
+    """
+    if run.began_s is not None or run.start_deadline_s is None:
+        return
+    if run.now_s < run.start_deadline_s:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
     run.fail(

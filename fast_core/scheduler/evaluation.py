@@ -109,6 +109,11 @@ class Evaluations:
     def snapshot_taken(self, event: SnapshotTaken) -> Evaluate:
         """Command for the evaluator, now that the evaluation slot is filled."""
         self._stage, self._version = "evaluate", event.version
+        if self.due:
+            # `Trained` stands before `SnapshotTaken` in the optimizer's channel, so whatever asked
+            # meanwhile asked for a version that this snapshot holds.
+            self.due, self.replaced = False, 0
+            self.coalesced += 1
         return Evaluate(event.request, event.version, event.env_steps, self._settings.eval_episodes)
 
     def expects(self, event: Evaluated) -> bool:
@@ -124,10 +129,12 @@ class Evaluations:
         self._stage = None
         self.finished += 1
         self.last_mean = sum(event.returns) / len(event.returns)
+        again = event.version == self.last_version  # the same episodes once more prove nothing
         self.last_version = event.version
         score = self._settings.stop_score
         if score is not None:
-            self.streak = self.streak + 1 if self.last_mean >= score else 0
+            reached = self.last_mean >= score
+            self.streak = self.streak + (not again) if reached else 0
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""

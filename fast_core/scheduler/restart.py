@@ -22,12 +22,12 @@ class Failure:
     Attributes:
         node: The node.
         text: What happened, a sentence for people.
-        cause: The node's own report, None if it died without one.
+        cause: The node's own report, or what is known where it died without one.
     """
 
     node: str
     text: str
-    cause: Failed | None
+    cause: Failed
 
 
 class Failures:
@@ -52,4 +52,5 @@ def describe(event: Failed | NodeExited) -> Failure:
         text = f"{event.node} failed while {event.doing}: {event.error}"
         return Failure(event.node, text, event)
     cause = event.cause or "it exited although nobody had told it to stop"
-    return Failure(event.node, f"{event.node} is gone: {cause}", None)
+    report = Failed(event.node, "unknown", f"{event.node} is gone: {cause}", "", {})
+    return Failure(event.node, report.error, report)

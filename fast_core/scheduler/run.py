@@ -109,5 +109,6 @@ class Run:
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""
-        self.failures.verdict(Failure(LAUNCHER, text, None))
-        self.end("failed", text)
+        cause = Failed("scheduler", "deciding", text, "", {})
+        self.failures.verdict(Failure(LAUNCHER, text, cause))
+        self.end("failed", text, cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from fast_core.distributed.zmq_channel import (
     ZmqNodeChannel,
 )
 from fast_core.errors import TransportError
-from fast_core.events import Event, Heartbeat, LogLine, Save, Stop, encode
+from fast_core.events import Event, Heartbeat, LogLine, Save, Stop, decode_event, encode
 
 ROOT = Path(__file__).parents[2]
 
@@ -146,13 +147,85 @@ def test_lines_that_may_be_dropped_are_refused_when_half_full_and_events_are_not
 
 
 def test_closed_channel_takes_nothing_more(hub: ZmqHub, path: str) -> None:
-    """Its event descriptor is gone, and the number may be another file's by now."""
     channel = ZmqNodeChannel(path, "env-0", lambda: None)
     channel.close()
     assert not channel.try_send(LogLine("env-0", "INFO", "late"))
     with pytest.raises(TransportError, match="Heartbeat of node 'env-0' was refused"):
         channel.send(Heartbeat("env-0"))
     assert channel.statistics().refused == 2
+
+
+def test_descriptor_stays_open_while_a_line_may_still_be_logged(
+    hub: ZmqHub, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread is past the check when the channel closes."""
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    channel.send(LogLine("env-0", "INFO", "here"))
+    receive_until(hub, 1)
+
+    def close_meanwhile(event: Event) -> bytes:
+        channel.close()
+        return encode(event)
+
+    monkeypatch.setattr(zmq_channel, "encode", close_meanwhile)
+    assert channel.try_send(LogLine("env-0", "INFO", "late"))
+
+
+def test_channel_that_nobody_has_any_more_keeps_nothing_open(hub: ZmqHub, path: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        channel = ZmqNodeChannel(path, "env-0", lambda: None)
+        channel.send(LogLine("env-0", "INFO", "here"))
+        receive_until(hub, 1)
+        channel.close()
+        del channel
+    gc.collect()
+    deadline_s = time.monotonic() + 5
+    while len(os.listdir("/proc/self/fd")) > before:  # the hub sees the end of a connection later
+        assert time.monotonic() < deadline_s
+        hub.wait(0.01)
+        hub.receive()
+
+
+def test_failing_io_thread_fails_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was: a node that waits for ever would be the alternative."""
+    rang = threading.Event()
+    channel = ZmqNodeChannel("/" + "x" * 200, "env-0", rang.set)
+    try:
+        assert rang.wait(5)
+        with pytest.raises(TransportError, match="I/O thread of node 'env-0' failed: ZMQError"):
+            channel.receive()
+    finally:
+        channel.close()
+
+
+def test_events_before_an_unreadable_one_are_not_lost(
+    hub: ZmqHub, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+
+    def decode_when_the_next_is_there(data: bytes) -> Event:
+        event = decode_event(data)
+        monkeypatch.setattr(zmq_channel, "decode_event", decode_event)
+        dealer.send(b"nonsense")
+        hub.wait(5.0)
+        return event
+
+    try:
+        dealer.connect(f"ipc://{path}")
+        monkeypatch.setattr(zmq_channel, "decode_event", decode_when_the_next_is_there)
+        dealer.send(encode(Heartbeat("x")))
+        hub.wait(5.0)
+        assert hub.receive() == [Heartbeat("x")]
+        with pytest.raises(TransportError):
+            hub.receive()
+        dealer.send(encode(Heartbeat("y")))
+        hub.wait(5.0)
+        assert hub.receive() == [Heartbeat("y")]
+    finally:
+        dealer.close(linger=0)
+        context.term()
 
 
 @pytest.mark.process

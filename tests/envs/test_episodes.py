@@ -179,3 +179,17 @@ def test_each_environment_is_closed_once() -> None:
     runner.close()
     runner.close()
     assert len(Counter.closed) == 3
+
+
+def test_episode_without_an_end_of_its_own_is_cut_and_counted() -> None:
+    """A policy may walk into a wall for ever, and nothing in the environment stops it."""
+    config = EnvironmentConfig(id="CliffWalking-v1")
+    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=50)
+    steps = 0
+    while runner.step(lambda obs: np.zeros(2, np.int64)):
+        steps += 1
+        assert steps < 200
+    assert runner.lengths == [50, 50, 50]
+    assert runner.returns == [-50.0, -50.0, -50.0]
+    assert runner.cut == 3
+    runner.close()

@@ -39,18 +39,19 @@ def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> Non
     rows.trained(trained(loss=1.0))
     rows.trained(trained(loss=2.0, kl=0.5))
     assert rows.due(1009.0, lambda: reading(200, 20), force=False) is None
-    record = rows.due(1010.0, lambda: reading(300, 30, elapsed_s=7.0), force=False)
+    record = rows.due(1010.0, lambda: reading(300, 30, elapsed_s=10.0), force=False)
     assert record is not None
-    assert (record.env_steps, record.updates, record.time_s) == (300, 30, 7.0)
+    assert (record.env_steps, record.updates, record.time_s) == (300, 30, 10.0)
     assert record.values["loss"] == 1.5
     assert record.values["kl"] == 0.5
     assert record.values["time/env_steps_per_s"] == 20.0
     assert record.values["time/updates_per_s"] == 2.0
     rows.trained(trained(loss=5.0))
-    later = rows.due(1020.0, lambda: reading(400, 40), force=False)
+    later = rows.due(1020.0, lambda: reading(400, 40, elapsed_s=14.0), force=False)
     assert later is not None
     assert later.values["loss"] == 5.0
     assert "kl" not in later.values
+    assert later.values["time/env_steps_per_s"] == 25.0
 
 
 def test_row_without_anything_new_is_not_written(rows: MetricsRows) -> None:

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import TransportError
-from fast_core.events import Collect, Command, Failed, Heartbeat, NodeExited, Ready, Stop
+from fast_core.events import (
+    Collect,
+    Command,
+    CommitCheckpoint,
+    Failed,
+    Heartbeat,
+    NodeExited,
+    Ready,
+    Save,
+    Stop,
+)
 from fast_core.launcher import shell as module
 from fast_core.launcher.shell import EXIT_NEWS_S, Shell
 from fast_core.monitor.progress import PlainProgress
@@ -46,7 +56,7 @@ class Desk:
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
         progress = PlainProgress(io.StringIO())
         stats = self.stage.memory.stats()
-        self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None)  # type: ignore[arg-type]
+        self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
 
     def make_ready(self) -> None:
         for node in self.stage.plan.node_names:
@@ -122,3 +132,28 @@ def test_signs_of_life_are_noted_on_the_monotonic_clock(desk: Desk) -> None:
     desk.shell.take(Ready("env-1", 77))
     assert desk.shell.heard_s == {"env-0": 2000.0, "env-1": 2000.0}
     assert desk.shell.pids == {"env-1": 77}
+
+
+@pytest.mark.parametrize("broken", ["prepare", "commit"])
+def test_checkpoint_that_cannot_be_written_ends_the_run_in_order(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(desk.shell._store, broken, fail)
+    desk.make_ready()
+    if broken == "prepare":
+        desk.shell._prepare(Save(1, str(desk.shell.run.checkpoints / "1.tmp")))
+    else:
+        desk.shell._commit(CommitCheckpoint(1, 0, 0, (), b""))
+    assert desk.shell.end is not None
+    assert desk.shell.end.reason == "failed"
+    assert desk.shell.end.cause is not None
+    assert "No space left on device" in desk.shell.end.cause.error
+
+
+def test_configuration_is_written_when_every_node_has_accepted_it(desk: Desk) -> None:
+    assert not desk.shell.run.config.exists()
+    desk.make_ready()
+    assert desk.shell.run.config.read_text() == "name: toy\n"

@@ -15,7 +15,7 @@ from fast_core.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
 STEP_LIMIT_S, SILENCE_LIMIT_S = 10.0, 20.0
-EVALUATOR_ROW, ENV_ROW = 3, 0
+EVALUATOR_ROW, OPTIMIZER_ROW, ENV_ROW = 3, 2, 0
 
 
 class Watched:
@@ -114,7 +114,22 @@ def test_evaluator_that_acts_is_no_hang(watched: Watched) -> None:
     assert watched.run(5 * STEP_LIMIT_S, beside=act) is None
 
 
+def test_node_that_steps_in_c_with_the_gil_is_not_silent_but_hangs(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    watched.heard_s = {"env-0": watched.now_s}
+    progress = watched.stage.memory.progress(0)
+
+    def step() -> None:
+        progress[1] += 1
+
+    assert watched.run(3 * SILENCE_LIMIT_S, beside=step) is None
+    failure = watched.run(STEP_LIMIT_S + 3)
+    assert failure is not None
+    assert "step_timeout_s" in failure.error
+
+
 def test_silent_node_is_found(watched: Watched) -> None:
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
     watched.heard_s = {"optimizer-0": watched.now_s}
     assert watched.run(SILENCE_LIMIT_S - 1) is None
     failure = watched.run(3)

@@ -9,7 +9,14 @@ import pytest
 from fast_core.config import EvaluationConfig
 from fast_core.errors import TopologyError
 from fast_core.events import Evaluate, Ready, Record, RolloutReady, Save
-from fast_core.launcher.topology import check, node_class, scheduler_emits, topology
+from fast_core.launcher import topology as topology_module
+from fast_core.launcher.topology import (
+    check,
+    check_topology,
+    node_class,
+    scheduler_emits,
+    topology,
+)
 from fast_core.node import Node
 from tests.nodes.stage import make_config, make_run_plan
 
@@ -37,20 +44,26 @@ def test_nodes_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
 def test_run_without_evaluation_has_no_evaluator(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(evaluation=EvaluationConfig(every_env_steps=None)))
     assert [node.name for node in topology(plan)] == ["env-0", "env-1", "optimizer-0", "metrics-0"]
-    assert Evaluate not in scheduler_emits(plan)
-    check(scheduler_emits(plan), classes(plan))
+    assert Evaluate not in scheduler_emits(evaluates=plan.evaluates)
+    check(scheduler_emits(evaluates=plan.evaluates), classes(plan))
 
 
-def test_own_nodes_fit_together(tmp_path: Path) -> None:
-    plan = make_run_plan(tmp_path)
-    check(scheduler_emits(plan), classes(plan))
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_own_nodes_fit_together(evaluates: bool) -> None:
+    check_topology(evaluates=evaluates)
+
+
+def test_topology_is_checked_before_any_process_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(topology_module.NODE_CLASSES, "metrics", f"{__name__}:Deaf")
+    with pytest.raises(TopologyError, match="sends Record, but no node consumes it"):
+        check_topology(evaluates=True)
 
 
 def test_command_that_nobody_consumes_is_explained(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
     without = [found for found in classes(plan) if found.__name__ != "EvaluatorNode"]
     with pytest.raises(TopologyError, match=r"sends Evaluate, but no node consumes it.*Add"):
-        check(scheduler_emits(plan), [*without, Deaf])
+        check(scheduler_emits(evaluates=plan.evaluates), [*without, Deaf])
 
 
 def test_event_that_the_scheduler_does_not_take_is_explained() -> None:

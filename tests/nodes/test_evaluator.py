@@ -88,7 +88,7 @@ def test_evaluated_policy_is_kept_as_the_best(stage: Stage, node: EvaluatorNode)
 
 
 def policy(version: int, mean_return: float) -> PolicyFile:
-    return PolicyFile(version, 0, mean_return, b"")
+    return PolicyFile(version, 0, mean_return, 0.0, b"")
 
 
 def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:

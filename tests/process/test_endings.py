@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, eventually
+from tests.process.harness import Launched, Workplace, eventually, read_process
 
 pytestmark = pytest.mark.process
 
@@ -148,6 +148,45 @@ def test_two_ctrl_c_at_once_leave_nothing(workplace: Workplace, after_s: float) 
     launched.assert_gone()
 
 
+# --- what environments fork --------------------------------------------------------------------
+
+
+def helpers(launched: Launched) -> list[int]:
+    """What the environments have forked, by their own account."""
+    path = launched.home / "helpers"
+    return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_forked_helper_does_not_hold_up_the_start(workplace: Workplace) -> None:
+    """It inherits everything that its node has open, the probe's way to the launcher too."""
+    launched = workplace.toy("helper", "stop={env_steps: 300}", "supervision.start_timeout_s=10")
+    assert launched.wait() == 0, launched.screen
+    assert len(helpers(launched)) > 4
+    assert launched.leftovers() == []
+
+
+@pytest.mark.parametrize("how", ["finish", "kill"])
+def test_forked_helper_of_another_session_does_not_outlive_the_run(
+    workplace: Workplace, how: str
+) -> None:
+    """It runs no program of its own, so only its environment tells to whom it belongs."""
+    end = "stop={env_steps: 300}" if how == "finish" else "stop={time_s: 60}"
+    launched = workplace.toy("helper session", end, "supervision.start_timeout_s=10", step_s=0.001)
+    if how == "kill":
+        launched.await_training()
+        assert all(read_process(pid) for pid in helpers(launched))
+        launched.signal(signal.SIGKILL)
+    launched.wait()
+    pids = helpers(launched)
+    assert len(pids) > 4, launched.screen
+    try:
+        eventually(lambda: not any(map(read_process, pids)), "every helper is gone", 5.0)
+    finally:
+        for pid in filter(read_process, pids):
+            os.kill(pid, signal.SIGKILL)
+    launched.assert_gone()
+
+
 # --- nodes that can't stop ---------------------------------------------------------------------
 
 
@@ -163,6 +202,31 @@ def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) 
     assert launched.wait() == INTERRUPTED, launched.screen
     launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
     assert tracebacks(launched) == 0
+
+
+def test_node_that_has_to_be_killed_is_told_to_the_person(workplace: Workplace) -> None:
+    launched = workplace.toy("sleep", "supervision.grace_s=0.5")
+    eventually((launched.home / "went-wrong").exists, "the fault")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone()
+    assert "did not stop within 0.5 s and is killed" in launched.screen
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"), [("close", "window gone"), ("close exit", "exited with status 7")]
+)
+def test_node_that_fails_while_it_stops_is_told_to_the_person(
+    workplace: Workplace, fault: str, cause: str
+) -> None:
+    launched = workplace.toy(fault, "stop={time_s: 1}", "nodes.env.count=1", step_s=0.001)
+    launched.await_training()
+    (launched.home / "trained").touch()
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+    warnings = [line for line in launched.screen.splitlines() if cause in line]
+    assert len(warnings) == 1, launched.screen
+    assert "launcher warning: env-0 failed while the run ended" in warnings[0]
 
 
 def test_ctrl_c_ends_a_stopped_node(workplace: Workplace) -> None:
@@ -287,6 +351,39 @@ def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
     launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
     assert_first_cause_is_last(launched, "SIGKILL")
     assert f"First cause: node '{name}'" in launched.screen
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [("leave", "SystemExit: 0"), ("leave with text", "SystemExit: the licence has expired")],
+)
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_environment_that_leaves_the_program_ends_the_run_with_its_cause(
+    workplace: Workplace, mode: str, fault: str, cause: str
+) -> None:
+    launched = workplace.toy(fault, f"mode={mode}")
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert_first_cause_is_last(launched, cause)
+    assert "in step 37" in launched.screen
+
+
+def test_node_that_dies_while_it_waits_for_its_plan_ends_the_start(workplace: Workplace) -> None:
+    launched = workplace.toy("constructor sleep")
+    eventually((launched.home / "made").exists, "the constructor")
+    server = launched.node("fork server")
+    waiting = [
+        process
+        for process in launched.members()
+        if process.parent == server and "fastloop:" not in process.command
+    ]
+    assert len(waiting) == 4
+    os.kill(waiting[0].pid, signal.SIGKILL)
+    assert launched.wait(5) == 1, launched.screen
+    launched.assert_gone()
+    last = launched.screen.strip().splitlines()[-1]
+    assert "was killed by SIGKILL before it got its plan" in last
+    assert "logs/fork-server.log" in last
 
 
 def test_fork_server_killed_while_starting(workplace: Workplace) -> None:

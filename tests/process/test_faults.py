@@ -93,15 +93,15 @@ def test_constructor_that_always_raises_fails_before_any_node(workplace: Workpla
     assert launched.wait() == 2, "that is a fault of the configuration"
     launched.assert_gone()
     assert "no licence" in last_line(launched)
-    assert "no licence" in (launched.run / "crash.txt").read_text()
+    assert not list((launched.home / "runs").glob("*/*")), "nothing has begun"
     assert launched.screen.count("Traceback (most recent call last)") == 1
 
 
 def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace) -> None:
-    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=1", process=0)
+    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=0)
     assert launched.wait() == 1
     launched.assert_gone()
-    assert "supervision.start_timeout_s" in last_line(launched)
+    assert "was not made, reset and stepped within 3 s" in last_line(launched)
 
 
 def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
@@ -139,7 +139,7 @@ def test_every_environment_is_closed_once(workplace: Workplace, how: str) -> Non
 def test_run_that_does_not_fit_into_memory_is_refused(workplace: Workplace) -> None:
     """FT-11, SHM-02: with the arithmetic, as an ordinary error."""
     launched = workplace.launch("rollout.steps=10000000000", "algorithm.minibatch_size=1000000")
-    assert launched.wait() == 1
+    assert launched.wait() == 2
     assert launched.leftovers() == []
     assert "Traceback" not in launched.screen
     assert "GiB" in launched.screen

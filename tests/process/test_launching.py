@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.harness import ROOT, Workplace
+from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process
 
@@ -117,6 +118,44 @@ def test_run_is_locked_while_it_trains(workplace: Workplace) -> None:
     assert launched.wait() == 130
 
 
+def start_with_module(workplace: Workplace, text: str, *overrides: str) -> Launched:
+    home = workplace.folder()
+    (home / "own.py").write_text(text)
+    return workplace.launch("environment.modules=[own, toy_envs]", *overrides, home=home)
+
+
+def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
+    workplace: Workplace,
+) -> None:
+    text = "import time\ntime.sleep(3600)\n"
+    launched = start_with_module(workplace, text, "supervision.start_timeout_s=1")
+    assert launched.wait(10) == 1, launched.screen
+    launched.assert_gone()
+    last = launched.screen.strip().splitlines()[-1]
+    assert "the fork server has not finished importing" in last
+    assert "own" in last and "within 1 s (supervision.start_timeout_s)" in last
+
+
+def test_module_that_leaves_the_program_is_named(workplace: Workplace) -> None:
+    launched = start_with_module(workplace, "raise SystemExit('no main guard')\n")
+    assert launched.wait() == 2, launched.screen
+    launched.assert_gone()
+    last = launched.screen.strip().splitlines()[-1]
+    assert "the module 'own', which can't be imported: SystemExit: no main guard" in last
+
+
+def test_node_keeps_nothing_of_its_birth_open(workplace: Workplace) -> None:
+    """No wake-up pipe of the fork server and no link to the launcher, only its ZeroMQ socket."""
+    launched = workplace.launch()
+    launched.await_training()
+    pid = launched.node("env-0")
+    files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    assert [name for name in files if name.startswith("pipe:")] == []
+    assert len([name for name in files if name.startswith("socket:")]) == 1
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130
+
+
 @pytest.mark.parametrize("name", ["TMPDIR", "XDG_RUNTIME_DIR"])
 def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: str) -> None:
     """A socket file's path may have 107 bytes."""
@@ -143,8 +182,6 @@ def test_runtime_folder_is_used_and_private(workplace: Workplace) -> None:
 
 def test_closed_pipe_on_the_screen_does_not_stop_training(workplace: Workplace) -> None:
     """``fastloop launch ... | head -n 1``."""
-    import os
-
     import yaml
 
     from tests.process.harness import TOY

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +31,7 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             the constructor.
         step_s: How long a step takes, s.
         length: Steps of an episode.
+        made_s: How long the constructor takes, s.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
         process: int = 0,
         step_s: float = 0.0,
         length: int = 100,
+        made_s: float = 0.0,
     ) -> None:
         self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = Discrete(2)
@@ -47,6 +50,7 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
         self._step_s, self._length = step_s, length
         self._steps = 0
         self._drawn = 0.0
+        time.sleep(made_s)
         if folder:
             self._leave_mark("made")
         if fault.startswith("constructor") and _process_number(self._folder) == process:
@@ -57,6 +61,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             subprocess.Popen(["bash", "-c", f"trap '' TERM; sleep {FOR_EVER_S} & wait; wait"])
         if fault == "daemon":
             subprocess.Popen(["sleep", str(FOR_EVER_S)], start_new_session=True)
+        if fault in ("helper", "helper session"):
+            self._leave_mark("helpers", _fork_and_stay(session=fault == "helper session"))
         if fault == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if fault == "chatty":
@@ -84,6 +90,10 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
     def close(self) -> None:
         if self._folder != Path():
             self._leave_mark("closed")
+        if self._fault_name.startswith("close") and (self._folder / "trained").exists():
+            if self._fault_name == "close exit":
+                os._exit(7)
+            raise RuntimeError("window gone")
 
     def _observe(self) -> np.ndarray:
         return np.array([self._steps / self._length, self._drawn], np.float32)
@@ -96,8 +106,14 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 time.sleep(FOR_EVER_S)
             case "gil":
                 ctypes.PyDLL(None).sleep(FOR_EVER_S)  # unlike CDLL, it keeps the GIL
+            case "surrogate":
+                raise RuntimeError("caf\udce9")
             case "exit":
                 os._exit(7)
+            case "leave":
+                sys.exit(0)
+            case "leave with text":
+                sys.exit("the licence has expired")
             case "segfault":
                 ctypes.string_at(0)
             case "killed":
@@ -108,10 +124,10 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             return True
         return _claim(self._folder / "went-wrong")
 
-    def _leave_mark(self, word: str) -> None:
+    def _leave_mark(self, word: str, process: int | None = None) -> None:
         """One line a mark; an append of a short line is whole whoever else appends."""
         with open(self._folder / word, "a", encoding="ascii") as file:
-            file.write(f"{os.getpid()} {id(self)}\n")
+            file.write(f"{process or os.getpid()} {id(self)}\n")
 
 
 def _fail_while_made(fault: str) -> NoReturn:
@@ -133,6 +149,18 @@ def _fork_helper() -> None:
             os.getppid()
         os._exit(0)
     os.waitpid(pid, 0)
+
+
+def _fork_and_stay(*, session: bool) -> int:
+    """A child that lives on, without ``exec``, perhaps in a session of its own; its number."""
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            if session:
+                os.setsid()
+            time.sleep(FOR_EVER_S)
+        os._exit(0)
+    return pid
 
 
 _number: list[int] = []

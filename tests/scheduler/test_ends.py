@@ -47,7 +47,9 @@ def test_death_without_a_report_is_described_by_how_it_died() -> None:
     world = ready_world()
     world.deliver(NodeExited("env0", "killed by SIGKILL (out of memory?)"))
     assert end_of(world).text == "env0 is gone: killed by SIGKILL (out of memory?)"
-    assert end_of(world).cause is None
+    cause = end_of(world).cause
+    assert cause is not None
+    assert (cause.node, cause.error) == ("env0", end_of(world).text)
 
 
 def test_exit_that_nobody_asked_for_is_a_failure() -> None:

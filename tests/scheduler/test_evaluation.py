@@ -10,6 +10,7 @@ from fast_core.events import (
     Train,
 )
 from fast_core.scheduler import Send
+from fast_core.scheduler.evaluation import Evaluations
 from tests.scheduler.simulation import World, make_settings
 from tests.scheduler.test_training import collect_all, commands, train_one
 
@@ -219,3 +220,28 @@ def test_wrong_number_of_episodes_ends_the_run() -> None:
     end = sends[-1].command
     assert isinstance(end, EndRun)
     assert end.reason == "failed" and "1 episodes for evaluation 1; exactly 2" in end.text
+
+
+def test_request_that_the_snapshot_already_covers_is_not_played_again() -> None:
+    evaluations = Evaluations(make_settings(evaluator="eval", eval_every_env_steps=1), None)
+    evaluations.ask()
+    snapshot = evaluations.start()
+    evaluations.ask()  # by a `Trained` that the optimizer sent before it took the snapshot
+    evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version=8, env_steps=64))
+    assert not evaluations.due
+    assert evaluations.coalesced == 1
+
+
+def test_same_version_played_twice_does_not_hold_the_score_twice() -> None:
+    evaluations = Evaluations(
+        make_settings(evaluator="eval", eval_every_env_steps=1, stop_score=1.0, stop_score_held=2),
+        None,
+    )
+    for version, streak in ((8, 1), (8, 1), (16, 2)):
+        evaluations.ask()
+        snapshot = evaluations.start()
+        evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version, 64))
+        evaluations.evaluated(
+            Evaluated("eval", snapshot.request, version, 64, returns=(2.0,), lengths=(1,))
+        )
+        assert evaluations.streak == streak

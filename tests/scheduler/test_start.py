@@ -52,6 +52,16 @@ def test_missing_nodes_end_the_run_by_name_at_the_time_limit() -> None:
     assert scheduler.next_wakeup_s() is None
 
 
+def test_nodes_whose_reports_were_read_late_count_as_ready() -> None:
+    """One thread that makes all nodes in turn reads them only then; the time is asked after."""
+    scheduler = Scheduler(make_settings(start_timeout_s=30.0))
+    scheduler.handle(Tick(), 100.0)
+    for node in ("optimizer", "env0"):
+        assert scheduler.handle(Ready(node, 1), 140.0) == []
+    assert scheduler.handle(Ready("env1", 1), 140.0) != []
+    assert scheduler.statistics().phase == "training"
+
+
 def test_start_in_time_disarms_the_limit() -> None:
     world = World(make_settings())
     world.make_ready()

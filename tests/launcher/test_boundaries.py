@@ -1,0 +1,110 @@
+"""User code that leaves the program is caught where a node ends, in process mode and inline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fast_core.events import Command, Event, Failed, LogLine, Ready
+from fast_core.launcher import node_process
+from fast_core.launcher.inline import InlineRun
+from fast_core.launcher.topology import NodeSpec
+from fast_core.node import Node
+from tests.nodes.stage import CARTPOLE, Stage, make_config
+
+HERE = "tests.launcher.test_boundaries"
+
+
+class LeavesInSetup(Node):
+    def setup(self) -> None:
+        raise SystemExit("no licence")
+
+    def handle(self, command: Command) -> None: ...
+
+
+class LeavesInWork(LeavesInSetup):
+    def setup(self) -> None: ...
+
+    def work(self) -> bool:
+        raise SystemExit("no licence")
+
+
+class LeavesInClose(LeavesInSetup):
+    def setup(self) -> None: ...
+
+    def run(self) -> None: ...
+
+    def close(self) -> None:
+        raise SystemExit("no licence")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path, make_config())
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
+def test_process_reports_it_and_fails(stage: Stage, kind: type[Node]) -> None:
+    status = node_process._live(stage.context("metrics-0"), f"{HERE}:{kind.__name__}")
+    assert status == node_process.FAILED_STATUS
+    (failed,) = [event for event in stage.hub.receive() if not isinstance(event, Ready)]
+    assert isinstance(failed, Failed)
+    assert (failed.node, failed.error) == ("metrics-0", "SystemExit: no licence")
+
+
+def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: object, **__: object) -> None:
+        raise SystemExit("no licence")
+
+    quiet = SimpleNamespace(
+        enable=lambda: None,
+        dump_traceback_later=lambda *_, **__: None,
+        cancel_dump_traceback_later=lambda: None,
+    )
+    monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
+    monkeypatch.setattr(node_process, "probe", leave)
+    answer = node_process._probe(make_config().environment, 0)
+    assert answer["error"] == "SystemExit: no licence"
+    monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
+    assert node_process._probe(make_config().environment, 0) == {"spec": CARTPOLE}
+
+
+class RecordingShell:
+    """Takes events, and ends the run with the first failure."""
+
+    def __init__(self) -> None:
+        self.end: object = None
+        self.taken: list[Event] = []
+
+    def take(self, event: Event) -> None:
+        self.taken.append(event)
+        self.end = event
+
+    def receive(self) -> bool:
+        return False
+
+    def tick_if_due(self) -> None: ...
+
+    def stop_nodes(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
+def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
+    shell = RecordingShell()
+    quiet = SimpleNamespace(count=0)
+    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0)  # type: ignore[arg-type]
+    run.start([NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0)])
+    if kind is LeavesInWork:
+        run.run()
+    run.close()
+    first = shell.taken[0]
+    if kind is LeavesInClose:
+        assert first == LogLine("metrics-0", "ERROR", "SystemExit while closing: no licence")
+    else:
+        assert isinstance(first, Failed)
+        assert first.error == "SystemExit: no licence"

@@ -1,0 +1,49 @@
+"""The parts of the fork server that need no fork."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from fast_core.launcher import fork_server
+from fast_core.launcher.fork_server import exit_status, receive_request
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [(None, 0, ""), (0, 0, ""), (7, 7, ""), ("no licence", 1, "no licence\n")],
+)
+def test_leaving_the_program_means_what_it_means_in_python(
+    capsys: pytest.CaptureFixture[str], code: int | str | None, status: int, said: str
+) -> None:
+    assert exit_status(SystemExit(code)) == status
+    assert capsys.readouterr().err == said
+
+
+def test_descriptor_of_a_request_is_not_passed_on_to_programs() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        with ours, open(os.devnull, "rb") as nothing:
+            socket.send_fds(ours, [json.dumps({"name": "env-0"}).encode()], [nothing.fileno()])
+            received = receive_request(theirs)
+        assert received is not None
+        request, descriptor = received
+        assert request == {"name": "env-0"}
+        assert not os.get_inheritable(descriptor)
+        os.close(descriptor)
+        assert receive_request(theirs) is None
+
+
+def test_module_that_leaves_the_program_does_not_take_the_server_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "leaving_module.py").write_text("raise SystemExit('no main guard')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fork_server._import("leaving_module")
+    assert "no main guard" in capsys.readouterr().err
+    assert "leaving_module" not in sys.modules

@@ -1,0 +1,208 @@
+"""Starting: whoever is late or dies before it has its plan is named."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.errors import NodeFailed
+from fast_core.launcher import supervisor as module
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.processes import Child, frame
+from fast_core.launcher.start import ProbeStart
+from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe, await_started
+from fast_core.launcher.topology import topology
+from fast_core.spec import EnvironmentSpec
+from tests.nodes.stage import CARTPOLE, Stage, make_config
+
+START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0)
+
+
+class FakeTree:
+    """A process tree without processes: `poll` does what `news` says, one thing a time."""
+
+    def __init__(self, *names: str) -> None:
+        self.preload = ("torch", "own")
+        self.log = Path(os.devnull)
+        self.children: dict[str, Child] = {}
+        self.theirs: dict[str, socket.socket] = {}
+        self._news: list[Callable[[], None]] = []
+        self._news_in, self._news_out = os.pipe()
+        for pid, name in enumerate(names, start=1):
+            ours, self.theirs[name] = socket.socketpair()
+            self.children[name] = Child(name, ours, pid=pid)
+
+    def __getitem__(self, name: str) -> Child:
+        return self.children[name]
+
+    def tell(self, what: Callable[[], None]) -> None:
+        self._news.append(what)
+        os.write(self._news_out, b"x")
+
+    def dies(self, name: str, status: int, last: bytes = b"") -> None:
+        """The next news is that it is gone; it sends ``last`` just before the news is read."""
+
+        def die() -> None:
+            if last:
+                self.theirs[name].sendall(last)
+            self[name].status = status
+            self[name].link.close()
+
+        self.tell(die)
+
+    def fileno(self) -> int:
+        return self._news_in
+
+    def poll(self) -> None:
+        if self._news:
+            os.read(self._news_in, 1)
+            self._news.pop(0)()
+
+    def wait_for_exit(self, child: Child, deadline_s: float) -> None:
+        while child.status is None and self._news:
+            self.poll()
+
+    def close(self) -> None:
+        os.close(self._news_in)
+        os.close(self._news_out)
+        for name, child in self.children.items():
+            child.link.close()
+            self.theirs[name].close()
+
+
+@pytest.fixture
+def tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTree]:
+    monkeypatch.setattr(module, "SIGNAL_NEWS_S", 0.0)
+    made = FakeTree(PROBE, "env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def interrupts() -> Iterator[Interrupts]:
+    with Interrupts() as made:
+        yield made
+
+
+def ask(tree: FakeTree, interrupts: Interrupts, timeout_s: float = 10.0) -> EnvironmentSpec:
+    return ask_probe(tree, tree[PROBE], START, interrupts, timeout_s)  # type: ignore[arg-type]
+
+
+def answer() -> bytes:
+    return frame(msgspec.msgpack.encode({"spec": CARTPOLE}))
+
+
+def test_answer_counts_although_the_link_stays_open(tree: FakeTree, interrupts: Interrupts) -> None:
+    tree.theirs[PROBE].sendall(answer())
+    assert ask(tree, interrupts) == CARTPOLE
+
+
+def test_answer_counts_although_the_probe_is_gone_before_it_is_read(
+    tree: FakeTree, interrupts: Interrupts
+) -> None:
+    """The news of its end closes the launcher's end of the link."""
+    half = len(answer()) // 2
+    tree.theirs[PROBE].sendall(answer()[:half])
+    tree.dies(PROBE, 0, last=answer()[half:])
+    assert ask(tree, interrupts) == CARTPOLE
+
+
+def test_dead_probe_is_noticed_although_somebody_holds_its_link(
+    tree: FakeTree, interrupts: Interrupts
+) -> None:
+    tree.dies(PROBE, 7)
+    with pytest.raises(NodeFailed, match="looked at environment 'CartPole-v1' exited with status"):
+        ask(tree, interrupts, timeout_s=3600.0)
+
+
+def test_probe_that_does_not_answer_is_given_up(tree: FakeTree, interrupts: Interrupts) -> None:
+    with pytest.raises(NodeFailed, match=r"not made, reset and stepped within 0\.01 s"):
+        ask(tree, interrupts, timeout_s=0.01)
+
+
+def test_node_that_dies_beside_the_probe_is_named(tree: FakeTree, interrupts: Interrupts) -> None:
+    tree.dies("env-1", -9)
+    with pytest.raises(NodeFailed, match=r"env-1 was killed by SIGKILL .*logs/fork-server\.log"):
+        ask(tree, interrupts)
+
+
+def test_fork_server_that_imports_for_too_long_is_named(
+    tree: FakeTree, interrupts: Interrupts
+) -> None:
+    tree[PROBE].pid = 0
+    said = r"not finished importing torch, own within 0\.01 s \(supervision\.start_timeout_s\)"
+    with pytest.raises(NodeFailed, match=said):
+        ask(tree, interrupts, timeout_s=0.01)
+
+
+def test_waiting_ends_when_the_last_child_is_forked(tree: FakeTree, interrupts: Interrupts) -> None:
+    waiting = [tree["env-0"], tree["env-1"]]
+    for child in waiting:
+        child.pid = 0
+        tree.tell(lambda child=child: setattr(child, "pid", 5))  # type: ignore[misc]
+    await_started(tree, waiting, interrupts, 10.0)  # type: ignore[arg-type]
+    assert [child.pid for child in waiting] == [5, 5]
+
+
+def test_child_that_dies_as_soon_as_it_is_forked_is_named(
+    tree: FakeTree, interrupts: Interrupts
+) -> None:
+    tree["env-0"].pid = 0
+    tree.tell(lambda: setattr(tree["env-0"], "pid", 5))
+    tree["env-1"].pid = 0
+    tree.dies("env-0", 3)
+    with pytest.raises(NodeFailed, match=r"env-0 exited with status 3 before it got its plan"):
+        await_started(tree, tree.children.values(), interrupts, 10.0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path, make_config(supervision=SupervisionConfig(start_timeout_s=10)))
+    yield made
+    made.close()
+
+
+def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
+    unused = SimpleNamespace()
+    supervisor = Supervisor(
+        stage.plan,
+        tree,  # type: ignore[arg-type]
+        stage.memory,
+        unused,  # type: ignore[arg-type]
+        unused,  # type: ignore[arg-type]
+        interrupts,
+        lambda: 0.0,
+    )
+    supervisor.start(topology(stage.plan), Path("socket"))
+
+
+def test_node_that_died_while_the_probe_was_asked_is_named(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    tree["optimizer-0"].status = -11
+    with pytest.raises(NodeFailed, match="optimizer-0 was killed by SIGSEGV before it got"):
+        start_nodes(tree, interrupts, stage)
+
+
+def test_node_whose_link_breaks_is_named_with_how_it_died(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    tree.theirs["env-1"].close()
+    tree.dies("env-1", 4)
+    with pytest.raises(NodeFailed, match=r"env-1 exited with status 4 before .*fork-server\.log"):
+        start_nodes(tree, interrupts, stage)
+
+
+def test_node_whose_link_breaks_without_news_is_still_named(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    tree.theirs["env-1"].close()
+    with pytest.raises(NodeFailed, match="env-1 was gone before it got its plan"):
+        start_nodes(tree, interrupts, stage)

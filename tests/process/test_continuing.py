@@ -1,0 +1,173 @@
+"""Going on from a checkpoint when something is in the way: nothing is broken that was whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.process.harness import ROOT, TOY, Launched, Workplace, eventually
+
+pytestmark = pytest.mark.process
+
+CARTPOLE: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "CartPole-v1"},
+    "checkpoint": {"every_updates": 4, "keep": 1},
+    "stop": {"env_steps": 320},
+}
+
+
+def checkpoints(launched: Launched) -> list[str]:
+    folder = launched.run / "checkpoints"
+    return sorted(path.name for path in folder.iterdir() if path.name.isdecimal())
+
+
+def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
+    first = workplace.launch(config=CARTPOLE)
+    assert first.wait() == 0, first.screen
+    config = (first.run / "config.yaml").read_text()
+    refused = workplace.resume(first, "algorithm.hidden_sizes=[7]", "stop.env_steps=640")
+    assert refused.wait() == 1
+    assert (first.run / "config.yaml").read_text() == config
+    again = workplace.resume(first, "stop.env_steps=640")
+    assert again.wait() == 0, again.screen
+    assert "640" in (first.run / "config.yaml").read_text()
+    assert not (first.run / "crash.txt").exists()  # it told of the refused attempt
+    assert (first.run / "crash.previous.txt").exists()
+
+
+def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) -> None:
+    """The other one drops checkpoints all the time; the new one keeps what it began with."""
+    source = workplace.launch("stop.env_steps=null", "stop.time_s=60", config=CARTPOLE)
+    source.await_training()
+    eventually(lambda: checkpoints(source), "a checkpoint")
+    for _ in range(3):
+        home = workplace.folder()
+        path = home / "config.yaml"
+        path.write_text((source.home / "config.yaml").read_text())
+        arguments = ["-m", "fast_core.cli", "launch", str(path), "stop.updates=1"]
+        new = workplace.start([*arguments, "--resume", str(source.run)], home=home)
+        assert new.wait() == 0, new.screen
+        assert len(checkpoints(new)) == 1
+        assert not list((source.run / "checkpoints").glob("*.damaged"))
+    source.signal(signal.SIGINT)
+    assert source.wait() == 130
+    source.assert_gone()
+
+
+def test_disk_that_fails_ends_the_run_in_order(workplace: Workplace) -> None:
+    launched = workplace.launch("stop.env_steps=null", "stop.time_s=60", config=CARTPOLE)
+    launched.await_training()
+    eventually(lambda: checkpoints(launched), "a checkpoint")
+    folder = launched.run / "checkpoints"
+    folder.rename(launched.run / "moved")
+    folder.write_text("not a folder")
+    assert launched.wait() == 1
+    assert "checkpoint" in launched.screen.splitlines()[-1], launched.screen
+    assert "NotADirectoryError" in (launched.run / "crash.txt").read_text()
+    assert (launched.run / "report.html").exists()
+    launched.assert_gone()
+
+
+def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace) -> None:
+    """A paused pager, Ctrl-S: the run goes on, ends, and hears Ctrl-C meanwhile."""
+    home = workplace.folder()
+    arguments = ["launch", str(ROOT / "configs/ppo_cartpole.yaml"), f"directory={home}"]
+    limits = ["stop.score=null", "stop.env_steps=4096", "metrics.tensorboard=false"]
+    main, terminal = pty.openpty()  # nobody ever reads it
+    try:
+        os.set_blocking(terminal, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(terminal, b"x" * 1024)
+        os.set_blocking(terminal, True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fast_core.cli", *arguments, *limits],
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, "TERM": "xterm-256color"},
+        )
+        try:
+            assert process.wait(40) == 0
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(main)
+        os.close(terminal)
+
+
+def test_device_that_is_not_there_is_named(workplace: Workplace) -> None:
+    launched = workplace.launch("nodes.optimizer.device=cuda:7", config=CARTPOLE)
+    assert launched.wait(60) == 1
+    assert "nodes.optimizer.device" in launched.screen.splitlines()[-1]
+    assert "'cuda:7'" in launched.screen.splitlines()[-1]
+
+
+def test_seed_that_is_too_large_is_refused(workplace: Workplace) -> None:
+    launched = workplace.launch(f"seed={2**63}", config=CARTPOLE)
+    assert launched.wait() == 2
+    assert "seed" in launched.screen
+
+
+def test_error_text_that_is_no_unicode_is_shown_all_the_same(workplace: Workplace) -> None:
+    launched = workplace.toy("surrogate")
+    assert launched.wait() == 1
+    assert r"caf\udce9" in launched.screen.splitlines()[-1], launched.screen
+
+
+def test_refused_launch_leaves_no_run_directory(workplace: Workplace) -> None:
+    launched = workplace.launch("environment.id=NoSuch-v0", config=CARTPOLE)
+    assert launched.wait() == 2
+    assert not list((launched.home / "runs").glob("*/*"))
+
+
+def test_run_whose_memory_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
+    """SHM-02, FT-11: before any node has begun."""
+    launched = workplace.launch("rollout.steps=400000000", config=CARTPOLE)
+    assert launched.wait(60) == 2
+    last = launched.screen.splitlines()[-1]
+    assert "GiB" in last and "rollouts" in last and "rollout.steps" in last
+    launched.assert_gone()
+
+
+def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
+    home = workplace.folder()
+    config = home / "config.yaml"
+    config.write_text(yaml.safe_dump(CARTPOLE))
+    command = f"exec {sys.executable} -m fast_core.cli launch {config} >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=home, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
+    launched = workplace.launch(config=CARTPOLE)
+    assert launched.wait() == 0
+    assert "evaluate it" in launched.screen
+    command = [sys.executable, "-m", "fast_core.cli", "eval", str(launched.run), "--episodes", "2"]
+    done = subprocess.run(command, cwd=launched.home, capture_output=True, timeout=60, check=True)
+    result = json.loads(done.stdout)
+    assert (result["policy"], result["episodes"]) == ("newest", 2)
+    assert result["env_steps"] == 320
+
+
+@pytest.mark.parametrize(("fault", "words"), [("sleep", "Timeout"), ("segfault", "SIGSEGV")])
+def test_environment_that_hangs_or_crashes_in_its_first_steps_is_found(
+    workplace: Workplace, fault: str, words: str
+) -> None:
+    launched = workplace.toy(fault, "environment.step_timeout_s=1", at=7)
+    assert launched.wait(20) == 1
+    assert words in launched.screen
+    assert "toy_envs.py" in launched.screen  # the stack says where
+    assert "environment.step_timeout_s" in launched.screen.splitlines()[-1]
+    launched.assert_gone()
