@@ -84,7 +84,8 @@ class PPO:
                 metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
                 return UpdateReport(updates=0, skipped=granted, metrics=metrics)
             updates, metrics = self._train(columns, batch)
-            self._maker.observe(merged)
+            if updates:  # statistics travel with the weights, whose version has to change
+                self._maker.observe(merged)
         return UpdateReport(updates=updates, skipped=granted - updates, metrics=metrics)
 
     def policy_parameters(self) -> Sequence[Array]:

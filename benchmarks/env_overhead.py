@@ -42,7 +42,7 @@ def bare_us(name: str, actions: Any) -> float:
     envs = [gymnasium.make(name, disable_env_checker=True) for _ in actions[0]]
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
-    rows = actions.tolist()
+    rows = [list(row) for row in actions]
     begin_s = time.process_time()
     for row in rows:
         for env, action in zip(envs, row, strict=True):

@@ -142,7 +142,8 @@ class Algorithm(Protocol):
     def policy_parameters(self) -> Sequence[Array]:
         """Current parameters for policies, float32 on the CPU, as ``policy_fields`` says.
 
-        The arrays may share memory with the learner: copy before the next update.
+        The arrays may share memory with the learner: copy before the next update. They change
+        only by an `update` that commits at least one step, since the version tells them apart.
         """
         ...
 

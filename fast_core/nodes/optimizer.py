@@ -133,8 +133,9 @@ class OptimizerNode(Node):
                 **report.metrics,
                 "update_ms": (time.monotonic_ns() - started_ns) / 1e6,
             }
-        with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
-            self._publish()
+        if report.updates:  # otherwise the version on the board is still the newest
+            with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
+                self._publish()
         versions = np.concatenate([rollout.policy_version for rollout in rollouts])
         last = max(0, report.updates - 1)
         self.context.stats.words[StatsColumn.UPDATES] = self._version

@@ -305,6 +305,22 @@ def test_target_kl_stops_the_round_and_reports_what_was_skipped(
     assert report.skipped == 0 and report.metrics["approx_kl"] > 1.5e-3
 
 
+def test_round_without_a_committed_step_changes_nothing_that_policies_see(
+    make_environment, make_learner, make_batch
+):
+    """Its version stays the same, so nobody could tell."""
+    environment = make_environment()
+    config = ppo(target_kl=1e-9, normalize_observations=True, learning_rate=0.1)
+    learner = make_learner(config, environment)
+    first, second = (make_batch(config, environment, learner, seed=seed) for seed in (0, 1))
+    learner.update(first)
+    before = [parameter.copy() for parameter in learner.policy_parameters()]
+    report = learner.update(second)  # old rows by now: stopped at the first minibatch
+    assert report.updates == 0 and report.skipped > 0
+    for parameter, old in zip(learner.policy_parameters(), before, strict=True):
+        np.testing.assert_array_equal(parameter, old)
+
+
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_gradient_norm_limit_bounds_the_step(make_environment, make_learner, make_batch, gradient):
     environment = make_environment()

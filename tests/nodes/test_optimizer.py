@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_core.algorithm import UpdateReport
 from fast_core.config import DiagnosticsConfig
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Assign, Collect, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
@@ -89,6 +90,21 @@ def test_training_counts_versions_and_publishes_them(pair: Pair) -> None:
     assert version == 2
     assert not np.array_equal(before, after)
     assert pair.round(1).version == 4
+
+
+def test_round_without_a_committed_update_keeps_the_published_version(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early stop at the first minibatch, or a round that is not finite."""
+    before = weights(pair)
+    skipped = UpdateReport(updates=0, skipped=2)
+    monkeypatch.setattr(pair.optimizer.algorithm, "update", lambda batch: skipped)
+    trained = pair.round(0)
+    assert (trained.version, trained.updates, trained.skipped) == (0, 0, 2)
+    version, flat = weights(pair)
+    assert version == before[0]
+    np.testing.assert_array_equal(flat, before[1])
+    assert pair.collect(2) is None  # and the env node goes on with it
 
 
 def test_lag_counts_updates_since_the_rows_were_made(pair: Pair) -> None:
