@@ -231,11 +231,15 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
-            self._hub.wait(self._timeout_s(next_draw_s), (self._tree.fileno(), interrupts.fileno()))
+            sources = (self._tree.fileno(), interrupts.fileno())
+            ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
             shell.receive()
             # First, because what sent the signal may have killed nodes by it too.
+            if interrupts.fileno() in ready:
+                interrupts.drain()
             self._take_interrupts()
-            self._take_exits()
+            if self._tree.fileno() in ready:
+                self._take_exits()
             self._check_stalls()
             shell.give_up_unreachable()
             shell.tick_if_due()
@@ -287,7 +291,6 @@ class Supervisor:
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()
-        interrupts.drain()
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import select
+import stat
 import time
 from typing import TextIO
 
@@ -35,7 +37,9 @@ class PatientStream(io.TextIOBase):
         self._stalled = False
         self.dropped = 0
         self._stream = stream
-        self._descriptor = stream.fileno()
+        reopened = _reopen(stream.fileno())
+        self._reopened = reopened is not None
+        self._descriptor = stream.fileno() if reopened is None else reopened
         self._cut = False
 
     def insist(self, patience_s: float) -> None:
@@ -62,20 +66,43 @@ class PatientStream(io.TextIOBase):
     def write(self, text: str) -> int:
         """Write what is taken within the patience; never raises for want of space."""
         self._stream.flush()
-        data = text.encode(self.encoding, "replace")
-        if self._cut:
-            data = b"\n" + data
+        data = memoryview((b"\n" if self._cut else b"") + text.encode(self.encoding, "replace"))
         deadline_s = time.monotonic() + (0.0 if self._stalled else self._patience_s)
-        for start in range(0, len(data), _AT_ONCE):
+        written = 0
+        while written < len(data):
             if not self._ready(deadline_s):
-                self._cut = start > 0 or self._cut
+                self._cut = written > 0 or self._cut
                 self._stalled = True
                 self.dropped += 1
                 return len(text)
-            os.write(self._descriptor, data[start : start + _AT_ONCE])
+            with contextlib.suppress(BlockingIOError):
+                written += os.write(self._descriptor, data[written : written + _AT_ONCE])
         self._cut = self._stalled = False
         return len(text)
+
+    def close(self) -> None:
+        """Give back what was opened here; may be called twice."""
+        if self._reopened and not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
     def _ready(self, deadline_s: float) -> bool:
         left_s = max(0.0, deadline_s - time.monotonic())
         return bool(select.select([], [self._descriptor], [], left_s)[1])
+
+
+def _reopen(descriptor: int) -> int | None:
+    """The same terminal or pipe, opened again so that writing to it does not block.
+
+    The flag belongs to the open file, which is shared with the shell and everybody else: setting
+    it on ``descriptor`` itself would change it for them. A regular file never blocks for long,
+    and opened again it would be written from its beginning.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return None
+    try:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(f"/proc/self/fd/{descriptor}", flags)
+    except OSError:
+        return None

@@ -68,3 +68,21 @@ def test_line_after_a_cut_one_begins_on_a_line_of_its_own(pipe: tuple[int, TextI
     os.read(reading, 1 << 20)
     patient.write("next\n")
     assert os.read(reading, 1 << 20).endswith(b"\nnext\n")
+
+
+def test_terminal_with_a_little_room_does_not_block() -> None:
+    """A terminal is called writable when one byte fits; an ordinary write then blocks."""
+    main, terminal = os.openpty()
+    with os.fdopen(terminal, "w", encoding="utf-8") as stream:
+        os.set_blocking(main, False)
+        patient = PatientStream(stream, patience_s=0.01)
+        fill(stream)
+        os.read(main, 1)
+        begun_s = time.monotonic()
+        for _ in range(20):
+            patient.write("x" * 5000)
+        assert time.monotonic() - begun_s < 5
+        assert patient.dropped > 0
+        assert os.get_blocking(stream.fileno())  # the shell shares it
+        patient.close()
+    os.close(main)
