@@ -1,3 +1,5 @@
+import signal
+
 from hypothesis import HealthCheck, settings
 
 # Machines that run tests are slow and shared: a property fails by its assertions, not by time.
@@ -5,3 +7,8 @@ settings.register_profile(
     "fastloop", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("fastloop")
+
+# Whoever runs the tests may ignore these (nohup, a background job); what they test is the default.
+for number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,6 +11,7 @@ So a node that computes for a minute still answers heartbeats.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -45,6 +46,7 @@ class ZmqHub:
                 f"socket path has {len(os.fsencode(path))} bytes, at most {UNIX_PATH_LIMIT} are "
                 f"possible: {path!r}; set XDG_RUNTIME_DIR or TMPDIR to a shorter folder"
             )
+        self._path = path
         self._sent = self._received = self._refused = 0
         self._context = zmq.Context(io_threads=1)
         self._router = self._context.socket(zmq.ROUTER)
@@ -122,10 +124,12 @@ class ZmqHub:
         return ChannelStatistics(self._sent, self._received, self._refused, 0)
 
     def close(self) -> None:
-        """Close the socket; bounded by the linger time. May be called twice."""
+        """Close the socket and remove its file. May be called twice."""
         if not self._router.closed:
             self._router.close(linger=0)
             self._context.term()
+            with contextlib.suppress(FileNotFoundError):  # ZeroMQ leaves it
+                os.unlink(self._path)
 
 
 class ZmqNodeChannel:

@@ -100,3 +100,7 @@ class Interrupts:
         self._counted_s = now_s
         if self.raises and self.count > 1:
             raise KeyboardInterrupt
+        if self.count == 1:
+            # From here, because in inline mode the loop may hang in an environment.
+            with contextlib.suppress(OSError):
+                os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())
