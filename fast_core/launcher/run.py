@@ -17,6 +17,7 @@ from typing import cast
 from fast_core import config_file, resources, threads
 from fast_core.algorithm import Blueprint
 from fast_core.config import RunConfig
+from fast_core.distributed.channel import Hub
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
@@ -44,6 +45,7 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.spec import EnvironmentSpec
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
@@ -196,15 +198,7 @@ def _run_processes(
         socket_path = tree.directory / SOCKET_NAME
         hub = ZmqHub(str(socket_path))
         stack.callback(hub.close)
-        shell = Shell(
-            plan,
-            run,
-            hub,
-            memory.stats(),
-            progress,
-            _scheduler_state(continuation),
-            config_file.dumps(config),
-        )
+        shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
@@ -235,12 +229,15 @@ def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
 
 
 def _plan(
-    config: RunConfig, environment: object, run: RunDirectory, continuation: Continuation | None
+    config: RunConfig,
+    environment: EnvironmentSpec,
+    run: RunDirectory,
+    continuation: Continuation | None,
 ) -> RunPlan:
     continued = continuation is not None and continuation.same_directory
     plan = make_plan(
         config,
-        environment,  # type: ignore[arg-type]
+        environment,
         str(run.path),
         str(continuation.checkpoint) if continuation is not None else None,
         continuation.manifest.env_steps if continuation is not None and continued else None,
@@ -250,8 +247,17 @@ def _plan(
     return plan
 
 
-def _scheduler_state(continuation: Continuation | None) -> bytes | None:
-    return (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
+def _shell(
+    plan: RunPlan,
+    run: RunDirectory,
+    hub: Hub,
+    memory: RunMemory,
+    progress: Progress,
+    continuation: Continuation | None,
+) -> Shell:
+    state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
+    text = config_file.dumps(plan.config)
+    return Shell(plan, run, hub, memory.stats(), progress, state, text)
 
 
 # --- inline mode -------------------------------------------------------------------------------
@@ -276,15 +282,7 @@ def _run_inline(
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         hub = InprocHub()
-        shell = Shell(
-            plan,
-            run,
-            hub,
-            memory.stats(),
-            progress,
-            _scheduler_state(continuation),
-            config_file.dumps(config),
-        )
+        shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)

@@ -19,6 +19,7 @@ from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
     CheckpointWritten,
+    Command,
     CommitCheckpoint,
     Decision,
     EndRun,
@@ -202,9 +203,9 @@ class Shell:
                         self._prepare(command)
                     self._send(node, command)
 
-    def _send(self, node: str, command: object) -> None:
+    def _send(self, node: str, command: Command) -> None:
         try:
-            self.hub.send(node, command)  # type: ignore[arg-type]
+            self.hub.send(node, command)
         except TransportError as error:
             # Most likely it died a moment ago, and the news of how is still on its way.
             gone = (time.monotonic() + EXIT_NEWS_S, NodeExited(node, str(error)))
