@@ -32,7 +32,7 @@ setup(
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     entry_points={"console_scripts": ["fastloop=fast_core.cli:main"]},
     install_requires=[
-        "torch>=2.4,<=2.13.99",
+        "torch>=2.4,<=2.13.0",
         "numpy",
         "posix_ipc",
         "pyzmq",
