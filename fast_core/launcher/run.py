@@ -20,7 +20,13 @@ from fast_core.config import RunConfig
 from fast_core.distributed.channel import Hub
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub
-from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
+from fast_core.errors import (
+    CheckpointError,
+    ConfigError,
+    FastLoopError,
+    SegmentError,
+    TopologyError,
+)
 from fast_core.events import LogLine
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
@@ -91,8 +97,12 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         run = RunDirectory.create(config.directory, config.name, datetime.now())
         stack.callback(_lock(run, progress).close)
         if resume_from is not None:
-            checkpoint, manifest = copy_newest(source.checkpoints, run.checkpoints)
-            check_identity(manifest, identity(config))
+            try:
+                checkpoint, manifest = copy_newest(source.checkpoints, run.checkpoints)
+                check_identity(manifest, identity(config))
+            except CheckpointError:
+                run.remove()
+                raise
             continuation = Continuation(checkpoint, manifest, same_directory=False)
         return _run(config, run, continuation, progress, interrupts)
 
@@ -152,7 +162,8 @@ def _run(
         progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
         return interrupts.exit_code
     except (ConfigError, TopologyError, SegmentError):
-        if continuation is None:  # nothing has begun, so nothing is left of the attempt
+        # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
+        if continuation is None or not continuation.same_directory:
             run.remove()
         raise
     except FastLoopError as error:

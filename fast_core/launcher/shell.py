@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 
@@ -65,7 +64,6 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluation: The last evaluation.
         best: The best one, of earlier parts of the run too.
-        checkpoint: The newest complete checkpoint.
         heard_s: When each node was last heard, on the monotonic clock.
     """
 
@@ -91,7 +89,6 @@ class Shell:
         self.failures: list[Failed | NodeExited] = []
         self.evaluation: EvaluationView | None = None
         self.best = _best_on_file(run)
-        self.checkpoint: Path | None = None
         self.heard_s: dict[str, float] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
@@ -194,7 +191,8 @@ class Shell:
                 case Decision(what, why):
                     self._journal.write(what, why)
                     if what in BEGIN:
-                        self.run.write_config(self._config_text)
+                        with self._ends_the_run_in_order("writing config.yaml"):
+                            self.run.write_config(self._config_text)
                 case EndRun():
                     self.end = command
                 case _:
@@ -219,7 +217,7 @@ class Shell:
 
     def _commit(self, command: CommitCheckpoint) -> None:
         with self._ends_the_run_in_order("writing a checkpoint"):
-            self.checkpoint = self._store.commit(command, self._directory)
+            self._store.commit(command, self._directory)
             self._directory = ""
             self.take(CheckpointWritten(command.checkpoint))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import StatsColumn
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RolloutRecord, RunMemory
-from fast_core.seeding import Role, stream
+from fast_core.seeding import Role, load_stream, save_stream, stream
 from fast_core.spec import SpaceSpec
 
 
@@ -26,7 +25,7 @@ class ShardState(msgspec.Struct, frozen=True):
 
     shard: int
     batch: bytes
-    noise: str
+    noise: bytes
 
 
 def shard_file(directory: str | Path, shard: int) -> Path:
@@ -81,13 +80,13 @@ class ActionNoise:
             return self._generator.random(self._shape, dtype=np.float32)
         return self._generator.standard_normal(self._shape, dtype=np.float32)
 
-    def state(self) -> str:
+    def state(self) -> bytes:
         """Position in the stream."""
-        return json.dumps(self._generator.bit_generator.state)
+        return save_stream(self._generator)
 
-    def restore(self, state: str) -> None:
+    def restore(self, state: bytes) -> None:
         """Continue from a saved position."""
-        self._generator.bit_generator.state = json.loads(state)
+        self._generator = load_stream(state)
 
 
 class Shard:

@@ -157,3 +157,16 @@ def test_configuration_is_written_when_every_node_has_accepted_it(desk: Desk) ->
     assert not desk.shell.run.config.exists()
     desk.make_ready()
     assert desk.shell.run.config.read_text() == "name: toy\n"
+
+
+def test_configuration_that_cannot_be_written_ends_the_run_in_order(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(desk.shell.run, "write_config", fail)
+    desk.make_ready()
+    assert desk.shell.end is not None
+    assert desk.shell.end.cause is not None
+    assert "No space left on device" in desk.shell.end.cause.error

@@ -171,3 +171,16 @@ def test_environment_that_hangs_or_crashes_in_its_first_steps_is_found(
     assert "toy_envs.py" in launched.screen  # the stack says where
     assert "environment.step_timeout_s" in launched.screen.splitlines()[-1]
     launched.assert_gone()
+
+
+def test_refused_launch_from_another_run_leaves_no_run_directory(workplace: Workplace) -> None:
+    source = workplace.launch(config=CARTPOLE)
+    assert source.wait() == 0
+    home = workplace.folder()
+    path = home / "config.yaml"
+    path.write_text((source.home / "config.yaml").read_text())
+    for wrong in ("seed=7", "environment.id=NoSuch-v0"):
+        arguments = ["-m", "fast_core.cli", "launch", str(path), wrong]
+        new = workplace.start([*arguments, "--resume", str(source.run)], home=home)
+        assert new.wait() != 0
+        assert not list((home / "runs").glob("*/*"))
