@@ -40,7 +40,7 @@ def kill_after(launched: Launched, tickets: int) -> None:
     """Kill the launcher once so many tickets have been trained on."""
     eventually(lambda: has_run(launched) and len(digests(launched.run)) >= tickets, "training")
     launched.signal(signal.SIGKILL)
-    launched.wait()
+    assert launched.wait() == 128 + signal.SIGKILL, "it ended by itself: nothing was cut"
     launched.assert_gone()
 
 
@@ -65,7 +65,8 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     whole = workplace.launch("nodes.env.count=2", config=config(name))
     assert whole.wait() == 0, whole.screen
 
-    cut = workplace.launch("nodes.env.count=2", config=config(name))
+    # Slowed, so that it can't end before it is killed; delays change nothing else.
+    cut = workplace.launch("nodes.env.count=2", "diagnostics.delay_ms=2", config=config(name))
     kill_after(cut, TICKETS // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait() == 0, resumed.screen
