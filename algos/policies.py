@@ -56,7 +56,9 @@ class NumpyPolicy:
         for target, source in zip([*self._views, *statistics], parameters, strict=True):
             target[...] = source
 
-    def act(self, obs: Array, *, noise: Array, explore: bool) -> ActionOutput:
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``."""
         x = self._encoder.encode(obs)
         if self._clip is not None:

@@ -19,7 +19,7 @@ from algos.ppo_core import Columns, GradientStats, OptimizerState, UpdateCore
 from algos.ppo_explicit import ExplicitCore
 from algos.ppo_settings import PPOSettings
 from algos.rollouts import merge
-from fast_core.algorithm import Array, RolloutBatch, UpdateReport
+from fast_core.algorithm import Array, LearnerSetup, RolloutBatch, UpdateReport
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
@@ -33,11 +33,7 @@ class PPO:
         settings: Hyper-parameters; they are never part of the state.
         environment: What is learned.
         shape: The actor-critic network for it.
-        seed: Seeds the first parameters and the order of rows.
-        shards: Shards of the run, for the running returns of reward normalisation.
-        envs_per_shard: Environments of each shard.
-        device: Torch device; anything but ``"cpu"`` needs torch.
-        compile: Whether to try torch.compile.
+        setup: The run; its seed makes the first parameters and the order of rows.
     """
 
     def __init__(
@@ -45,25 +41,23 @@ class PPO:
         settings: PPOSettings,
         environment: EnvironmentSpec,
         shape: NetworkShape,
-        *,
-        seed: int,
-        shards: int,
-        envs_per_shard: int,
-        device: str,
-        compile: bool,
+        setup: LearnerSetup,
     ) -> None:
         self._settings = settings
         self._layout = parameter_layout(shape)
-        init_seed, order_seed = np.random.SeedSequence(seed).spawn(2)
+        init_seed, order_seed = np.random.SeedSequence(setup.seed).spawn(2)
         first = initial_parameters(
             self._layout,
             np.random.default_rng(init_seed),
             initial_log_std=settings.initial_log_std,
         )
         self._rng = np.random.default_rng(order_seed)
-        self._core = _make_core(settings, shape, first, device, compile)
+        self._core = _make_core(settings, shape, first, setup)
         self._maker = ColumnMaker(
-            settings, environment.observation, shards=shards, envs_per_shard=envs_per_shard
+            settings,
+            environment.observation,
+            shards=setup.shards,
+            envs_per_shard=setup.envs_per_shard,
         )
         self._nonfinite_updates = 0
         self._nonfinite_in_a_row = 0
@@ -181,14 +175,14 @@ class PPO:
 
 
 def _make_core(
-    settings: PPOSettings, shape: NetworkShape, parameters: F32, device: str, compile: bool
+    settings: PPOSettings, shape: NetworkShape, parameters: F32, setup: LearnerSetup
 ) -> UpdateCore:
-    if settings.gradient == "explicit" and device == "cpu" and not compile:
+    if settings.gradient == "explicit" and setup.device == "cpu" and not setup.compile:
         return ExplicitCore(settings, shape, parameters)
     # Imported here because torch costs a second or two and 200 MB.
     from algos.ppo_autograd import AutogradCore
 
-    return AutogradCore(settings, shape, parameters, device=device, compile=compile)
+    return AutogradCore(settings, shape, parameters, device=setup.device, compile=setup.compile)
 
 
 def _means(stats: list[GradientStats]) -> dict[str, float]:

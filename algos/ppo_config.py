@@ -7,12 +7,12 @@ import numpy as np
 from algos.networks import NetworkShape, parameter_layout
 from algos.observations import encoded_size
 from algos.ppo_settings import PPOSettings
-from fast_core.algorithm import Algorithm, Backend, NoiseSpec, Policy
+from fast_core.algorithm import Algorithm, Blueprint, LearnerSetup, Policy, PolicySetup
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
-class PPOConfig(PPOSettings, frozen=True, kw_only=True):
+class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
     def check(self, environment: EnvironmentSpec, rows: int) -> None:
@@ -55,20 +55,6 @@ class PPOConfig(PPOSettings, frozen=True, kw_only=True):
             fields.append(FieldSpec("observation.inverse_std", (shape.inputs,), "float32"))
         return tuple(fields)
 
-    def action_field(self, environment: EnvironmentSpec) -> FieldSpec:
-        """Discrete actions count from 0; continuous ones are stored before clipping."""
-        action = environment.action
-        if action.kind == "discrete":
-            return FieldSpec("action", (), "int64")
-        return FieldSpec("action", action.shape, "float32")
-
-    def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
-        """One uniform number for a discrete action, one normal per dimension otherwise."""
-        action = environment.action
-        if action.kind == "discrete":
-            return NoiseSpec("uniform", ())
-        return NoiseSpec("normal", (action.size,))
-
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Forward, and twice that backward, of every weight and row of a minibatch."""
         parameters = parameter_layout(self.network(environment))[-1].end
@@ -78,10 +64,10 @@ class PPOConfig(PPOSettings, frozen=True, kw_only=True):
         """Whether the learner imports torch."""
         return self.gradient == "autograd" or device != "cpu" or compile
 
-    def make_policy(self, environment: EnvironmentSpec, backend: Backend) -> Policy:
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy; only the torch backend imports torch."""
         limit = self.observation_clip if self.normalize_observations else None
-        if backend == "numpy":
+        if setup.backend == "numpy":
             from algos.policies import NumpyPolicy
 
             return NumpyPolicy(self.network(environment), environment, limit)
@@ -89,28 +75,9 @@ class PPOConfig(PPOSettings, frozen=True, kw_only=True):
 
         return TorchPolicy(self.network(environment), environment, limit)
 
-    def make_algorithm(
-        self,
-        environment: EnvironmentSpec,
-        *,
-        seed: int,
-        shards: int,
-        envs_per_shard: int,
-        rows: int,
-        device: str,
-        compile: bool,
-    ) -> Algorithm:
-        """Build a learner for tickets of ``rows`` rows."""
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner for tickets of ``setup.rows`` rows."""
         from algos.ppo import PPO
 
-        self.check(environment, rows)
-        return PPO(
-            self,
-            environment,
-            self.network(environment),
-            seed=seed,
-            shards=shards,
-            envs_per_shard=envs_per_shard,
-            device=device,
-            compile=compile,
-        )
+        self.check(environment, setup.rows)
+        return PPO(self, environment, self.network(environment), setup)

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from algos.networks import initial_parameters, parameter_layout
 from algos.ppo_config import PPOConfig
-from fast_core.algorithm import Algorithm, Array, RolloutBatch, UpdateReport
+from fast_core.algorithm import Algorithm, Array, LearnerSetup, RolloutBatch, UpdateReport
 from fast_core.spec import EnvironmentSpec
 
 # Push to the side to which the pole leans or falls, and a little to which the cart moves:
@@ -35,19 +35,9 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
         """One a round, so that versions grow."""
         return 1
 
-    def make_algorithm(
-        self,
-        environment: EnvironmentSpec,
-        *,
-        seed: int,
-        shards: int,
-        envs_per_shard: int,
-        rows: int,
-        device: str,
-        compile: bool,
-    ) -> Algorithm:
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build the learner."""
-        return NullAlgorithm(self.parameters(environment, seed))
+        return NullAlgorithm(self.parameters(environment, setup.seed))
 
     def parameters(self, environment: EnvironmentSpec, seed: int) -> list[Array]:
         """The policy's parameters, the same in the whole run; untrained unless ``balance``."""

@@ -34,6 +34,7 @@ import numpy as np
 from benchmarks.launched import launched
 from benchmarks.measure import alternate, print_result
 from benchmarks.null_algorithm import NullConfig
+from fast_core.algorithm import PolicySetup
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.probe import probe
 
@@ -107,7 +108,7 @@ def bare_loop(seed: int, balance: bool, counter: Synchronized[int], barrier: Bar
     """Step environments for ever; runs in a process of its own."""
     blueprint = NullConfig(name="null", balance=balance)
     spec = probe(EnvironmentConfig(id=ENVIRONMENT), seed)
-    policy = blueprint.make_policy(spec, "numpy")
+    policy = blueprint.make_policy(spec, PolicySetup("numpy"))
     policy.load(blueprint.parameters(spec, seed=0))
     generator = np.random.default_rng(seed)
     envs = [gymnasium.make(ENVIRONMENT, disable_env_checker=True) for _ in range(ENVS)]

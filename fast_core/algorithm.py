@@ -22,6 +22,7 @@ from fast_core.spec import EnvironmentSpec, FieldSpec
 
 Array = NDArray[np.generic]
 Backend = Literal["numpy", "torch"]
+Precision = Literal["fp32", "bf16"]
 
 
 class NoiseSpec(msgspec.Struct, frozen=True):
@@ -41,10 +42,13 @@ class ActionOutput(NamedTuple):
     Attributes:
         action: ``[B, ...]``, dtype of the action column.
         behaviour_log_prob: ``[B]`` float32, log-probability of ``action`` under this policy.
+        state: ``[B, S]`` float32, what a recurrent policy remembers after this row; None for
+            policies without memory.
     """
 
     action: Array
     behaviour_log_prob: Array
+    state: Array | None = None
 
 
 class Policy(Protocol):
@@ -58,8 +62,16 @@ class Policy(Protocol):
         """
         ...
 
-    def act(self, obs: Array, *, noise: Array, explore: bool) -> ActionOutput:
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
         """Choose actions for ``obs`` ``[B, ...]``.
+
+        ``obs`` is what the environment specification's ``observation`` says, stacked frames
+        included; a structured array where the space is composite.
+
+        ``state`` ``[B, S]`` is what the last call returned for these environments, zero where an
+        episode begins, and None if the blueprint's ``state_size`` is 0. It is not changed.
 
         ``noise`` is ``[B, ...]`` as the blueprint's `NoiseSpec` says and is ignored when
         ``explore`` is false (then the most likely action is taken). The returned arrays may
@@ -80,14 +92,20 @@ class ShardRollout:
         shard: Shard index.
         rollout_id: Serial number of the rollout within its shard.
         policy_version: ``[T, B]`` int64, version of the weights that acted.
-        obs: ``[T + 1, B, ...]``; row ``t + 1`` is the reset observation where an episode
-            ended at step ``t``.
+        obs: ``[T + 1, B, ...]``, single frames where they are stacked; row ``t + 1`` is the
+            reset observation where an episode ended at step ``t``. `take_obs` stacks.
         action: ``[T, B, ...]``.
         behaviour_log_prob: ``[T, B]`` float32.
         reward: ``[T, B]`` float32, as the environment gave it.
         terminated: ``[T, B]`` bool, the task ended: no bootstrap.
         truncated: ``[T, B]`` bool, the episode was cut off: bootstrap from ``final_obs``.
         final_obs: ``[T, B, ...]``, the true successor; valid only where an episode ended.
+        state: ``[B, S]`` float32, what a recurrent policy remembered before step 0; None
+            without memory. It is zero again after each episode end.
+        frames: ``[frames - 1 + T + 1, B, ...]``: ``obs`` and the frames before it, None where
+            frames are not stacked.
+        frame_age: ``[T + 1, B]`` uint8, how many earlier frames of the same episode a row has,
+            at most ``frames - 1``; None where frames are not stacked.
     """
 
     shard: int
@@ -100,6 +118,39 @@ class ShardRollout:
     terminated: Array
     truncated: Array
     final_obs: Array
+    state: Array | None = None
+    frames: Array | None = None
+    frame_age: NDArray[np.uint8] | None = None
+
+    @property
+    def stack(self) -> int:
+        """How many frames a policy sees at once; 1 where they are not stacked."""
+        return 1 if self.frames is None else len(self.frames) - len(self.obs) + 1
+
+    def frame_steps(self, step: NDArray[np.int64], env: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in ``frames`` the stack of each row lies: ``[N, stack]``, the newest last.
+
+        Before an episode's first frame that frame stands again.
+        """
+        assert self.frame_age is not None, "frames are stacked"
+        back = np.arange(self.stack - 1, -1, -1)
+        age = self.frame_age[step, env].astype(np.int64)
+        rows: NDArray[np.int64] = (step + self.stack - 1)[:, None] - np.minimum(back, age[:, None])
+        return rows
+
+    def take_obs(self, step: NDArray[np.int64], env: NDArray[np.int64]) -> Array:
+        """What the policy saw at ``(step[i], env[i])``: ``[N, ...]``, a copy, frames stacked."""
+        if self.frames is None:
+            return self.obs[step, env]
+        return self.frames[self.frame_steps(step, env), env[:, None]]
+
+    def take_final_obs(self, step: NDArray[np.int64], env: NDArray[np.int64]) -> Array:
+        """The final observations at ``(step[i], env[i])``: ``[N, ...]``, a copy, frames stacked."""
+        final = self.final_obs[step, env]
+        if self.frames is None:
+            return final
+        before = self.frames[self.frame_steps(step, env)[:, 1:], env[:, None]]
+        return np.concatenate([before, final[:, None]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -159,51 +210,111 @@ class Algorithm(Protocol):
         ...
 
 
-class Blueprint(Protocol):
-    """What an algorithm's configuration type offers; must not import torch at import."""
+@dataclass(frozen=True)
+class PolicySetup:
+    """How a policy computes.
+
+    Attributes:
+        backend: Library of the forward pass.
+        device: Torch device; only the torch backend knows others than ``"cpu"``.
+        precision: Of the forward pass.
+    """
+
+    backend: Backend = "numpy"
+    device: str = "cpu"
+    precision: Precision = "fp32"
+
+
+@dataclass(frozen=True)
+class LearnerSetup:
+    """What a learner needs to know of its run.
+
+    Attributes:
+        seed: Seeds everything random in it.
+        shards: Shards of the run.
+        envs_per_shard: Environments of each shard, ``B``.
+        steps: Steps of a rollout, ``T``.
+        device: Torch device; anything but ``"cpu"`` needs torch.
+        precision: Of forward and backward passes; parameters stay float32.
+        compile: Whether to try torch.compile.
+    """
+
+    seed: int
+    shards: int
+    envs_per_shard: int
+    steps: int
+    device: str = "cpu"
+    precision: Precision = "fp32"
+    compile: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of one ticket."""
+        return self.shards * self.envs_per_shard * self.steps
+
+
+class Blueprint:
+    """What an algorithm's configuration type offers; must not import torch at import.
+
+    The configuration type inherits it beside `fast_core.config.AlgorithmConfig` and overrides
+    what differs; what has no default must be there.
+    """
+
+    __slots__ = ()
+
+    # --- sizes, before anything is built -------------------------------------------------------
 
     def check(self, environment: EnvironmentSpec, rows: int) -> None:
         """Raise `ConfigError` if this algorithm can't train with ``rows`` rows per ticket."""
-        ...
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """Parameters a policy needs, float32; the fields have no ``[T, B]`` axes."""
-        ...
+        raise NotImplementedError
 
     def action_field(self, environment: EnvironmentSpec) -> FieldSpec:
-        """How actions are stored in a rollout."""
-        ...
+        """How actions are stored in a rollout: choices count from 0, boxes are float32."""
+        action = environment.action
+        if action.kind == "box":
+            return FieldSpec("action", action.shape, "float32")
+        return FieldSpec("action", action.shape, "int64")
 
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
-        """Random numbers a policy needs for one row."""
-        ...
+        """Random numbers a policy needs for one row.
+
+        One uniform number for each choice, one standard normal one for each element of a box.
+        """
+        action = environment.action
+        if action.kind == "discrete":
+            return NoiseSpec("uniform", ())
+        kind: Literal["uniform", "normal"] = "normal" if action.kind == "box" else "uniform"
+        return NoiseSpec(kind, (action.size,))
+
+    def state_size(self, environment: EnvironmentSpec) -> int:
+        """Numbers that a recurrent policy remembers for each environment, 0 without memory."""
+        return 0
 
     def updates_granted(self, rows: int) -> int:
         """Optimizer steps that one ticket of ``rows`` rows grants."""
-        ...
+        raise NotImplementedError
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Rough floating point operations of one optimizer step; chooses the thread count."""
-        ...
+        return 0
 
     def uses_torch(self, *, device: str, compile: bool) -> bool:
-        """Whether the learner imports torch: then its process imports it ahead of time."""
-        ...
+        """Whether the learner surely imports torch: then its process imports it ahead of time."""
+        return True
 
-    def make_policy(self, environment: EnvironmentSpec, backend: Backend) -> Policy:
+    def policy_backend(self, environment: EnvironmentSpec) -> Backend:
+        """The library that ``policy.backend: auto`` stands for."""
+        return "numpy"
+
+    # --- parts ---------------------------------------------------------------------------------
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy; it acts only after `Policy.load`."""
-        ...
+        raise NotImplementedError
 
-    def make_algorithm(
-        self,
-        environment: EnvironmentSpec,
-        *,
-        seed: int,
-        shards: int,
-        envs_per_shard: int,
-        rows: int,
-        device: str,
-        compile: bool,
-    ) -> Algorithm:
-        """Build a learner. ``rows`` is the number of rows of one ticket."""
-        ...
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner."""
+        raise NotImplementedError

@@ -26,10 +26,60 @@ class AlgorithmConfig(Section, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="Registered algorithm, or `package.module:Class`.")]
 
 
+class AtariConfig(Section, frozen=True):
+    """The standard preprocessing of Atari games (Machado et al. 2018, arXiv:1709.06009)."""
+
+    frame_skip: Annotated[
+        Count, Meta(description="Emulator frames per step; the last two are merged by maximum.")
+    ] = 4
+    noop_max: Annotated[
+        int, Meta(ge=0, description="Most actions without effect at the start of an episode.")
+    ] = 30
+    screen_size: Annotated[Count, Meta(description="Width and height of a frame.")] = 84
+    grayscale: Annotated[bool, Meta(description="One channel instead of three.")] = True
+    terminal_on_life_loss: Annotated[
+        bool, Meta(description="A lost life ends the episode, as terminated; the game goes on.")
+    ] = False
+    fire_on_reset: Annotated[
+        bool, Meta(description="Press fire first where the game waits for it.")
+    ] = True
+    clip_rewards: Annotated[
+        bool, Meta(description="Train on the reward's sign; reported returns are of signs too.")
+    ] = False
+    repeat_action_probability: Annotated[
+        float, Meta(ge=0, lt=1, description="Chance that the emulator repeats the last action.")
+    ] = 0.0
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
-    id: Annotated[str, Meta(description="Gymnasium environment id.")]
+    id: Annotated[str, Meta(description="Gymnasium environment id, or EnvPool's task id.")]
+    backend: Annotated[
+        Literal["gymnasium", "gymnasium_vector", "envpool"],
+        Meta(
+            description="gymnasium: environments of `gymnasium.make`, one after the other. "
+            "gymnasium_vector: the environment's own vectorised form (`vector_entry_point`). "
+            "envpool: EnvPool's C++ environments."
+        ),
+    ] = "gymnasium"
+    frame_skip: Annotated[
+        Count, Meta(description="Steps with the same action per step; rewards are added up.")
+    ] = 1
+    frame_stack: Annotated[
+        Count,
+        Meta(description="Successive observations that the policy sees together; stored once."),
+    ] = 1
+    action_mask: Annotated[
+        str | None,
+        Meta(
+            description="Where the environment says which actions are allowed: a key of its Dict "
+            "observation, or `info.KEY`; null where all always are."
+        ),
+    ] = None
+    atari: Annotated[
+        AtariConfig | None, Meta(description="Preprocessing of an ALE game; null for none.")
+    ] = None
     kwargs: Annotated[
         dict[str, Scalar | list[Scalar]], Meta(description="Arguments of `gymnasium.make`.")
     ] = {}
@@ -70,13 +120,33 @@ class PolicyConfig(Section, frozen=True):
     """Where and how actions are computed."""
 
     placement: Annotated[
-        Literal["env"],
-        Meta(description="`env`: next to the environments, no process is woken per step."),
+        Literal["env", "node", "auto"],
+        Meta(
+            description="env: next to the environments, no process is woken per step. node: in "
+            "policy nodes, which batch the requests of many env nodes. auto measures both."
+        ),
     ] = "env"
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
-        Meta(description="Library of the policy's forward pass; auto takes numpy."),
+        Meta(
+            description="Library of the policy's forward pass; auto takes numpy unless the "
+            "network has convolutions."
+        ),
     ] = "auto"
+    precision: Annotated[
+        Literal["fp32", "bf16"], Meta(description="Of the policy's forward pass in torch.")
+    ] = "fp32"
+    groups: Annotated[
+        Count,
+        Meta(
+            description="Parts of a shard that take turns with placement node: while one waits "
+            "for its actions, another steps. At most envs_per_shard."
+        ),
+    ] = 2
+    measured: Annotated[
+        dict[str, float] | None,
+        Meta(description="What placement auto measured; FastLoop writes it."),
+    ] = None
 
 
 class EnvNodesConfig(Section, frozen=True):
@@ -90,6 +160,36 @@ class EnvNodesConfig(Section, frozen=True):
     ] = "auto"
 
 
+class PolicyNodesConfig(Section, frozen=True):
+    """The processes that act for env nodes, with policy.placement node."""
+
+    count: Annotated[Count, Meta(description="Number of policy nodes; shards are shared out.")] = 1
+    threads: Annotated[
+        Count | Literal["auto"],
+        Meta(description="Threads of each; auto takes one, or what env nodes leave idle."),
+    ] = "auto"
+    device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
+    max_batch: Annotated[
+        Count | None,
+        Meta(
+            description="Most rows of one forward pass above off_policy_degree 0; null takes "
+            "all that wait. At degree 0 every group has a forward pass of its own."
+        ),
+    ] = None
+
+
+class ExtraNodeConfig(Section, frozen=True, kw_only=True):
+    """A node of your own."""
+
+    node: Annotated[str, Meta(description="Its class, as `package.module:Class`.")]
+    name: Annotated[
+        str | None, Meta(description="Its name; the class's name in lower case by default.")
+    ] = None
+    settings: Annotated[
+        dict[str, Scalar | list[Scalar]], Meta(description="What the node reads its own keys from.")
+    ] = {}
+
+
 class OptimizerNodeConfig(Section, frozen=True):
     """The process that learns."""
 
@@ -98,6 +198,10 @@ class OptimizerNodeConfig(Section, frozen=True):
         Meta(description="Threads of the learner; auto takes one unless an update is large."),
     ] = "auto"
     device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
+    precision: Annotated[
+        Literal["fp32", "bf16"],
+        Meta(description="Of the network's passes in torch; parameters stay float32."),
+    ] = "fp32"
     compile: Annotated[
         bool, Meta(description="Run the update under torch.compile; falls back where none works.")
     ] = False
@@ -107,7 +211,15 @@ class NodesConfig(Section, frozen=True):
     """The processes of the run."""
 
     env: EnvNodesConfig = EnvNodesConfig()
+    policy: PolicyNodesConfig = PolicyNodesConfig()
     optimizer: OptimizerNodeConfig = OptimizerNodeConfig()
+    extra: Annotated[
+        tuple[ExtraNodeConfig, ...],
+        Meta(
+            description="Nodes of your own; those that take rollouts do so in this order, before "
+            "they are trained on."
+        ),
+    ] = ()
 
 
 class SchedulerConfig(Section, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from fast_core.algorithm import Backend, Blueprint
+from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup
 from fast_core.config import RunConfig
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
@@ -29,6 +29,7 @@ class RunPlan:
         env_nodes: Number of env nodes.
         threads: Torch threads of the learner.
         backend: Library of the policy's forward pass.
+        policy_nodes: Number of policy nodes, 0 where policies act in the env nodes.
         checkpoint: Directory of the checkpoint to continue from, or None.
         continued_env_steps: Environment steps at which this run directory's metrics go on, None
             where they begin.
@@ -41,12 +42,31 @@ class RunPlan:
     threads: int
     backend: Backend
     checkpoint: str | None = None
+    policy_nodes: int = 0
     continued_env_steps: int | None = None
 
     @property
     def blueprint(self) -> Blueprint:
         """The algorithm's torch-free description."""
         return cast(Blueprint, self.config.algorithm)
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What the learner is built with."""
+        rollout, optimizer = self.config.rollout, self.config.nodes.optimizer
+        return LearnerSetup(
+            seed=self.config.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=rollout.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
+
+    def policy_setup(self, device: str = "cpu") -> PolicySetup:
+        """What a policy is built with; it acts on the CPU except in policy nodes."""
+        return PolicySetup(self.backend, device, self.config.policy.precision)
 
     @property
     def env_node_names(self) -> tuple[str, ...]:
@@ -71,14 +91,19 @@ class RunPlan:
 
     def rollout_fields(self) -> tuple[FieldSpec, ...]:
         """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
-        obs = self.environment.observation
+        row, frames = self.environment.row, self.environment.frames
+        state_size = self.blueprint.state_size(self.environment)
+        age = (FieldSpec("frame_age", (), "uint8", axes="T+1"),) if frames > 1 else ()
+        state = (FieldSpec("state", (state_size,), "float32", "rollout"),) if state_size else ()
         return (
-            FieldSpec("obs", obs.shape, obs.dtype, axes="T+1"),
+            FieldSpec("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
             self.blueprint.action_field(self.environment),
             FieldSpec("behaviour_log_prob", (), "float32"),
             FieldSpec("reward", (), "float32"),
             FieldSpec("terminated", (), "bool"),
             FieldSpec("truncated", (), "bool"),
-            FieldSpec("final_obs", obs.shape, obs.dtype),
+            FieldSpec("final_obs", row.shape, row.dtype),
             FieldSpec("policy_version", (), "int64"),
+            *age,
+            *state,
         )

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-Axes = Literal["T", "T+1"]
+Axes = Literal["T", "T+1", "rollout"]
+SpaceKind = Literal["box", "discrete", "multi_discrete", "composite"]
+
+
+def as_dtype(text: str) -> np.dtype[np.generic]:
+    """The dtype that ``text`` names: a NumPy name, or the fields of a composite row.
+
+    A composite row is a list of ``(name, dtype, shape)`` as text, laid out with C's alignment.
+    """
+    if text.startswith("["):
+        fields: list[tuple[str, str, tuple[int, ...]]] = ast.literal_eval(text)
+        return np.dtype(fields, align=True)
+    return np.dtype(text)
 
 
 class FieldSpec(msgspec.Struct, frozen=True):
@@ -17,10 +32,13 @@ class FieldSpec(msgspec.Struct, frozen=True):
     Attributes:
         name: Field name, for instance ``"reward"``.
         shape: Shape of one row, without the leading ``[T, B]`` axes.
-        dtype: NumPy dtype name; stored exactly as declared.
+        dtype: Stored exactly as declared; `as_dtype` reads it.
         axes: ``"T"`` for one row per step, ``"T+1"`` where the row after the last step is
-            needed too (observations: the last row is what the bootstrap value is taken of).
+            needed too (observations: the last row is what the bootstrap value is taken of),
+            ``"rollout"`` for one row per environment and rollout.
         unit: Unit of the values, empty when they have none.
+        history: Rows before the first step that are kept too (frames that a stack reaches back
+            to); the array begins with them.
     """
 
     name: str
@@ -28,43 +46,83 @@ class FieldSpec(msgspec.Struct, frozen=True):
     dtype: str
     axes: Axes = "T"
     unit: str = ""
+    history: int = 0
 
     @property
     def row_nbytes(self) -> int:
         """Bytes of one row of one environment."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * as_dtype(self.dtype).itemsize
 
     def array_shape(self, steps: int, envs: int) -> tuple[int, ...]:
-        """Shape of the whole column, ``[T, B, ...]`` or ``[T + 1, B, ...]``."""
+        """Shape of the whole column: ``[T, B, ...]``, ``[T + 1, B, ...]`` or ``[B, ...]``.
+
+        ``history`` adds to the first axis.
+        """
+        if self.axes == "rollout":
+            return (envs, *self.shape)
         rows = steps + 1 if self.axes == "T+1" else steps
-        return (rows, envs, *self.shape)
+        return (self.history + rows, envs, *self.shape)
 
 
 class SpaceSpec(msgspec.Struct, frozen=True):
-    """An observation or action space.
+    """A space of observations or actions.
+
+    A composite space (Gymnasium's Dict and Tuple, nested ones too) is flat: its parts are the
+    leaves in their order, named by their path (``"camera"``, ``"arm/joints"``, ``"0"``), and one
+    row is one record of a structured NumPy array, so ``rows["camera"]`` is ``[B, H, W, C]``.
 
     Attributes:
-        kind: ``"box"`` (real vector or array) or ``"discrete"`` (``n`` choices from ``start``).
-        shape: Shape of one element; ``()`` for discrete.
-        dtype: NumPy dtype name of one element.
-        n: Number of choices of a discrete space, 0 for a box.
+        kind: ``"box"`` (real vector or array), ``"discrete"`` (``n`` choices from ``start``),
+            ``"multi_discrete"`` (several choices at once) or ``"composite"``.
+        shape: Shape of one element; ``()`` for discrete and composite.
+        dtype: Dtype of one element; `as_dtype` reads it.
+        n: Number of choices of a discrete space, 0 otherwise.
         start: First choice of a discrete space.
-        low: Lower bounds of a box, flattened; infinite where unbounded.
-        high: Upper bounds of a box, flattened.
+        low: Lower bounds of a box, flattened, infinite where unbounded; one number where all
+            are equal.
+        high: Upper bounds of a box, in the same way.
+        counts: Choices of each dimension of a multi-discrete space, flattened.
+        starts: First choice of each dimension of a multi-discrete space, flattened.
+        parts: Name and space of each leaf of a composite space; none is composite itself.
     """
 
-    kind: Literal["box", "discrete"]
+    kind: SpaceKind
     shape: tuple[int, ...]
     dtype: str
     n: int = 0
     start: int = 0
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
+    parts: tuple[tuple[str, SpaceSpec], ...] = ()
+
+    @classmethod
+    def composite(cls, parts: Sequence[tuple[str, SpaceSpec]]) -> Self:
+        """A space made of named leaves."""
+        fields = [(name, space.dtype, space.shape) for name, space in parts]
+        return cls(kind="composite", shape=(), dtype=repr(fields), parts=tuple(parts))
 
     @property
     def size(self) -> int:
-        """Number of elements of one flattened value."""
+        """Number of elements of one flattened value, over all parts."""
+        if self.kind == "composite":
+            return sum(space.size for _, space in self.parts)
         return math.prod(self.shape)
+
+    @property
+    def row_dtype(self) -> np.dtype[np.generic]:
+        """What ``numpy.zeros((B, *shape), row_dtype)`` holds one value per row of."""
+        return as_dtype(self.dtype)
+
+    @property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper bounds of a box, in its shape."""
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        return (
+            np.broadcast_to(low if low.size == 1 else low.reshape(self.shape), self.shape),
+            np.broadcast_to(high if high.size == 1 else high.reshape(self.shape), self.shape),
+        )
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True):
@@ -72,11 +130,16 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Registered name.
-        observation: Observation space.
+        observation: What a policy sees of one environment.
         action: Action space.
         max_episode_steps: Time limit in environment steps, or None.
         repeatable: Whether ``reset(seed)`` and the same actions gave the same observations
             twice when it was probed; exact resume needs it.
+        frames: How many successive observations a policy sees stacked: ``observation`` has the
+            shape ``(frames, *row.shape)`` then, the newest last. 1: they are not stacked.
+        action_mask: The part of a composite observation that says which actions are allowed
+            (non-zero: allowed; ``[n]``, or all dimensions of a multi-discrete action one after
+            the other), None where every action always is.
     """
 
     id: str
@@ -84,3 +147,16 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     action: SpaceSpec
     max_episode_steps: int | None = None
     repeatable: bool = True
+    frames: int = 1
+    action_mask: str | None = None
+
+    @property
+    def row(self) -> SpaceSpec:
+        """What an environment returns and a rollout stores: one frame where they are stacked."""
+        if self.frames == 1:
+            return self.observation
+        space = self.observation
+        one = 1 if len(space.low) == 1 else len(space.low) // self.frames
+        return msgspec.structs.replace(
+            space, shape=space.shape[1:], low=space.low[-one:], high=space.high[-one:]
+        )

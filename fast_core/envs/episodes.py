@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.frames import FrameStack
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.rows import Observations, fits_float32
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
-Act = Callable[[Array], Array]
+Act = Callable[[Array, NDArray[np.bool_]], Array]
 
 
 class EpisodeRunner:
@@ -67,7 +71,10 @@ class EpisodeRunner:
         self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
-        self._obs = Observations(envs, self.spec.observation)
+        self._obs = Observations(envs, self.spec.row)
+        self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
+        frames = self.spec.frames
+        self._stack = FrameStack(envs, self.spec.row, frames) if frames > 1 else None
         self.restart()
 
     def restart(self) -> None:
@@ -84,8 +91,9 @@ class EpisodeRunner:
         """Step every open episode once; returns whether any is open still.
 
         Args:
-            act: Called once with observations ``[envs, ...]``, which it must not keep; returns
-                actions ``[envs, ...]`` as the environments take them.
+            act: Called once with observations ``[envs, ...]``, frames stacked, and ``[envs]``
+                marks of the first ones of episodes, which it must not keep; returns actions
+                ``[envs, ...]`` as the environments take them.
 
         Raises:
             EnvironmentFailed: An environment raised or gave what its spaces do not declare.
@@ -96,7 +104,13 @@ class EpisodeRunner:
                 self._begin(place, place)
         if not self._current:
             return False
-        for place, action in self._taken(act(self._obs.array)):
+        obs = self._obs.array
+        if self._stack is not None:
+            self._stack.push(obs, self._first)
+            obs = self._stack.array
+        actions = act(obs, self._first)
+        self._first[:] = False
+        for place, action in self._taken(actions):
             self._step_one(place, action)
         return bool(self._current)
 
@@ -110,6 +124,7 @@ class EpisodeRunner:
             self._current.pop(place, None)
             return
         self._current[place] = episode
+        self._first[place] = True
         seed = self._seeds[episode]
         self._instances[place].reset(self._obs.rows[place], episode=episode, seed=seed)
         if not self._obs.finite_row(place):

@@ -15,6 +15,7 @@ from fast_core.launcher.checkpoints import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.actor import Actor
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.optimizer import LEARNER_FILE
 from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
@@ -38,11 +39,11 @@ def evaluate_run(path: Path, episodes: int | None) -> int:
     plan = make_plan(config, environment, str(run.path), None, None)
     set_threads(default_threads())  # as in a node, so that the recorded mean comes out again
     saved, source = _policy(plan, run)
-    policy = plan.blueprint.make_policy(environment, plan.backend)
+    policy = plan.blueprint.make_policy(environment, plan.policy_setup())
     pack = ParameterPack(plan.blueprint.policy_fields(environment))
     policy.load(pack.views(np.frombuffer(saved.parameters, np.float32)))
     count, envs = episodes or config.evaluation.episodes, config.evaluation.envs
-    noise = np.zeros((envs, *plan.blueprint.noise(environment).shape), np.float32)
+    actor = Actor(plan, policy, envs)
     runner = EpisodeRunner(
         config.environment,
         episodes=count,
@@ -51,11 +52,7 @@ def evaluate_run(path: Path, episodes: int | None) -> int:
         max_episode_steps=config.evaluation.max_episode_steps,
     )
     try:
-        while runner.step(
-            lambda obs: policy.environment_action(
-                policy.act(obs, noise=noise, explore=False).action
-            )
-        ):
+        while runner.step(actor):
             pass
     finally:
         runner.close()
@@ -100,16 +97,7 @@ def _newest(plan: RunPlan, run: RunDirectory) -> PolicyFile:
             state = load(run.checkpoints / name / LEARNER_FILE)["algorithm"]
         except CheckpointError:
             continue
-        rollout, optimizer = plan.config.rollout, plan.config.nodes.optimizer
-        learner = plan.blueprint.make_algorithm(
-            plan.environment,
-            seed=plan.config.seed,
-            shards=rollout.shards,
-            envs_per_shard=rollout.envs_per_shard,
-            rows=plan.config.rows_per_ticket,
-            device=optimizer.device,
-            compile=optimizer.compile,
-        )
+        learner = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
         learner.load_state_dict(cast("dict[str, object]", state))
         pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
         flat = pack.empty()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from fast_core.algorithm import Backend
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
 from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
@@ -25,7 +24,9 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     if threads == "auto":
         flops = blueprint.update_flops(environment, config.rows_per_ticket)
         threads = cores if flops >= THREADED_UPDATE_FLOPS else 1
-    backend: Backend = "numpy" if config.policy.backend == "auto" else config.policy.backend
+    backend = config.policy.backend
+    if backend == "auto":
+        backend = blueprint.policy_backend(environment)
     replace = msgspec.structs.replace
     return replace(
         config,

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
@@ -20,7 +18,7 @@ from fast_core.memory.header import (
     check_room,
     write_header,
 )
-from fast_core.spec import FieldSpec
+from fast_core.spec import FieldSpec, as_dtype
 
 OPEN = 0
 # Each slot's commit word has a cache line of its own; words are 8 bytes.
@@ -183,7 +181,7 @@ def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> Non
 
 
 def _plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> object:
-    columns = [(field.name, field.shape, field.dtype, field.axes) for field in fields]
+    columns = [(f.name, f.shape, f.dtype, f.axes, f.history) for f in fields]
     return (columns, slots, steps, envs)
 
 
@@ -194,7 +192,7 @@ def _places(
     begin = HEADER_BYTES + slots * _LINE_BYTES
     for field in fields:
         shape = (slots, *field.array_shape(steps, envs))
-        end = align(begin + math.prod(shape) * np.dtype(field.dtype).itemsize)
+        end = align(begin + math.prod(shape) * as_dtype(field.dtype).itemsize)
         yield begin, end, shape
         begin = end
 
@@ -204,6 +202,6 @@ def _columns(
 ) -> dict[str, Array]:
     places = _places(fields, slots, steps, envs)
     return {
-        field.name: array_at(memory, begin, np.dtype(field.dtype), shape)
+        field.name: array_at(memory, begin, as_dtype(field.dtype), shape)
         for field, (begin, _, shape) in zip(fields, places, strict=True)
     }

@@ -34,7 +34,7 @@ class EnvNode(Node):
         """Build the policy; environments come in `setup`."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = plan.blueprint.make_policy(plan.environment, plan.backend)
+        self._policy = plan.blueprint.make_policy(plan.environment, plan.policy_setup())
         self._weights = memory.weights()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.algorithm import Array
 from fast_core.envs.episodes import EpisodeRunner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.actor import Actor
 from fast_core.nodes.policy_file import BestPolicy, PolicyFile, best_policy_path
 
 STEPS_PER_UNIT = 64
@@ -25,14 +25,11 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = plan.blueprint.make_policy(plan.environment, plan.backend)
+        self._policy = plan.blueprint.make_policy(plan.environment, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._noise = np.zeros(
-            (plan.config.evaluation.envs, *plan.blueprint.noise(plan.environment).shape),
-            np.float32,
-        )
+        self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
         self._best = BestPolicy(best_policy_path(plan.run_directory))
         self._request: Evaluate | None = None
         self._runner: EpisodeRunner | None = None
@@ -65,7 +62,7 @@ class EvaluatorNode(Node):
                 for _ in range(STEPS_PER_UNIT):
                     if self.stopping:
                         return True
-                    if not self._runner.step(self._act):
+                    if not self._runner.step(self._actor):
                         self._report(self._request, self._runner)
                         self._request = None
                         break
@@ -73,10 +70,6 @@ class EvaluatorNode(Node):
                 self._failure = error.context
                 raise
         return True
-
-    def _act(self, obs: Array) -> Array:
-        output = self._policy.act(obs, noise=self._noise, explore=False)
-        return self._policy.environment_action(output.action)
 
     def _report(self, request: Evaluate, runner: EpisodeRunner) -> None:
         context, plan = self.context, self.context.plan

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fast_core.algorithm import Algorithm, RolloutBatch, ShardRollout
 from fast_core.errors import CheckpointError, ConfigError, SegmentError
@@ -67,24 +69,17 @@ class OptimizerNode(Node):
         self._stores = [memory.rollouts(shard) for shard in shards]
         self._records = [memory.records(shard) for shard in shards]
         self._algorithm: Algorithm | None = None
+        self._history = context.plan.environment.frames - 1
         self._version = self._env_steps = 0
 
     def setup(self) -> None:
         """Build the learner, restore it, publish its first weights."""
         plan = self.context.plan
-        optimizer, rollout = plan.config.nodes.optimizer, plan.config.rollout
-        if plan.blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile):
+        optimizer = plan.config.nodes.optimizer
+        if optimizer.device != "cpu":
             check_device(optimizer.device)
         set_threads(self.threads)
-        self._algorithm = plan.blueprint.make_algorithm(
-            plan.environment,
-            seed=plan.config.seed,
-            shards=rollout.shards,
-            envs_per_shard=rollout.envs_per_shard,
-            rows=plan.config.rows_per_ticket,
-            device=optimizer.device,
-            compile=optimizer.compile,
-        )
+        self._algorithm = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
         if plan.checkpoint is not None:
             self._restore(Path(plan.checkpoint))
         self._publish()
@@ -169,13 +164,16 @@ class OptimizerNode(Node):
             shard=ref.shard,
             rollout_id=ref.rollout_id,
             policy_version=slot["policy_version"],
-            obs=slot["obs"],
+            obs=slot["obs"][self._history :],
             action=slot["action"],
             behaviour_log_prob=slot["behaviour_log_prob"],
             reward=slot["reward"],
             terminated=slot["terminated"],
             truncated=slot["truncated"],
             final_obs=slot["final_obs"],
+            state=slot.get("state"),
+            frames=slot["obs"] if "frame_age" in slot else None,
+            frame_age=cast("NDArray[np.uint8] | None", slot.get("frame_age")),
         )
 
     def _publish(self) -> None:

@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from algos.ppo_config import PPOConfig
-from fast_core.algorithm import Algorithm, Policy, RolloutBatch, ShardRollout
+from fast_core.algorithm import (
+    Algorithm,
+    LearnerSetup,
+    Policy,
+    PolicySetup,
+    RolloutBatch,
+    ShardRollout,
+)
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 MakeEnvironment = Callable[..., EnvironmentSpec]
@@ -91,7 +98,7 @@ def collect(
     log_prob = np.empty((steps, envs), np.float32)
     for t in range(steps):
         noise = draw_noise(config, environment, envs, rng)
-        action[t], log_prob[t] = policy.act(obs[t], noise=noise, explore=True)
+        action[t], log_prob[t], _ = policy.act(obs[t], noise=noise, explore=True)
     return ShardRollout(
         shard=shard,
         rollout_id=0,
@@ -110,7 +117,7 @@ def collect(
 def make_batch() -> MakeBatch:
     def make(config, environment, learner, *, steps=8, shards=(0, 1), envs=4, seed=0, progress=0.0):
         rng = np.random.default_rng(seed)
-        policy = config.make_policy(environment, "numpy")
+        policy = config.make_policy(environment, PolicySetup("numpy"))
         policy.load(learner.policy_parameters())
         rollouts = [
             collect(config, environment, policy, shard=s, steps=steps, envs=envs, rng=rng)
@@ -124,14 +131,7 @@ def make_batch() -> MakeBatch:
 @pytest.fixture
 def make_learner():
     def make(config: PPOConfig, environment: EnvironmentSpec, *, seed: int = 0, rows: int = 64):
-        return config.make_algorithm(
-            environment,
-            seed=seed,
-            shards=2,
-            envs_per_shard=4,
-            rows=rows,
-            device="cpu",
-            compile=False,
-        )
+        setup = LearnerSetup(seed=seed, shards=2, envs_per_shard=4, steps=rows // 8)
+        return config.make_algorithm(environment, setup)
 
     return make

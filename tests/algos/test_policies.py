@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from algos.ppo_config import PPOConfig
+from fast_core.algorithm import PolicySetup
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 IMAGE = SpaceSpec("box", (2, 3, 2), "uint8", low=(0.0,) * 12, high=(255.0,) * 12)
@@ -36,7 +37,8 @@ def test_numpy_and_torch_policies_agree(
     obs.flags.writeable = False  # as views of shared memory may be
     noise = rng.random((16, *config.noise(environment).shape)).astype(np.float32)
     ours, theirs = (
-        load(config.make_policy(environment, backend), parameters) for backend in ("numpy", "torch")
+        load(config.make_policy(environment, PolicySetup(backend)), parameters)
+        for backend in ("numpy", "torch")
     )
     for explore in (True, False):
         a, b = (p.act(obs, noise=noise, explore=explore) for p in (ours, theirs))
@@ -57,7 +59,7 @@ def test_policy_computes_the_network_it_was_given(make_environment, backend):
     obs = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
     logits = np.tanh(obs @ weight.T + bias) @ head.T + head_bias
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    output = load(config.make_policy(environment, backend), parameters).act(
+    output = load(config.make_policy(environment, PolicySetup(backend)), parameters).act(
         obs, noise=np.zeros(8, np.float32), explore=False
     )
     assert (output.action == logits.argmax(axis=1)).all()
@@ -67,10 +69,13 @@ def test_policy_computes_the_network_it_was_given(make_environment, backend):
 def test_same_inputs_give_the_same_bits_after_other_calls(make_environment):
     config = PPOConfig()
     environment = make_environment()
-    policy = load(config.make_policy(environment, "numpy"), random_parameters(config, environment))
+    policy = load(
+        config.make_policy(environment, PolicySetup("numpy")),
+        random_parameters(config, environment),
+    )
     rng = np.random.default_rng(3)
     obs, noise = rng.normal(size=(16, 3)).astype(np.float32), rng.random(16, dtype=np.float32)
-    action, log_prob = (a.copy() for a in policy.act(obs, noise=noise, explore=True))
+    action, log_prob = (a.copy() for a in policy.act(obs, noise=noise, explore=True)[:2])
     policy.act(obs[:5] * 7, noise=noise[:5], explore=True)
     policy.act(obs * -3, noise=noise, explore=False)
     again = policy.act(obs, noise=noise, explore=True)
@@ -81,7 +86,7 @@ def test_parameters_are_copied_at_load(make_environment):
     config = PPOConfig()
     environment = make_environment()
     parameters = [p.astype(np.float32) for p in random_parameters(config, environment)]
-    policy = config.make_policy(environment, "numpy")
+    policy = config.make_policy(environment, PolicySetup("numpy"))
     policy.load(parameters)
     obs, noise = np.ones((4, 3), np.float32), np.full(4, 0.5, np.float32)
     before = policy.act(obs, noise=noise, explore=True).behaviour_log_prob.copy()
@@ -93,7 +98,7 @@ def test_parameters_are_copied_at_load(make_environment):
 def test_continuous_actions_are_stored_raw_and_clipped_for_the_environment():
     space = SpaceSpec("box", (2,), "float64", low=(-1.0, 0.0), high=(1.0, 5.0))
     environment = EnvironmentSpec("Test-v0", IMAGE, space)
-    policy = PPOConfig().make_policy(environment, "numpy")
+    policy = PPOConfig().make_policy(environment, PolicySetup("numpy"))
     raw = np.array([[-7.0, -7.0], [0.5, 9.0]], np.float32)
     sent = policy.environment_action(raw)
     np.testing.assert_array_equal(sent, [[-1.0, 0.0], [0.5, 5.0]])
@@ -102,7 +107,7 @@ def test_continuous_actions_are_stored_raw_and_clipped_for_the_environment():
 
 def test_discrete_actions_count_from_the_start_of_their_space():
     environment = EnvironmentSpec("Test-v0", IMAGE, CHOICE)
-    policy = PPOConfig().make_policy(environment, "numpy")
+    policy = PPOConfig().make_policy(environment, PolicySetup("numpy"))
     assert policy.environment_action(np.array([0, 4])).tolist() == [-1, 3]
 
 
@@ -111,7 +116,7 @@ def test_discrete_observations_become_one_hot_rows():
     environment = EnvironmentSpec("Test-v0", CHOICE, SpaceSpec("discrete", (), "int64", n=3))
     parameters = random_parameters(config, environment)
     weight, bias, head, head_bias = parameters
-    policy = load(config.make_policy(environment, "numpy"), parameters)
+    policy = load(config.make_policy(environment, PolicySetup("numpy")), parameters)
     output = policy.act(np.array([-1, 3]), noise=np.zeros(2, np.float32), explore=False)
     logits = np.tanh(weight.T[[0, 4]] + bias) @ head.T + head_bias
     assert (output.action == logits.argmax(axis=1)).all()
@@ -123,7 +128,10 @@ def test_image_observations_are_flattened():
     config = PPOConfig(hidden_sizes=(4,), normalize_observations=True)
     environment = EnvironmentSpec("Test-v0", IMAGE, SpaceSpec("discrete", (), "int64", n=3))
     assert config.policy_fields(environment)[0].shape == (4, 12)
-    policy = load(config.make_policy(environment, "numpy"), random_parameters(config, environment))
+    policy = load(
+        config.make_policy(environment, PolicySetup("numpy")),
+        random_parameters(config, environment),
+    )
     obs = np.random.default_rng(0).integers(0, 255, (6, 2, 3, 2)).astype(np.uint8)
     output = policy.act(obs, noise=np.full(6, 0.5, np.float32), explore=True)
     assert output.action.shape == (6,) and np.isfinite(output.behaviour_log_prob).all()
@@ -135,9 +143,9 @@ def test_configuration_and_numpy_policy_and_learner_need_no_torch():
         "import algos.policies, algos.ppo;"
         "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
         "e = E('x', S('box', (3,), 'float32'), S('discrete', (), 'int64', n=2));"
-        "c = find('ppo')(); c.make_policy(e, 'numpy');"
-        "c.make_algorithm(e, seed=0, shards=1, envs_per_shard=1, rows=256, device='cpu',"
-        " compile=False);"
+        "from fast_core.algorithm import LearnerSetup, PolicySetup, PolicySetup;"
+        "c = find('ppo')(); c.make_policy(e, PolicySetup('numpy'));"
+        "c.make_algorithm(e, LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=256));"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -9,7 +9,7 @@ from algos.ppo import PPO
 from algos.ppo_columns import ColumnMaker
 from algos.ppo_config import PPOConfig
 from algos.rollouts import merge
-from fast_core.algorithm import RolloutBatch, ShardRollout
+from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 
@@ -236,7 +236,7 @@ def test_optimizer_moves_the_live_parameters_after_load(
     assert (parameters(learner) != before).mean() > 0.9
     now = learner.policy_parameters()
     assert all((a != b).any() for a, b in zip(now, published, strict=True))
-    policy = config.make_policy(environment, "numpy")
+    policy = config.make_policy(environment, PolicySetup("numpy"))
     policy.load(now)  # what is published is what trains: the ratios prove it
     batch = make_batch(config, environment, learner, seed=2)
     single = ppo(gradient=gradient, epochs=1, minibatch_size=64, clip_epsilon=1e-5)
@@ -390,9 +390,9 @@ def bandit(config, environment, *, rounds, reward_of):
     """Train on episodes of one step; return the mean reward of the greedy policy."""
     rng = np.random.default_rng(0)
     learner: PPO = config.make_algorithm(
-        environment, seed=0, shards=1, envs_per_shard=8, rows=128, device="cpu", compile=False
+        environment, LearnerSetup(seed=0, shards=1, envs_per_shard=8, steps=16)
     )
-    policy = config.make_policy(environment, "numpy")
+    policy = config.make_policy(environment, PolicySetup("numpy"))
     noise_spec = config.noise(environment)
     for _ in range(rounds):
         policy.load(learner.policy_parameters())

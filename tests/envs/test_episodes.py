@@ -44,7 +44,7 @@ def lean(obs: Any) -> Any:
     return (obs[:, 2] > 0).astype(np.int64)
 
 
-def ones(obs: Any) -> Any:
+def ones(obs: Any, began: Any) -> Any:
     return np.ones(len(obs), np.int64)
 
 
@@ -118,7 +118,7 @@ def test_an_evaluation_can_be_given_up_in_the_middle() -> None:
 def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> None:
     seen: list[Any] = []
 
-    def act(obs: Any) -> Any:
+    def act(obs: Any, began: Any) -> Any:
         seen.append(obs.copy())
         return ones(obs)
 
@@ -142,7 +142,7 @@ def test_time_limit_ends_an_episode() -> None:
 def test_a_value_that_is_not_finite_ends_its_episode_and_is_counted(nan_in: str) -> None:
     config = toy("Counter", kwargs={"nan_at": 3, "nan_in": nan_in})
 
-    def act(obs: Any) -> Any:
+    def act(obs: Any, began: Any) -> Any:
         assert np.isfinite(obs).all()
         return ones(obs)
 
@@ -186,7 +186,7 @@ def test_episode_without_an_end_of_its_own_is_cut_and_counted() -> None:
     config = EnvironmentConfig(id="CliffWalking-v1")
     runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=50)
     steps = 0
-    while runner.step(lambda obs: np.zeros(2, np.int64)):
+    while runner.step(lambda obs, began: np.zeros(2, np.int64)):
         steps += 1
         assert steps < 200
     assert runner.lengths == [50, 50, 50]
