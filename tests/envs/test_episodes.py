@@ -39,7 +39,7 @@ def _registered() -> Iterator[None]:
     del gymnasium.registry["FastLoopTest/Recorder-v0"]
 
 
-def lean(obs: Any) -> Any:
+def lean(obs: Any, began: Any) -> Any:
     """Push the cart to the side the pole leans to."""
     return (obs[:, 2] > 0).astype(np.int64)
 
