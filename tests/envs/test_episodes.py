@@ -120,7 +120,7 @@ def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> N
 
     def act(obs: Any, began: Any) -> Any:
         seen.append(obs.copy())
-        return ones(obs)
+        return ones(obs, began)
 
     runner = run(EpisodeRunner(toy("Recorder"), episodes=3, envs=4, seed=0), act)
     assert {obs.shape for obs in seen} == {(4, 3)}
@@ -144,7 +144,7 @@ def test_a_value_that_is_not_finite_ends_its_episode_and_is_counted(nan_in: str)
 
     def act(obs: Any, began: Any) -> Any:
         assert np.isfinite(obs).all()
-        return ones(obs)
+        return ones(obs, began)
 
     runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), act)
     assert runner.lengths == [3, 3, 5]
