@@ -1,6 +1,6 @@
-"""Stable-Baselines3's PPO on CartPole-v1, run as a process of its own by the benchmarks.
+"""Stable-Baselines3's PPO, run as a process of its own by the benchmarks.
 
-    python -m benchmarks.peer_sb3 throughput --threads 1 2 --first 10240 --last 51200
+    python -m benchmarks.peer_sb3 throughput --task cartpole --threads 1 2 --last 51200
     python -m benchmarks.peer_sb3 score --seed 3
 
 The last line is a JSON object. Not part of FastLoop: it is what FastLoop is compared with.
@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.launched import descendants, pss_bytes
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "stable-baselines3"
@@ -36,13 +44,42 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
     return json.loads(done.stdout.splitlines()[-1]), seconds
 
 
-def throughput(first: int, last: int, threads: list[int], limit_s: float) -> dict[str, float]:
+@dataclass(frozen=True)
+class Task:
+    """What is trained: networks of 2x64 tanh, or the Nature CNN, are SB3's defaults.
+
+    Attributes:
+        environment: Its id.
+        policy: SB3's name of the network.
+        atari: Whether the standard preprocessing of games applies, with four frames stacked.
+        settings: What differs between the tasks.
+    """
+
+    environment: str
+    policy: str = "MlpPolicy"
+    atari: bool = False
+    settings: dict[str, float] = field(default_factory=dict)
+
+
+PONG = {"learning_rate": 2.5e-4, "clip_range": 0.1, "ent_coef": 0.01}
+TASKS = {
+    "cartpole": Task("CartPole-v1"),
+    "halfcheetah": Task("HalfCheetah-v5"),
+    "pong": Task("PongNoFrameskip-v4", "CnnPolicy", atari=True, settings=PONG),
+}
+COMMON = {"learning_rate": 3e-4, "clip_range": 0.2, "ent_coef": 0.0}
+
+
+def throughput(
+    task: str, first: int, last: int, threads: list[int], limit_s: float
+) -> dict[str, float]:
     """Env steps per second for each number of torch threads, by that number."""
-    return {str(count): throughput_of(first, last, count, limit_s) for count in threads}
+    counts = {count: throughput_of(TASKS[task], first, last, count, limit_s) for count in threads}
+    return {str(count): rate for count, rate in counts.items()}
 
 
-def throughput_of(first: int, last: int, threads: int, limit_s: float) -> float:
-    """Env steps per second between two counts, with the settings of `ppo_throughput`.
+def throughput_of(task: Task, first: int, last: int, threads: int, limit_s: float) -> float:
+    """Env steps per second between two counts, with the settings of the benchmarks.
 
     After ``limit_s`` the rate is that of the rounds so far: where others work too, two threads
     that spin for each other can take a hundred times as long.
@@ -50,7 +87,6 @@ def throughput_of(first: int, last: int, threads: int, limit_s: float) -> float:
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
 
     class Clock(BaseCallback):
         """Notes when each rollout begins, and ends the run in time."""
@@ -67,28 +103,57 @@ def throughput_of(first: int, last: int, threads: int, limit_s: float) -> float:
             return len(self.times) < 2 or time.perf_counter() < self.deadline_s
 
     torch.set_num_threads(threads)
-    # Networks of 2x64 tanh, one for the policy and one for the value, are SB3's default.
     model = PPO(
-        "MlpPolicy",
-        make_vec_env("CartPole-v1", n_envs=8, seed=0),
-        learning_rate=3e-4,
+        task.policy,
+        environments(task),
         n_steps=128,
         batch_size=256,
         n_epochs=4,
         gamma=0.99,
         gae_lambda=0.95,
-        clip_range=0.2,
-        ent_coef=0.0,
         vf_coef=0.5,
         max_grad_norm=0.5,
         device="cpu",
         seed=0,
+        **(COMMON | task.settings),
     )
     clock = Clock()
     # One round more, so that the last wanted count begins a rollout.
     model.learn(last + 1024, callback=clock)
     begin, end = (first, last) if last in clock.times else (min(clock.times), max(clock.times))
     return (end - begin) / (clock.times[end] - clock.times[begin])
+
+
+def environments(task: Task) -> VecEnv:
+    """Eight of them, stepped one after the other, which is the fastest of SB3's ways here."""
+    from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    if not task.atari:
+        return make_vec_env(task.environment, n_envs=8, seed=0)
+    import ale_py
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+    options = {"terminal_on_life_loss": False}
+    return VecFrameStack(
+        make_atari_env(task.environment, n_envs=8, seed=0, wrapper_kwargs=options), n_stack=4
+    )
+
+
+def memory() -> dict[str, float]:
+    """Proportional set size of this process and of 8 environment processes, while training."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    environments = make_vec_env("CartPole-v1", n_envs=8, seed=0, vec_env_cls=SubprocVecEnv)
+    model = PPO("MlpPolicy", environments, n_steps=128, batch_size=256, n_epochs=4, device="cpu")
+    model.learn(20 * 1024)
+    pids = (os.getpid(), *descendants(os.getpid()))
+    total = sum(pss_bytes(pid) for pid in pids)
+    environments.close()
+    return {"pss_bytes": total, "processes": len(pids)}
 
 
 def score(seed: int, threads: int) -> dict[str, float]:
@@ -131,8 +196,9 @@ def score(seed: int, threads: int) -> dict[str, float]:
 
 def main() -> None:
     """Run one measurement and print its figures."""
-    parser = argparse.ArgumentParser(description="Stable-Baselines3's PPO on CartPole-v1.")
-    parser.add_argument("what", choices=("throughput", "score"))
+    parser = argparse.ArgumentParser(description="Stable-Baselines3's PPO.")
+    parser.add_argument("what", choices=("throughput", "score", "memory"))
+    parser.add_argument("--task", choices=tuple(TASKS), default="cartpole")
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: torch's default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=10_240)
@@ -140,7 +206,9 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=60.0, help="for each throughput")
     given = parser.parse_args()
     if given.what == "throughput":
-        figures = throughput(given.first, given.last, given.threads, given.limit_s)
+        figures = throughput(given.task, given.first, given.last, given.threads, given.limit_s)
+    elif given.what == "memory":
+        figures = memory()
     else:
         figures = score(given.seed, given.threads[0])
     print(json.dumps(figures))
