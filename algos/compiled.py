@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-LossFunction = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+from algos.torch_networks import Rows
+
+LossFunction = Callable[[dict[str, Tensor], Rows, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Compiled:
@@ -22,7 +24,7 @@ class Compiled:
     def __call__(
         self,
         leaves: dict[str, Tensor],
-        obs: Tensor,
+        rows: Rows,
         action: Tensor,
         scalars: Tensor,
         clip_epsilon: Tensor,
@@ -31,7 +33,7 @@ class Compiled:
         if self._works:
             try:
                 self._compiled = self._compiled or torch.compile(self._plain)
-                return self._compiled(leaves, obs, action, scalars, clip_epsilon)
+                return self._compiled(leaves, rows, action, scalars, clip_epsilon)
             # Compiling runs a foreign tool chain, which fails in many ways.
             except Exception as error:
                 self._works = False
@@ -42,4 +44,4 @@ class Compiled:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-        return self._plain(leaves, obs, action, scalars, clip_epsilon)
+        return self._plain(leaves, rows, action, scalars, clip_epsilon)

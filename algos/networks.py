@@ -1,13 +1,17 @@
-"""Shapes, flat layout and initial values of actor-critic MLPs."""
+"""Shapes, flat layout and initial values of actor-critic networks."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from algos.images import Cnn, ImageShape, cnn_features, cnn_layers
+from algos.recurrent_shape import MemoryShape
 
 F32 = NDArray[np.float32]
 Activation = Literal["tanh", "relu"]
@@ -17,13 +21,20 @@ Activation = Literal["tanh", "relu"]
 class NetworkShape:
     """An actor-critic network.
 
+    A torso is a convolutional network for each image, if there are any, whose features and the
+    numbers of the observation go through the hidden layers together.
+
     Attributes:
-        inputs: Size of an encoded observation.
-        hidden_sizes: Width of each hidden layer of a torso, at least one.
+        inputs: Size of an encoded observation, without its images.
+        hidden_sizes: Width of each hidden layer of a torso; at least one without images.
         activation: What follows each hidden layer.
         shared_torso: One torso under both heads, or one for each.
         outputs: Size of the policy head: logits of a discrete action, or means.
         gaussian: Whether the policy has a state-independent ``log_std`` per output.
+        choices: Choices of each dimension of a multi-discrete action; empty for others.
+        images: The images of an observation.
+        cnn: The convolutional network for each of them.
+        memory: A recurrent layer between the torso, which is shared then, and both heads.
     """
 
     inputs: int
@@ -32,6 +43,38 @@ class NetworkShape:
     shared_torso: bool
     outputs: int
     gaussian: bool
+    choices: tuple[int, ...] = ()
+    images: tuple[ImageShape, ...] = ()
+    cnn: Cnn = "nature_cnn"
+    memory: MemoryShape | None = None
+
+    @property
+    def joined(self) -> int:
+        """Numbers that enter the first hidden layer."""
+        return self.inputs + len(self.images) * cnn_features(self.cnn)
+
+    @property
+    def features(self) -> int:
+        """Numbers that leave a torso."""
+        return self.hidden_sizes[-1] if self.hidden_sizes else self.joined
+
+    @property
+    def head_inputs(self) -> int:
+        """Numbers that enter the heads."""
+        return self.features if self.memory is None else self.memory.size
+
+    @property
+    def products(self) -> int:
+        """Multiplications of one row's forward pass through everything."""
+        convolutions = sum(
+            layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
+        )
+        widths = (self.joined, *self.hidden_sizes)
+        dense = sum(a * b for a, b in pairwise(widths))
+        memory = 0 if self.memory is None else self.memory.products
+        return len(self.torsos) * (convolutions + dense) + memory + self.head_inputs * (
+            self.outputs + 1
+        )
 
     @property
     def torsos(self) -> tuple[str, ...]:
@@ -41,7 +84,11 @@ class NetworkShape:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One named array of the flat parameter vector."""
+    """One named array of the flat parameter vector.
+
+    Convolutions ``[out, in, kernel, kernel]`` lie there as ``[out, kernel, kernel, in]``, the
+    memory format in which they are computed: converting them takes longer than an update.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -59,7 +106,11 @@ class Parameter:
 
     def view(self, flat: F32) -> F32:
         """Return this parameter's place in a flat vector; shares its memory."""
-        return flat[self.offset : self.end].reshape(self.shape)
+        place = flat[self.offset : self.end]
+        if len(self.shape) == 4:
+            out, inputs, height, width = self.shape
+            return place.reshape(out, height, width, inputs).transpose(0, 3, 1, 2)
+        return place.reshape(self.shape)
 
 
 def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
@@ -73,13 +124,22 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     def add(name: str, *dimensions: int) -> None:
         layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0))
 
-    width = shape.inputs
+    for torso in shape.torsos:
+        for index, image in enumerate(shape.images):
+            for layer in cnn_layers(shape.cnn, image):
+                add(f"{torso}.image{index}.{layer.name}.weight", *layer.shape)
+                add(f"{torso}.image{index}.{layer.name}.bias", layer.shape[0])
+    width = shape.joined
     for index, size in enumerate(shape.hidden_sizes):
         for torso in shape.torsos:
             add(f"{torso}.{index}.weight", size, width)
         for torso in shape.torsos:
             add(f"{torso}.{index}.bias", size)
         width = size
+    if shape.memory is not None:
+        for name, dimensions in shape.memory.parameters:
+            add(name, *dimensions)
+        width = shape.memory.size
     add("policy.head.weight", shape.outputs, width)
     add("policy.head.bias", shape.outputs)
     if shape.gaussian:
@@ -102,7 +162,9 @@ def initial_parameters(
         if parameter.name == "policy.log_std":
             parameter.view(flat)[:] = initial_log_std
         elif parameter.name.endswith(".weight"):
-            parameter.view(flat)[:] = orthogonal(rng, parameter.shape, _gain(parameter.name))
+            rows = parameter.shape[0], math.prod(parameter.shape[1:])
+            matrix = orthogonal(rng, rows, _gain(parameter.name))
+            parameter.view(flat)[:] = matrix.reshape(parameter.shape)
     return flat
 
 

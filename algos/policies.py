@@ -7,16 +7,40 @@ from collections.abc import Sequence
 import numpy as np
 
 from algos.dense import Torso, hidden_layers
-from algos.distributions import Categorical, DiagonalGaussian, Distribution
+from algos.distributions import make_distribution
 from algos.networks import F32, NetworkShape, parameter_layout
 from algos.normalizer import normalise
-from algos.observations import ObservationEncoder
+from algos.observations import Bool, ObservationEncoder
 from fast_core.algorithm import ActionOutput, Array
-from fast_core.spec import EnvironmentSpec
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
-class NumpyPolicy:
-    """The actor of an MLP actor-critic.
+class ActionMap:
+    """From actions as rollouts store them to what environments take."""
+
+    def __init__(self, space: SpaceSpec) -> None:
+        self._space = space
+        self._starts = np.asarray(space.starts, np.int64)
+        if space.kind == "box":
+            self._low, self._high = (bound.astype(np.float32) for bound in space.bounds)
+
+    def __call__(self, action: Array) -> Array:
+        """Clip ``[B, ...]`` to the box, or count from the space's first choices."""
+        space = self._space
+        if space.kind == "discrete":
+            return action + space.start if space.start else action
+        if space.kind == "multi_discrete":
+            choices = action.reshape(len(action), -1).astype(np.int64, copy=False)
+            if self._starts.any():
+                choices = choices + self._starts
+            return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
+        clipped = np.minimum(np.maximum(action, self._low), self._high)
+        return clipped.astype(space.dtype, copy=False)
+
+
+class ActorPolicy:
+    """What all policies of an actor-critic share; a subclass has the network.
 
     Args:
         shape: The actor-critic network; its value part is not used.
@@ -29,58 +53,87 @@ class NumpyPolicy:
     def __init__(
         self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
     ) -> None:
-        self._encoder = ObservationEncoder(environment.observation)
+        self._encoder = ObservationEncoder(environment, shape.images)
+        self._masked = environment.action_mask is not None
         self._clip = observation_clip
-        self._action_space = environment.action
-        self._low = np.asarray(environment.action.low, np.float32)
-        self._high = np.asarray(environment.action.high, np.float32)
-        layout = parameter_layout(shape)
-        self._parameters = [p for p in layout if p.belongs_to_policy]
-        self._flat: F32 = np.zeros(layout[-1].end, np.float32)
-        self._views = [p.view(self._flat) for p in self._parameters]
-        views = {p.name: view for p, view in zip(self._parameters, self._views, strict=True)}
-        self._torso = Torso(
-            [layer.only(0) for layer in hidden_layers(shape, layout, self._flat)], shape.activation
-        )
-        self._head = views["policy.head.weight"]
-        self._head_bias = views["policy.head.bias"][:, None]
-        self._distribution: Distribution = (
-            DiagonalGaussian(views["policy.log_std"]) if shape.gaussian else Categorical()
-        )
+        self._action_shape = environment.action.shape
+        self._environment_action = ActionMap(environment.action)
+        self._layout = parameter_layout(shape)
+        self._parameters = [p for p in self._layout if p.belongs_to_policy]
+        self._flat: F32 = np.zeros(self._layout[-1].end, np.float32)
+        self._views = {p.name: p.view(self._flat) for p in self._parameters}
+        self._distribution = make_distribution(shape, self._views.get("policy.log_std"))
         self._mean: F32 = np.zeros(shape.inputs, np.float32)
         self._inverse_std: F32 = np.ones(shape.inputs, np.float32)
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
         statistics = [] if self._clip is None else [self._mean, self._inverse_std]
-        for target, source in zip([*self._views, *statistics], parameters, strict=True):
+        for target, source in zip([*self._views.values(), *statistics], parameters, strict=True):
             target[...] = source
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``."""
-        x = self._encoder.encode(obs)
-        if self._clip is not None:
-            x = normalise(x, self._mean, self._inverse_std, self._clip)
-        output = self._output(x)
+        return self._choose(self._output(obs), obs, noise, explore)
+
+    def _choose(self, output: F32, obs: Array, noise: Array, explore: bool) -> ActionOutput:
+        """Choose actions by the policy head's output ``[A, B]``."""
+        mask = self._mask(obs) if self._masked else None
         if explore:
-            action, log_prob = self._distribution.sample(output, noise)
+            action, log_prob = self._distribution.sample(output, noise, mask)
         else:
-            action, log_prob = self._distribution.mode(output)
-        return ActionOutput(action.reshape(len(obs), *self._action_space.shape), log_prob)
+            action, log_prob = self._distribution.mode(output, mask)
+        return ActionOutput(action.reshape(len(obs), *self._action_shape), log_prob)
 
     def environment_action(self, action: Array) -> Array:
-        """Clip to the box, or count from the discrete space's first choice."""
-        space = self._action_space
-        if space.kind == "discrete":
-            return action + space.start if space.start else action
-        rows = action.reshape(len(action), -1)
-        clipped = np.minimum(np.maximum(rows, self._low), self._high)
-        return clipped.reshape(action.shape).astype(space.dtype, copy=False)
+        """Clip to the box, or count from the space's first choices."""
+        return self._environment_action(action)
 
-    def _output(self, x: F32) -> F32:
-        """Map encoded rows ``[B, in]`` to the policy head's output ``[A, B]``."""
-        output: F32 = np.matmul(self._head, self._torso.forward(x)[0])
+    def _numbers(self, obs: Array) -> F32:
+        """The numbers of observations as the network takes them, ``[B, in]``."""
+        x = self._encoder.vector(obs)
+        if self._clip is not None:
+            x = normalise(x, self._mean, self._inverse_std, self._clip)
+        return x
+
+    def _mask(self, obs: Array) -> Bool | None:
+        """Which actions are allowed, ``[A, B]``."""
+        mask = self._encoder.mask(obs)
+        return None if mask is None else mask.T
+
+    def _output(self, obs: Array) -> F32:
+        """Map observations to the policy head's output ``[A, B]``."""
+        raise NotImplementedError
+
+
+class NumpyPolicy(ActorPolicy):
+    """The actor of an MLP actor-critic."""
+
+    def __init__(
+        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
+    ) -> None:
+        if shape.images:
+            raise ConfigError(
+                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
+                "Use auto or torch, or algorithm.network: mlp."
+            )
+        super().__init__(shape, environment, observation_clip)
+        layers = hidden_layers(shape, self._layout, self._flat)
+        self._torso = Torso([layer.only(0) for layer in layers], shape.activation)
+        self._head = self._views["policy.head.weight"]
+        self._head_bias = self._views["policy.head.bias"][:, None]
+
+    def _output(self, obs: Array) -> F32:
+        return self._head_output(self._features(obs))
+
+    def _features(self, obs: Array) -> F32:
+        """What the hidden layers make of observations, ``[features, B]``."""
+        features: F32 = self._torso.forward(self._numbers(obs))[0]
+        return features
+
+    def _head_output(self, features: F32) -> F32:
+        output: F32 = np.matmul(self._head, features)
         np.add(output, self._head_bias, out=output)
         return output

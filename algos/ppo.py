@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from algos.networks import F32, NetworkShape, Parameter, initial_parameters, parameter_layout
+from algos.observations import ObservationEncoder
 from algos.ppo_columns import ColumnMaker
 from algos.ppo_core import Columns, GradientStats, OptimizerState, UpdateCore
 from algos.ppo_explicit import ExplicitCore
 from algos.ppo_settings import PPOSettings
-from algos.rollouts import merge
+from algos.recurrent_cells import initialise
+from algos.recurrent_core import RecurrentExplicitCore
+from algos.rollouts import FrameRoom, merge
 from fast_core.algorithm import Array, LearnerSetup, RolloutBatch, UpdateReport
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
@@ -45,19 +48,23 @@ class PPO:
     ) -> None:
         self._settings = settings
         self._layout = parameter_layout(shape)
-        init_seed, order_seed = np.random.SeedSequence(setup.seed).spawn(2)
+        init_seed, order_seed, memory_seed = np.random.SeedSequence(setup.seed).spawn(3)
         first = initial_parameters(
             self._layout,
             np.random.default_rng(init_seed),
             initial_log_std=settings.initial_log_std,
         )
+        if shape.memory is not None:
+            views = {p.name: p.view(first) for p in self._layout}
+            initialise(shape.memory, views, np.random.default_rng(memory_seed))
+        # Rows that stay together: those of an environment, where a policy remembers.
+        self._span = 1 if shape.memory is None else setup.steps
         self._rng = np.random.default_rng(order_seed)
         self._core = _make_core(settings, shape, first, setup)
+        self._encoder = ObservationEncoder(environment, shape.images)
+        self._frames = FrameRoom()
         self._maker = ColumnMaker(
-            settings,
-            environment.observation,
-            shards=setup.shards,
-            envs_per_shard=setup.envs_per_shard,
+            settings, self._encoder.size, shards=setup.shards, envs_per_shard=setup.envs_per_shard
         )
         self._nonfinite_updates = 0
         self._nonfinite_in_a_row = 0
@@ -69,11 +76,13 @@ class PPO:
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
         settings = self._settings
-        merged = merge(batch, self._maker.encoder)
+        merged = merge(batch, self._encoder, self._frames)
         with np.errstate(all="ignore"):  # what overflows is caught by the checks below
-            columns = self._maker.columns(merged, self._core.values)
-            granted = settings.updates_granted(len(columns.obs))
-            if not columns.finite:
+            seen = self._maker.as_networks_see(merged)
+            self._core.observe(seen)
+            columns = self._maker.columns(seen, self._core.values)
+            granted = settings.updates_granted(len(columns))
+            if not (columns.finite and seen.obs.rows(0, len(columns)).finite):
                 self._count_nonfinite(batch.env_steps)
                 metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
                 return UpdateReport(updates=0, skipped=granted, metrics=metrics)
@@ -139,7 +148,7 @@ class PPO:
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []
         self._core.begin(columns)
-        for start, stop in self._minibatches(len(columns.obs)):
+        for start, stop in self._minibatches(len(columns)):
             stats = self._core.gradient(start, stop, clip)
             if stats.approx_kl > limit:
                 break
@@ -158,7 +167,7 @@ class PPO:
     def _minibatches(self, rows: int) -> Iterator[tuple[int, int]]:
         size = self._settings.minibatch_size
         for _ in range(self._settings.epochs):
-            self._core.shuffle(self._rng.permutation(rows))
+            self._core.shuffle(self._rng.permutation(rows // self._span))
             for start in range(0, rows, size):
                 yield start, min(start + size, rows)
 
@@ -177,12 +186,16 @@ class PPO:
 def _make_core(
     settings: PPOSettings, shape: NetworkShape, parameters: F32, setup: LearnerSetup
 ) -> UpdateCore:
-    if settings.gradient == "explicit" and setup.device == "cpu" and not setup.compile:
-        return ExplicitCore(settings, shape, parameters)
+    plain = setup.device == "cpu" and setup.precision == "fp32" and not setup.compile
+    if settings.gradient == "explicit" and plain and not shape.images:
+        explicit = ExplicitCore if shape.memory is None else RecurrentExplicitCore
+        return explicit(settings, shape, parameters)
     # Imported here because torch costs a second or two and 200 MB.
     from algos.ppo_autograd import AutogradCore
+    from algos.recurrent_autograd import RecurrentAutogradCore
 
-    return AutogradCore(settings, shape, parameters, device=setup.device, compile=setup.compile)
+    autograd = AutogradCore if shape.memory is None else RecurrentAutogradCore
+    return autograd(settings, shape, parameters, setup)
 
 
 def _means(stats: list[GradientStats]) -> dict[str, float]:

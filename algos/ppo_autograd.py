@@ -5,6 +5,9 @@ It states the loss the short way and is what the hand-written gradient is tested
 
 from __future__ import annotations
 
+import warnings
+from typing import cast
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,13 +17,26 @@ from algos.distributions import I64
 from algos.networks import F32, NetworkShape, parameter_layout
 from algos.ppo_core import Columns, GradientStats, OptimizerState
 from algos.ppo_settings import PPOSettings
-from algos.torch_networks import Network
+from algos.rollouts import MergedRollout
+from algos.staging import Staging, make_staging
+from algos.torch_networks import Network, Rows, tensor_view
+from algos.torch_tables import TorchTable, Uploader
+from fast_core.algorithm import LearnerSetup
+
+IMAGE_CHUNK = 256  # rows of one forward of the values: bounds the memory of activations
 
 
 class AutogradCore:
     """An actor-critic over one flat parameter tensor, with torch's fused Adam.
 
     On the CPU ``parameters`` is the tensor's memory; elsewhere it is copied once.
+
+    Args:
+        settings: Hyper-parameters.
+        shape: The network.
+        parameters: First values, flat.
+        setup: Device, precision and whether to compile.
+        staging: How arrays get to the device; by default what the device needs.
     """
 
     def __init__(
@@ -28,66 +44,81 @@ class AutogradCore:
         settings: PPOSettings,
         shape: NetworkShape,
         parameters: F32,
-        *,
-        device: str,
-        compile: bool,
+        setup: LearnerSetup,
+        staging: Staging | None = None,
     ) -> None:
-        self._settings = settings
-        self._device = torch.device(device)
+        self._settings, self._shape = settings, shape
+        self._device = torch.device(setup.device)
+        self._upload = Uploader(staging or make_staging(self._device))
+        bf16 = setup.precision == "bf16"
+        if bf16:
+            warn_of_slow_bf16(self._device)
         self._flat = torch.nn.Parameter(torch.from_numpy(parameters).to(self._device))
         self._flat.grad = torch.zeros_like(self._flat)
-        layout = parameter_layout(shape)
-        self._network = Network(shape)
+        self._network = Network(shape, bf16=bf16)
         self._leaves: dict[str, Tensor] = {}
-        for p in layout:
+        for p in parameter_layout(shape):
             # Leaves of their own over the same memory: autograd would otherwise write a whole
             # flat gradient for every one of them.
-            leaf = self._flat.detach()[p.offset : p.end].view(p.shape).requires_grad_()
-            leaf.grad = self._flat.grad[p.offset : p.end].view(p.shape)
+            leaf = tensor_view(self._flat.detach(), p.offset, p.shape).requires_grad_()
+            leaf.grad = tensor_view(self._flat.grad, p.offset, p.shape)
             self._leaves[p.name] = leaf
         self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)
         self._loss: LossFunction = self._plain_loss
-        if compile:
+        if setup.compile:
             self._loss = Compiled(self._plain_loss)
-        self._columns: tuple[Tensor, Tensor, Tensor] | None = None
-        self._epoch: tuple[Tensor, Tensor, Tensor] | None = None
+        self._table: TorchTable | None = None
+        self._columns: tuple[Tensor, Tensor] | None = None
+        self._epoch: tuple[TorchTable, Tensor, Tensor] | None = None
 
-    def values(self, obs: F32) -> F32:
-        """Values ``[M]`` of ``obs [M, in]``."""
+    def observe(self, merged: MergedRollout) -> None:
+        """Copy the observations of a round to the device, once."""
+        self._table = TorchTable.upload(merged.obs, self._upload)
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        assert self._table is not None, "observe comes first"
+        chunk = IMAGE_CHUNK if self._shape.images else max(1, stop - start)
         with torch.inference_mode():
-            rows = self._network.value(self._leaves, self._to_device(obs))
-            values: F32 = rows.cpu().numpy()
+            parts = [
+                self._network.value(self._leaves, self._table.rows(at, min(at + chunk, stop)))
+                for at in range(start, stop, chunk)
+            ]
+            values: F32 = torch.cat(parts).cpu().numpy()
         return values
 
     def begin(self, columns: Columns) -> None:
-        """Copy the rows of a round to the device, once."""
-        self._columns = (
-            self._to_device(columns.obs),
-            self._to_device(columns.action),
-            self._to_device(columns.scalars),
-        )
+        """Copy the other columns of a round to the device, once."""
+        self._columns = (self._upload(columns.action), self._upload(columns.scalars))
 
     def shuffle(self, order: I64) -> None:
         """Gather every column once, so that minibatches are slices."""
-        assert self._columns is not None, "begin comes first"
-        obs, action, scalars = self._columns
-        index = self._to_device(order)
-        self._epoch = (obs[index], action[index], scalars[:, index])
+        assert self._table is not None and self._columns is not None, "begin comes first"
+        action, scalars = self._columns
+        index = self._upload(order)
+        self._epoch = (self._table.ordered(index), action[index], scalars[:, index])
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
         assert self._epoch is not None and self._flat.grad is not None
-        obs, action, scalars = self._epoch
+        table, action, scalars = self._epoch
         self._flat.grad.zero_()
         # A tensor, so that a scheduled value does not compile anew.
         clip = torch.tensor(clip_epsilon, device=self._device)
         loss, stats = self._loss(
-            self._leaves, obs[start:stop], action[start:stop], scalars[:, start:stop], clip
+            self._leaves,
+            self._minibatch(table, start, stop),
+            action[start:stop],
+            scalars[:, start:stop],
+            clip,
         )
         loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.linalg.vector_norm(self._flat.grad)
         # One transfer for all numbers: each would wait for the device.
         return GradientStats(*torch.cat([norm[None], stats]).tolist())
+
+    def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
+        return table.rows(start, stop)
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step along the last gradient times ``scale``."""
@@ -98,8 +129,7 @@ class AutogradCore:
 
     def parameters(self) -> F32:
         """Current flat parameters on the host; shares memory on the CPU."""
-        flat: F32 = self._flat.detach().cpu().numpy()
-        return flat
+        return cast(F32, self._upload.download(self._flat))
 
     @property
     def flat_gradient(self) -> F32:
@@ -134,7 +164,7 @@ class AutogradCore:
     def _plain_loss(
         self,
         leaves: dict[str, Tensor],
-        obs: Tensor,
+        rows: Rows,
         action: Tensor,
         scalars: Tensor,
         clip_epsilon: Tensor,
@@ -142,7 +172,7 @@ class AutogradCore:
         """Return the loss, and the numbers of `GradientStats` after the norm."""
         settings = self._settings
         behaviour_log_prob, advantage, target, old_value = scalars
-        log_prob, entropy, value = self._network.evaluate(leaves, obs, action)
+        log_prob, entropy, value = self._network.evaluate(leaves, rows, action)
         if settings.normalize_advantage and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         log_ratio = log_prob - behaviour_log_prob
@@ -162,5 +192,19 @@ class AutogradCore:
             stats = torch.stack([policy_loss, value_loss, entropy, approx_kl, clip_fraction])
         return loss, stats
 
-    def _to_device(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+
+def warn_of_slow_bf16(device: torch.device) -> None:
+    """Warn, once, of a CPU that has no instructions for bfloat16."""
+    if device.type == "cpu" and not cpu_has_bf16():
+        warnings.warn(
+            "precision: bf16 is slower than fp32 here: this CPU has no bfloat16 instructions "
+            "(avx512_bf16 or amx_bf16). Training goes on; set it to fp32.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def cpu_has_bf16() -> bool:
+    """Whether the CPU multiplies bfloat16 faster than float32."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in checks)

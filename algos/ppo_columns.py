@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from algos.networks import F32
 from algos.normalizer import RewardNormalizer, RunningMoments, normalise
-from algos.observations import ObservationEncoder
 from algos.ppo_core import Columns
 from algos.ppo_settings import PPOSettings
 from algos.returns import generalized_advantages
 from algos.rollouts import MergedRollout
 from fast_core.algorithm import Array
-from fast_core.spec import SpaceSpec
 
 
 class ColumnMaker:
     """Normalises, bootstraps and estimates; owns the running statistics."""
 
     def __init__(
-        self, settings: PPOSettings, observation: SpaceSpec, *, shards: int, envs_per_shard: int
+        self, settings: PPOSettings, size: int, *, shards: int, envs_per_shard: int
     ) -> None:
+        """``size`` is how many numbers an encoded observation has."""
         self._settings = settings
-        self.encoder = ObservationEncoder(observation)
-        size = self.encoder.size
+        self._normalizes = settings.normalize_observations and size > 0
         self._observations = RunningMoments(size)
         self._mean: F32 = np.zeros(size, np.float32)
         self._inverse_std: F32 = np.ones(size, np.float32)
@@ -37,21 +36,28 @@ class ColumnMaker:
             envs_per_shard=envs_per_shard,
         )
 
-    def columns(self, merged: MergedRollout, values_of: Callable[[F32], F32]) -> Columns:
+    def as_networks_see(self, merged: MergedRollout) -> MergedRollout:
+        """Normalise the numbers of the observations, where they are."""
+        if not self._normalizes:
+            return merged
+        clip = self._settings.observation_clip
+        vector = normalise(merged.obs.vector, self._mean, self._inverse_std, clip)
+        return replace(merged, obs=replace(merged.obs, vector=vector))
+
+    def columns(self, merged: MergedRollout, values_of: Callable[[int, int], F32]) -> Columns:
         """Compute targets and advantages, in the order of collection.
 
         Args:
             merged: The rollouts of a ticket.
-            values_of: Values ``[M]`` of observations ``[M, in]``.
+            values_of: Values of the observations from one row to another.
         """
         settings = self._settings
         steps, envs = merged.reward.shape
         rows = steps * envs
-        obs = self._as_networks_see(merged.obs.reshape(rows + envs, -1))
-        values = values_of(obs).reshape(steps + 1, envs)
+        values = values_of(0, rows + envs).reshape(steps + 1, envs)
         next_values = values[1:].copy()
-        if len(merged.final_obs):
-            final_values = values_of(self._as_networks_see(merged.final_obs))
+        if len(merged.final_step):
+            final_values = values_of(rows + envs, len(merged.obs))
             next_values[merged.final_step, merged.final_column] = final_values
         reward = merged.reward
         if settings.normalize_rewards:
@@ -69,14 +75,9 @@ class ColumnMaker:
         target = advantage + values[:-1]
         scalars = np.stack([merged.behaviour_log_prob, advantage, target, values[:-1]])
         action = merged.action.reshape(rows, *merged.action.shape[2:])
-        if action.ndim > 1:
+        if action.ndim > 1 or action.dtype == np.float32:
             action = action.reshape(rows, -1)
-        return Columns(obs[:rows], action, scalars.reshape(4, rows))
-
-    def _as_networks_see(self, obs: F32) -> F32:
-        if not self._settings.normalize_observations:
-            return obs
-        return normalise(obs, self._mean, self._inverse_std, self._settings.observation_clip)
+        return Columns(action, scalars.reshape(4, rows))
 
     def observe(self, merged: MergedRollout) -> None:
         """Merge what the policy saw, after the round that it was normalised for.
@@ -84,15 +85,14 @@ class ColumnMaker:
         Collection used the statistics published before the round, and so did the targets: at
         degree 0 the first probability ratios are exactly those of the policy that acted.
         """
-        if not self._settings.normalize_observations:
+        if not self._normalizes:
             return
-        rows = merged.obs[:-1]
-        if self._observations.update(rows.reshape(-1, rows.shape[-1])):
+        if self._observations.update(merged.obs.vector[: merged.reward.size]):
             self._publish_statistics()
 
     def published_statistics(self) -> list[Array]:
         """What policies need to normalise observations; empty where they are used raw."""
-        if not self._settings.normalize_observations:
+        if not self._normalizes:
             return []
         return [self._mean, self._inverse_std]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from algos.images import Cnn, check_cnn, find_images, fitting_cnn
 from algos.networks import NetworkShape, parameter_layout
 from algos.observations import encoded_size
 from algos.ppo_settings import PPOSettings
-from fast_core.algorithm import Algorithm, Blueprint, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import Algorithm, Backend, Blueprint, LearnerSetup, Policy, PolicySetup
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
@@ -23,6 +24,7 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
                 f"algorithm.name 'ppo' takes discrete or floating-point box actions; "
                 f"{environment.id!r} has a box of {action.dtype!r}. Wrap the environment."
             )
+        self.shape(environment)
         if self.minibatch_size > rows:
             raise ConfigError(
                 f"algorithm.minibatch_size must be at most the rows of a ticket (rollout.shards "
@@ -30,54 +32,79 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
                 f"Use {rows} or less, or collect more."
             )
 
-    def network(self, environment: EnvironmentSpec) -> NetworkShape:
-        """Shape of the actor-critic network."""
+    def shape(self, environment: EnvironmentSpec) -> NetworkShape:
+        """Shape of the actor-critic network.
+
+        Raises:
+            ConfigError: The configured network can't see what is observed.
+        """
         action = environment.action
+        images = () if self.network == "mlp" else find_images(environment)
+        cnn: Cnn = "nature_cnn"
+        if self.network in ("nature_cnn", "residual_cnn"):
+            cnn = self.network
+            check_cnn(cnn, images, environment.id)
+        elif images:
+            cnn = fitting_cnn(images)
+        hidden_sizes = () if images else (64, 64)
+        outputs = {"discrete": action.n, "multi_discrete": sum(action.counts)}
         return NetworkShape(
-            inputs=encoded_size(environment.observation),
-            hidden_sizes=self.hidden_sizes,
+            inputs=encoded_size(environment, images),
+            hidden_sizes=hidden_sizes if self.hidden_sizes is None else self.hidden_sizes,
             activation=self.activation,
-            shared_torso=self.shared_torso,
-            outputs=action.n if action.kind == "discrete" else action.size,
+            shared_torso=bool(images) if self.shared_torso is None else self.shared_torso,
+            outputs=outputs.get(action.kind, action.size),
             gaussian=action.kind == "box",
+            choices=action.counts if action.kind == "multi_discrete" else (),
+            images=images,
+            cnn=cnn,
         )
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """Parameters of the actor, and the observation statistics where they are used."""
-        shape = self.network(environment)
+        shape = self.shape(environment)
         fields = [
             FieldSpec(parameter.name, parameter.shape, "float32")
             for parameter in parameter_layout(shape)
             if parameter.belongs_to_policy
         ]
-        if self.normalize_observations:
+        if self._normalizes(shape):
             fields.append(FieldSpec("observation.mean", (shape.inputs,), "float32"))
             fields.append(FieldSpec("observation.inverse_std", (shape.inputs,), "float32"))
         return tuple(fields)
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
-        """Forward, and twice that backward, of every weight and row of a minibatch."""
-        parameters = parameter_layout(self.network(environment))[-1].end
-        return 6 * parameters * min(self.minibatch_size, rows)
+        """Forward, and twice that backward, of every product and row of a minibatch."""
+        return 6 * self.shape(environment).products * min(self.minibatch_size, rows)
 
     def uses_torch(self, *, device: str, compile: bool) -> bool:
-        """Whether the learner imports torch."""
-        return self.gradient == "autograd" or device != "cpu" or compile
+        """Whether the learner surely imports torch; with auto it may see images and do so too."""
+        convolutions = self.network in ("nature_cnn", "residual_cnn")
+        return convolutions or self.gradient == "autograd" or device != "cpu" or compile
+
+    def policy_backend(self, environment: EnvironmentSpec) -> Backend:
+        """NumPy, unless there are convolutions."""
+        return "torch" if self.shape(environment).images else "numpy"
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy; only the torch backend imports torch."""
-        limit = self.observation_clip if self.normalize_observations else None
+        shape = self.shape(environment)
+        limit = self.observation_clip if self._normalizes(shape) else None
         if setup.backend == "numpy":
             from algos.policies import NumpyPolicy
 
-            return NumpyPolicy(self.network(environment), environment, limit)
+            return NumpyPolicy(shape, environment, limit)
         from algos.torch_policy import TorchPolicy
 
-        return TorchPolicy(self.network(environment), environment, limit)
+        return TorchPolicy(shape, environment, limit, setup)
+
+    def _normalizes(self, shape: NetworkShape) -> bool:
+        """Whether there are numbers to normalise; images are scaled by 1/255 always."""
+        return self.normalize_observations and shape.inputs > 0
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner for tickets of ``setup.rows`` rows."""
         from algos.ppo import PPO
 
         self.check(environment, setup.rows)
-        return PPO(self, environment, self.network(environment), setup)
+        return PPO(self, environment, self.shape(environment), setup)

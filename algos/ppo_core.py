@@ -10,26 +10,30 @@ from numpy.typing import NDArray
 
 from algos.distributions import I64
 from algos.networks import F32
+from algos.rollouts import MergedRollout
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The ``N`` rows of a round.
+    """What belongs to the ``N`` rows of a round that are trained on.
+
+    They are the first ``N`` of the observations that the core was given.
 
     Attributes:
-        obs: ``[N, in]`` as the networks take it.
-        action: ``[N]`` int64 or ``[N, A]`` float32.
+        action: ``[N]`` or ``[N, D]`` int64, or ``[N, A]`` float32.
         scalars: ``[4, N]``: behaviour log-probability, advantage, value target, value.
     """
 
-    obs: F32
     action: NDArray[np.generic]
     scalars: F32
+
+    def __len__(self) -> int:
+        return len(self.action)
 
     @property
     def finite(self) -> bool:
         """Whether there is no NaN or infinity among them."""
-        return bool(np.isfinite(self.scalars).all() and np.isfinite(self.obs).all())
+        return bool(np.isfinite(self.scalars).all())
 
     @property
     def explained_variance(self) -> float:
@@ -63,12 +67,16 @@ class OptimizerState:
 class UpdateCore(Protocol):
     """Owns parameters and optimizer, and takes single steps."""
 
-    def values(self, obs: F32) -> F32:
-        """Values ``[M]`` of ``obs [M, in]``."""
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round, as networks see them; they are only read."""
+        ...
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
         ...
 
     def begin(self, columns: Columns) -> None:
-        """Take the rows of a round; they are only read."""
+        """Take the other columns of the round; they are only read."""
         ...
 
     def shuffle(self, order: I64) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algos.adam import Adam
 from algos.dense import Torso, hidden_layers
-from algos.distributions import I64, Categorical, DiagonalGaussian, Distribution
+from algos.distributions import I64, Bool, make_distribution
 from algos.networks import F32, NetworkShape, parameter_layout
+from algos.observations import ObservationTable
 from algos.ppo_core import Columns, GradientStats, OptimizerState
 from algos.ppo_loss import clipped_surrogate, squared_error, standardise
 from algos.ppo_settings import PPOSettings
+from algos.rollouts import MergedRollout
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
 
@@ -35,41 +39,43 @@ class ExplicitCore:
         self._policy_head = Head(views, gradients, "policy")
         self._value_head = Head(views, gradients, "value")
         self._shared = shape.shared_torso
-        self._distribution: Distribution = Categorical()
-        if shape.gaussian:
-            self._distribution = DiagonalGaussian(
-                views["policy.log_std"], gradients["policy.log_std"]
-            )
-        self._columns = self._epoch = Columns(
-            np.empty((0, 0), np.float32), np.empty(0), np.empty((4, 0), np.float32)
+        self._distribution = make_distribution(
+            shape, views.get("policy.log_std"), gradients.get("policy.log_std")
         )
+        nothing = np.empty((0, 0), np.float32)
+        self._obs = ObservationTable(nothing)
+        self._rows = self._epoch = _Epoch(nothing, np.empty(0), nothing, None)
 
-    def values(self, obs: F32) -> F32:
-        """Values ``[M]`` of ``obs [M, in]``."""
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round."""
+        self._obs = merged.obs
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        obs = self._obs.vector[start:stop]
         values: F32 = np.empty(len(obs), np.float32)
-        for start in range(0, len(obs), CHUNK):
-            rows = obs[start : start + CHUNK]
+        for first in range(0, len(obs), CHUNK):
+            rows = obs[first : first + CHUNK]
             features = self._value_torso.forward(rows)
-            values[start : start + CHUNK] = self._value_head.forward(features[-1])[0]
+            values[first : first + CHUNK] = self._value_head.forward(features[-1])[0]
         return values
 
     def begin(self, columns: Columns) -> None:
         """Take the rows of a round and make room for their shuffled copy."""
-        self._columns = columns
-        if self._epoch.obs.shape != columns.obs.shape:
-            self._epoch = Columns(
-                np.empty_like(columns.obs),
-                np.empty_like(columns.action),
-                np.empty_like(columns.scalars),
-            )
+        obs = self._obs.rows(0, len(columns))
+        self._rows = _Epoch(obs.vector, columns.action, columns.scalars, obs.mask)
+        if self._epoch.obs.shape != obs.vector.shape:
+            self._epoch = self._rows.empty_like()
 
     def shuffle(self, order: I64) -> None:
         """Gather every column once, so that minibatches are slices."""
-        rows, epoch = self._columns, self._epoch
+        rows, epoch = self._rows, self._epoch
         # The order is a permutation; "clip" only spares the copy that "raise" makes.
         np.take(rows.obs, order, axis=0, out=epoch.obs, mode="clip")
         np.take(rows.action, order, axis=0, out=epoch.action, mode="clip")
         np.take(rows.scalars, order, axis=1, out=epoch.scalars, mode="clip")
+        if rows.mask is not None and epoch.mask is not None:
+            np.take(rows.mask, order, axis=0, out=epoch.mask, mode="clip")
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
@@ -78,10 +84,11 @@ class ExplicitCore:
         behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, start:stop]
         if config.normalize_advantage:
             advantage = standardise(advantage)
-        features = self._torso.forward(obs)
+        features = self._forward(obs)
 
         output = self._policy_head.forward(features[0])
-        log_prob, entropy = self._distribution.evaluate(output, action)
+        mask = None if self._epoch.mask is None else self._epoch.mask[start:stop].T
+        log_prob, entropy = self._distribution.evaluate(output, action, mask)
         surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
         output_gradient = self._distribution.backward(
             surrogate.log_prob_gradient, -config.entropy_coef / count
@@ -92,10 +99,10 @@ class ExplicitCore:
         )
         value_gradient *= np.float32(config.value_coef)
 
-        delta = self._torso.delta(count)
+        delta = self._delta(count)
         self._policy_head.backward(features[0], output_gradient, delta[0], add=False)
         self._value_head.backward(features[-1], value_gradient[None], delta[-1], add=self._shared)
-        self._torso.backward(obs, self._layer_gradients)
+        self._backward(obs, delta)
         return GradientStats(
             gradient_norm=math.sqrt(float(np.dot(self._gradient, self._gradient))),
             policy_loss=surrogate.loss,
@@ -104,6 +111,18 @@ class ExplicitCore:
             approx_kl=surrogate.approx_kl,
             clip_fraction=surrogate.clip_fraction,
         )
+
+    def _forward(self, obs: F32) -> F32:
+        """What the heads take of the rows: ``[torsos, features, B]``."""
+        return self._torso.forward(obs)
+
+    def _delta(self, rows: int) -> F32:
+        """Room for the gradient with respect to what `_forward` returned."""
+        return self._torso.delta(rows)
+
+    def _backward(self, obs: F32, delta: F32) -> None:
+        """Write the gradients of everything below the heads; ``delta`` is that of `_delta`."""
+        self._torso.backward(obs, self._layer_gradients)
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step; the gradient is used up."""
@@ -134,6 +153,23 @@ class ExplicitCore:
         self._adam.first_moment[:] = state.first_moment
         self._adam.second_moment[:] = state.second_moment
         self._adam.steps = state.steps
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """The columns that are trained on, in an order."""
+
+    obs: F32
+    action: NDArray[np.generic]
+    scalars: F32
+    mask: Bool | None
+
+    def empty_like(self) -> _Epoch:
+        """Room for the same columns."""
+        mask = None if self.mask is None else np.empty_like(self.mask)
+        return _Epoch(
+            np.empty_like(self.obs), np.empty_like(self.action), np.empty_like(self.scalars), mask
+        )
 
 
 class Head:

@@ -72,13 +72,42 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         float, Meta(gt=0, description="Limit of a normalised observation.")
     ] = 10.0
     reward_clip: Annotated[float, Meta(gt=0, description="Limit of a normalised reward.")] = 10.0
+    network: Annotated[
+        Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
+        Meta(
+            description="mlp: hidden layers only; images are flattened. nature_cnn: three "
+            "convolutions and 512 features for each image of at least 36 pixels (Mnih et al. "
+            "2015). residual_cnn: 15 convolutions and 256 features, from 16 pixels on "
+            "(Espeholt et al. 2018). auto: nature_cnn where there are images, residual_cnn "
+            "where one is too small for it, otherwise mlp."
+        ),
+    ] = "auto"
     hidden_sizes: Annotated[
-        tuple[Positive, ...], Meta(min_length=1, description="Widths of the hidden layers.")
-    ] = (64, 64)
-    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "tanh"
+        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the hidden layers, which take the features of images and the "
+            "other numbers of an observation together; null: 64, 64, or none where there are "
+            "convolutions."
+        ),
+    ] = None
+    activation: Annotated[
+        Activation, Meta(description="What follows each hidden layer; convolutions have relu.")
+    ] = "tanh"
     shared_torso: Annotated[
-        bool, Meta(description="One torso under policy and value, instead of one for each.")
-    ] = False
+        bool | None,
+        Meta(
+            description="One torso under policy and value, instead of one for each; null: only "
+            "where there are convolutions."
+        ),
+    ] = None
+    recurrent: Annotated[
+        Literal["none", "gru", "lstm"],
+        Meta(
+            description="A layer that remembers, between the hidden layers, which are shared then, "
+            "and both heads. minibatch_size must be a multiple of rollout.steps."
+        ),
+    ] = "none"
+    recurrent_size: Annotated[Positive, Meta(description="Width of the recurrent layer.")] = 64
     initial_log_std: Annotated[
         float, Meta(description="First log standard deviation of continuous actions.")
     ] = 0.0
@@ -86,8 +115,9 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         Literal["explicit", "autograd"],
         Meta(
             description="explicit: written by hand in NumPy, several times faster for small "
-            "networks and free of torch. autograd: torch, also used wherever the device is not "
-            "the CPU or nodes.optimizer.compile is set."
+            "networks and free of torch. autograd: torch, also used wherever there are "
+            "convolutions, the device is not the CPU, or nodes.optimizer has compile or precision "
+            "bf16 set."
         ),
     ] = "explicit"
     nonfinite_limit: Annotated[

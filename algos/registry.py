@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from dataclasses import dataclass
 
+from fast_core.algorithm import Blueprint
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
+from fast_core.importing import named
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,27 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     return _load(registration.config)
 
 
+# What a blueprint can't do without; the rest has defaults.
+_NEEDED = ("policy_fields", "updates_granted", "make_policy", "make_algorithm")
+
+
 def _load(path: str) -> type[AlgorithmConfig]:
-    module_name, _, class_name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"algorithm.name {path!r} can't be imported: {error}. It must be "
-            "'package.module:Class' on the import path."
-        ) from error
+    found = named(path, "algorithm.name")
     if not (isinstance(found, type) and issubclass(found, AlgorithmConfig)):
         raise ConfigError(
             f"algorithm.name {path!r} must name a subclass of fast_core.config.AlgorithmConfig; "
             f"got {found!r}."
+        )
+    if not issubclass(found, Blueprint):
+        raise ConfigError(
+            f"algorithm.name {path!r} must inherit fast_core.algorithm.Blueprint beside "
+            f"AlgorithmConfig: write `class {found.__name__}(AlgorithmConfig, Blueprint, "
+            "frozen=True, kw_only=True)`."
+        )
+    missing = [name for name in _NEEDED if getattr(found, name) is getattr(Blueprint, name)]
+    if missing:
+        raise ConfigError(
+            f"algorithm.name {path!r} lacks {', '.join(missing)}; fast_core.algorithm.Blueprint "
+            "says what each must do, docs/adding-an-algorithm.md has an example."
         )
     return found

@@ -1,44 +1,177 @@
-"""Actor-critic MLPs in torch, over named parameter tensors; rows are ``[B, ...]``."""
+"""Actor-critic networks in torch, over named parameter tensors; rows are ``[B, ...]``."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from algos.distributions import LOG_2PI
+from algos.distributions import FORBIDDEN, LOG_2PI
+from algos.images import BLOCKS, NATURE, SECTIONS, ImageShape
 from algos.networks import NetworkShape
+from algos.recurrent_torch import TorchMemory
+
+PIXEL = 1.0 / 255.0
+
+
+class Rows(NamedTuple):
+    """Observations on the device.
+
+    Attributes:
+        vector: ``[B, in]`` float32.
+        images: ``[B, stack, ...]`` uint8 of each image.
+        mask: ``[B, M]`` bool; None where all actions are allowed.
+        state: ``[N, S]``, where the rows are ``B / N`` steps of ``N`` sequences, time-major: what
+            a network with memory remembers before the first step; None without memory.
+        keep: ``[B / N, N]`` float32, 0 where it has forgotten before a step.
+    """
+
+    vector: Tensor
+    images: tuple[Tensor, ...] = ()
+    mask: Tensor | None = None
+    state: Tensor | None = None
+    keep: Tensor | None = None
 
 
 class Network:
-    """The forward pass of an actor-critic; it owns no parameters."""
+    """The forward pass of an actor-critic; it owns no parameters.
 
-    def __init__(self, shape: NetworkShape) -> None:
+    Args:
+        shape: The network.
+        bf16: Compute torsos in bfloat16; heads, distributions and losses stay in float32.
+        scaled: Whether the first convolution's weights already contain the factor 1/255 of
+            the pixels. Scaling weights costs next to nothing, and pixels are exact in bfloat16
+            as they are.
+    """
+
+    def __init__(self, shape: NetworkShape, *, bf16: bool = False, scaled: bool = False) -> None:
         self._shape = shape
+        self._bf16 = bf16
+        self._scaled = scaled
+        self.memory = None if shape.memory is None else TorchMemory(shape.memory)
 
-    def value(self, leaves: dict[str, Tensor], obs: Tensor) -> Tensor:
+    def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         """Values ``[B]``."""
-        features = self._torso(leaves, self._shape.torsos[-1], obs)
+        return self.value_of(leaves, self.features(leaves, self._shape.torsos[-1], rows))
+
+    def value_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
+        """Values ``[B]`` from what enters the heads."""
         return _linear(leaves, "value.head", features).squeeze(-1)
 
+    def output(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
+        """What the policy head says, ``[B, A]``."""
+        return self.output_of(leaves, self.features(leaves, self._shape.torsos[0], rows))
+
+    def output_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
+        """What the policy head says, ``[B, A]``, from what enters it."""
+        return _linear(leaves, "policy.head", features)
+
     def evaluate(
-        self, leaves: dict[str, Tensor], obs: Tensor, action: Tensor
+        self, leaves: dict[str, Tensor], rows: Rows, action: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability of ``action``, entropy and value, each ``[B]``."""
-        features = self._torso(leaves, self._shape.torsos[0], obs)
-        output = _linear(leaves, "policy.head", features)
-        if self._shape.gaussian:
-            log_prob, entropy = gaussian(output, leaves["policy.log_std"], action)
-        else:
-            log_prob, entropy = categorical(output, action)
+        features = self.features(leaves, self._shape.torsos[0], rows)
+        if self.memory is not None:
+            features = self.memory.unroll_rows(leaves, features, rows.state, rows.keep)
+        output = self.output_of(leaves, features)
+        log_prob, entropy = action_log_prob(self._shape, leaves, output, action, rows.mask)
         if not self._shape.shared_torso:
-            features = self._torso(leaves, "value", obs)
-        return log_prob, entropy, _linear(leaves, "value.head", features).squeeze(-1)
+            features = self.features(leaves, "value", rows)
+        return log_prob, entropy, self.value_of(leaves, features)
 
-    def _torso(self, leaves: dict[str, Tensor], torso: str, x: Tensor) -> Tensor:
-        activation = torch.tanh if self._shape.activation == "tanh" else torch.relu
-        for index in range(len(self._shape.hidden_sizes)):
-            x = activation(_linear(leaves, f"{torso}.{index}", x))
-        return x
+    def features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        """What a torso makes of the rows, ``[B, features]`` float32."""
+        shape = self._shape
+        activation = torch.tanh if shape.activation == "tanh" else torch.relu
+        with torch.autocast(rows.vector.device.type, torch.bfloat16, enabled=self._bf16):
+            parts = [
+                self._image(leaves, f"{torso}.image{index}", image, pixels)
+                for index, (image, pixels) in enumerate(zip(shape.images, rows.images, strict=True))
+            ]
+            if shape.inputs or not parts:
+                parts.append(rows.vector)
+            x = parts[0] if len(parts) == 1 else torch.cat([part.float() for part in parts], 1)
+            for index in range(len(shape.hidden_sizes)):
+                x = activation(_linear(leaves, f"{torso}.{index}", x))
+        return x.float()
+
+    def _image(self, leaves: dict[str, Tensor], name: str, image: ImageShape, x: Tensor) -> Tensor:
+        """The features of one image."""
+        planes = _planes(image, x)
+        dtype = torch.bfloat16 if self._bf16 else torch.float32
+        pixels = _channels_last(planes).to(dtype)
+        torso = _nature if self._shape.cnn == "nature_cnn" else _residual
+        scale = 1.0 if self._scaled else PIXEL
+        features = torso(leaves, name, pixels, scale)
+        # In the order in which channels-last memory has them: a view.
+        return _linear(leaves, f"{name}.features", features.permute(0, 2, 3, 1).flatten(1)).relu_()
+
+
+def _planes(image: ImageShape, x: Tensor) -> Tensor:
+    """Frames ``[B, stack, ...]`` as planes ``[B, stack * channels, H, W]``."""
+    if image.axes == "hwc":
+        x = x.permute(0, 1, 4, 2, 3)
+        return x[:, 0] if image.stack == 1 else x.flatten(1, 2)
+    return x.flatten(1, 2) if image.axes == "chw" else x
+
+
+def _channels_last(planes: Tensor) -> Tensor:
+    """Bytes ``[B, P, H, W]`` with the planes of each pixel side by side."""
+    if planes.device.type == "cpu" and planes.is_contiguous():
+        # A third of the time of `contiguous`, or of `to` with another type at once.
+        return torch.stack(planes.unbind(1), -1).permute(0, 3, 1, 2)
+    return planes.contiguous(memory_format=torch.channels_last)
+
+
+def _nature(leaves: dict[str, Tensor], name: str, x: Tensor, scale: float) -> Tensor:
+    for index, (_, _, stride) in enumerate(NATURE):
+        weight = leaves[f"{name}.conv{index}.weight"]
+        if index == 0 and scale != 1.0:
+            weight = weight * scale
+        x = functional.conv2d(x, weight, leaves[f"{name}.conv{index}.bias"], stride).relu_()
+    return x
+
+
+def _residual(leaves: dict[str, Tensor], name: str, x: Tensor, scale: float) -> Tensor:
+    for section in range(len(SECTIONS)):
+        here = f"{name}.section{section}"
+        weight = leaves[f"{here}.conv.weight"]
+        if section == 0 and scale != 1.0:
+            weight = weight * scale
+        x = functional.conv2d(x, weight, leaves[f"{here}.conv.bias"], padding=1)
+        x = functional.max_pool2d(x, 3, 2, 1)
+        for block in range(BLOCKS):
+            y = _convolution(leaves, f"{here}.block{block}.conv0", x.relu()).relu_()
+            x = x + _convolution(leaves, f"{here}.block{block}.conv1", y)
+    return x.relu()
+
+
+def _convolution(leaves: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return functional.conv2d(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"], padding=1)
+
+
+def action_log_prob(
+    shape: NetworkShape,
+    leaves: dict[str, Tensor],
+    output: Tensor,
+    action: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy ``[B]`` of actions, from a policy head's ``[B, A]``."""
+    if shape.gaussian:
+        return gaussian(output, leaves["policy.log_std"], action)
+    if mask is not None:
+        output = output.masked_fill(~mask, FORBIDDEN)
+    if not shape.choices:
+        return categorical(output, action)
+    parts = [
+        categorical(logits, action[:, dimension])
+        for dimension, logits in enumerate(torch.split(output, list(shape.choices), 1))
+    ]
+    log_probs, entropies = zip(*parts, strict=True)
+    return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
 
 def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,5 +189,17 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
     return log_prob, entropy
 
 
+def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
+    """A parameter's place in a flat tensor, as `algos.networks.Parameter.view` has it."""
+    if len(shape) == 4:
+        _, inputs, height, width = shape
+        return flat.as_strided(
+            shape,
+            (inputs * height * width, 1, width * inputs, inputs),
+            flat.storage_offset() + offset,
+        )
+    return flat.narrow(0, offset, torch.Size(shape).numel()).view(shape)
+
+
 def _linear(leaves: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return torch.nn.functional.linear(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"])
+    return functional.linear(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"])

@@ -1,52 +1,85 @@
-"""The same policy with torch's matrix products; for networks where they pay."""
+"""The same policy with torch's matrix products and convolutions; for networks where they pay."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from algos.networks import F32, NetworkShape
-from algos.policies import NumpyPolicy
+from algos.policies import ActorPolicy
+from algos.staging import Staging, make_staging
+from algos.torch_networks import PIXEL, Network, Rows
+from fast_core.algorithm import Array, PolicySetup
 from fast_core.spec import EnvironmentSpec
 
 
-class TorchPolicy(NumpyPolicy):
-    """A `NumpyPolicy` whose network runs in torch, on the same parameters in memory.
+class TorchPolicy(ActorPolicy):
+    """A policy whose network runs in torch, on any device.
 
     Sampling and log-probabilities stay in NumPy: a few numbers per row, where each call of
     torch would cost more than all of NumPy's.
+
+    Args:
+        shape: The actor-critic network; its value part is not used.
+        environment: What it acts in.
+        observation_clip: As `ActorPolicy` has it.
+        setup: Device and precision.
+        staging: How observations get to the device; by default what the device needs.
     """
 
     def __init__(
-        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
+        self,
+        shape: NetworkShape,
+        environment: EnvironmentSpec,
+        observation_clip: float | None,
+        setup: PolicySetup,
+        staging: Staging | None = None,
     ) -> None:
         super().__init__(shape, environment, observation_clip)
-        self._activation = torch.tanh_ if shape.activation == "tanh" else torch.relu_
-        tensors = [torch.from_numpy(view) for view in self._views]
-        names = [parameter.name for parameter in self._parameters]
-        torso = shape.torsos[0]
-        self._linear: list[tuple[Tensor, Tensor]] = [
-            (
-                tensors[names.index(f"{torso}.{index}.weight")],
-                tensors[names.index(f"{torso}.{index}.bias")],
-            )
-            for index in range(len(shape.hidden_sizes))
-        ]
-        self._last = (
-            tensors[names.index("policy.head.weight")],
-            tensors[names.index("policy.head.bias")],
-        )
-        self._rows = torch.empty(0, shape.inputs)
+        self._device = torch.device(setup.device)
+        self._staging = staging or make_staging(self._device)
+        self._bf16 = setup.precision == "bf16"
+        self._network = Network(shape, bf16=self._bf16, scaled=True)
+        self._leaves: dict[str, Tensor] = {}
+        self._buffers: dict[tuple[int, ...], Tensor] = {}
 
-    def _output(self, x: F32) -> F32:
-        if len(self._rows) != len(x):
-            self._rows = torch.empty(x.shape)
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Copy the parameters and bring them into the form in which they are used."""
+        super().load(parameters)
         with torch.inference_mode():
-            # Through a buffer: x may view read-only shared memory, which torch refuses.
-            self._rows.numpy()[...] = x
-            features = self._rows
-            for weight, bias in self._linear:
-                features = self._activation(functional.linear(features, weight, bias))
-            output: F32 = functional.linear(features, *self._last).numpy().T
+            for name, view in self._views.items():
+                self._leaves[name] = self._prepared(name, torch.from_numpy(view))
+
+    def _prepared(self, name: str, weight: Tensor) -> Tensor:
+        """A parameter on the device, in its precision; convolutions stay channels-last."""
+        if name.endswith(("conv0.weight", "section0.conv.weight")) and "block" not in name:
+            weight = weight * PIXEL
+        head = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
+        dtype = torch.bfloat16 if self._bf16 and not head else torch.float32
+        return weight.to(self._device, dtype)
+
+    def _output(self, obs: Array) -> F32:
+        with torch.inference_mode():
+            output: F32 = self._network.output(self._leaves, self._rows(obs)).cpu().numpy().T
         return output
+
+    def _rows(self, obs: Array) -> Rows:
+        """Observations on the device."""
+        return Rows(
+            self._to_device(self._numbers(obs)),
+            tuple(self._to_device(image) for image in self._encoder.images(obs)),
+        )
+
+    def _to_device(self, rows: Array) -> Tensor:
+        """Rows on the device; through a buffer, as they may view read-only shared memory."""
+        if self._staging is not None:
+            return self._staging.upload(rows)
+        buffer = self._buffers.get(rows.shape)
+        if buffer is None or buffer.numpy().dtype != rows.dtype:
+            kind = torch.from_numpy(np.empty(0, rows.dtype)).dtype
+            buffer = self._buffers[rows.shape] = torch.empty(rows.shape, dtype=kind)
+        buffer.numpy()[...] = rows
+        return buffer

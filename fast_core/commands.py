@@ -31,6 +31,10 @@ app.add_typer(config_app, name="config")
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="best, newest or a name in checkpoints/."),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
@@ -85,11 +89,64 @@ def evaluate(
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
     ] = None,
+    render: Annotated[bool, typer.Option("--render", help="Show them in a window.")] = False,
+    video: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write them to an .mp4 or .gif file.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the episodes, instead of the run's.")
+    ] = None,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Act as in training, with exploration.")
+    ] = False,
 ) -> None:
-    """Evaluate the best policy of a run, without exploration; prints one JSON object."""
+    """Evaluate a policy of a run, the best one by default; prints one JSON object."""
     from fast_core.launcher import evaluate_run
 
-    raise typer.Exit(evaluate_run(run, episodes))
+    raise typer.Exit(
+        evaluate_run(
+            run,
+            episodes,
+            render=render,
+            video=video,
+            checkpoint=checkpoint,
+            seed=seed,
+            explore=explore,
+        )
+    )
+
+
+@app.command()
+def play(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|CONFIG|ENV", help="What to watch, or to play yourself.")
+    ],
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Watch a run's policy in a window, or play an environment by keyboard."""
+    from fast_core.launcher import play as play_what
+
+    raise typer.Exit(play_what(what, checkpoint))
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Show what there is and what it compares.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per benchmark instead.")
+    ] = False,
+) -> None:
+    """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
+    from fast_core.bench import run
+
+    raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))
 
 
 @app.command()

@@ -189,6 +189,11 @@ class ExtraNodeConfig(Section, frozen=True, kw_only=True):
         dict[str, Scalar | list[Scalar]], Meta(description="What the node reads its own keys from.")
     ] = {}
 
+    @property
+    def node_name(self) -> str:
+        """Its name in the run."""
+        return self.name or self.node.rpartition(":")[2].rpartition(".")[2].lower()
+
 
 class OptimizerNodeConfig(Section, frozen=True):
     """The process that learns."""

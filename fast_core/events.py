@@ -1,8 +1,10 @@
 """Every message between the scheduler and the nodes.
 
 Events travel from nodes to the scheduler, commands from the scheduler to nodes. Both are small
-records; arrays stay in shared memory. The wire format is MessagePack behind one version byte,
-never pickle, so a stray or hostile sender can't run code.
+records; arrays stay in shared memory. `fast_core.wire` says how they travel.
+
+A user's own messages subclass `UserMessage` and travel in an `Envelope`, which the scheduler
+hands on unopened to every node that declares to consume them.
 """
 
 from __future__ import annotations
@@ -11,15 +13,40 @@ from typing import Literal
 
 import msgspec
 
-from fast_core.errors import TransportError
-
-PROTOCOL_VERSION = 1
-
 StopReason = Literal["finished", "failed", "interrupted"]
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
     """Base of everything that travels."""
+
+
+class UserMessage(Message, frozen=True):
+    """Base of your own messages: subclass it at the top of a module, ``frozen=True``.
+
+    Send one with ``context.channel.send``. It reaches every node whose ``consumes`` names its
+    class, in the order of each sender, and the sender's class must name it in ``emits``. Fields
+    are what msgspec encodes: numbers, text, bytes, and tuples, lists, dicts or structs of those.
+    Arrays belong into shared memory.
+
+    Attributes:
+        node: Name of the node that sends it, ``context.name``.
+    """
+
+    node: str
+
+
+class Envelope(Message, frozen=True):
+    """A `UserMessage` on its way; only a node that declares its kind opens it.
+
+    Attributes:
+        kind: Its class, as ``module:Class``.
+        node: Who sends it.
+        payload: The message, MessagePack.
+    """
+
+    kind: str
+    node: str
+    payload: bytes
 
 
 # --- commands: scheduler -> node ---------------------------------------------------------------
@@ -74,6 +101,20 @@ class Train(Message, frozen=True):
     rollouts: tuple[RolloutRef, ...]
     env_steps: int
     granted: int
+
+
+class Transform(Message, frozen=True):
+    """Read a rollout, and change it in place, before it is trained on.
+
+    The slot is the node's from this command to its `Transformed`.
+
+    Attributes:
+        ticket: Ticket whose place the rollout was admitted for.
+        rollout: Where it is.
+    """
+
+    ticket: int
+    rollout: RolloutRef
 
 
 class Snapshot(Message, frozen=True):
@@ -142,6 +183,13 @@ class RolloutReady(Message, frozen=True):
     episode_returns: tuple[float, ...]
     episode_lengths: tuple[int, ...]
     quarantined: int = 0
+
+
+class Transformed(Message, frozen=True):
+    """The node is done with a rollout and touches its slot no more."""
+
+    node: str
+    rollout: RolloutRef
 
 
 class Trained(Message, frozen=True):
@@ -232,12 +280,17 @@ class Failed(Message, frozen=True):
 class NodeExited(Message, frozen=True):
     """A node's process is gone.
 
-    ``cause`` is a sentence for people ("killed by SIGKILL (out of memory?)"), empty when the
-    node had been told to stop.
+    Attributes:
+        cause: A sentence for people ("killed by SIGKILL (out of memory?)"), empty when the node
+            had been told to stop.
+        reaped: Whether it is gone for sure, so that nothing of it writes to memory any more.
+        report: What is known of its death beyond the cause.
     """
 
     node: str
     cause: str
+    reaped: bool = False
+    report: Failed | None = None
 
 
 class StopRequested(Message, frozen=True):
@@ -285,10 +338,13 @@ class Decision(Message, frozen=True):
     why: str
 
 
-Command = Assign | Collect | Train | Snapshot | Evaluate | Save | Stop | Record
-Event = (
+WireCommand = (
+    Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
+)
+WireEvent = (
     Ready
     | RolloutReady
+    | Transformed
     | Trained
     | SnapshotTaken
     | Evaluated
@@ -296,50 +352,9 @@ Event = (
     | Heartbeat
     | LogLine
     | Failed
+    | Envelope
 )
+Command = WireCommand | UserMessage
+Event = WireEvent | UserMessage
 LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
 LauncherCommand = CommitCheckpoint | EndRun | Decision
-
-_VERSION_BYTE = bytes([PROTOCOL_VERSION])
-_encoder = msgspec.msgpack.Encoder()
-_commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_events: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
-
-
-def encode(message: Message) -> bytes:
-    """Wire form of a message: one version byte, then MessagePack."""
-    return _VERSION_BYTE + _encoder.encode(message)
-
-
-def decode_command(data: bytes) -> Command:
-    """Read a command off the wire.
-
-    Raises:
-        TransportError: Another protocol version, or not a command.
-    """
-    try:
-        return _commands.decode(_body(data))
-    except msgspec.MsgspecError as error:
-        raise TransportError(f"not a FastLoop command: {error}; got {data[:32]!r}") from error
-
-
-def decode_event(data: bytes) -> Event:
-    """Read an event off the wire.
-
-    Raises:
-        TransportError: Another protocol version, or not an event.
-    """
-    try:
-        return _events.decode(_body(data))
-    except msgspec.MsgspecError as error:
-        raise TransportError(f"not a FastLoop event: {error}; got {data[:32]!r}") from error
-
-
-def _body(data: bytes) -> memoryview:
-    if data[:1] != _VERSION_BYTE:
-        got = data[0] if data else None
-        raise TransportError(
-            f"message has protocol version {got!r}, this process speaks {PROTOCOL_VERSION}; "
-            "use one FastLoop version for all nodes of a run"
-        )
-    return memoryview(data)[1:]

@@ -10,21 +10,25 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
+from fast_core.config import Scalar
 from fast_core.distributed.channel import NodeChannel
-from fast_core.events import Command, Message, Stop
+from fast_core.events import Command, Envelope, Message, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
 from fast_core.seeding import Role, stream
 from fast_core.threads import default_threads
+from fast_core.wire import MessageReader
 
 WAIT_LIMIT_S = 1.0
+# Of states that change with every hand-over, the trace keeps those that last this long.
+SHORT_NS = 1_000_000
 
 
 class NodeState(IntEnum):
@@ -39,6 +43,8 @@ class NodeState(IntEnum):
     SAVING = 6
     WRITING = 7
     STOPPED = 8
+    ACTING = 9
+    TRANSFORMING = 10
 
 
 @dataclass
@@ -66,12 +72,19 @@ class NodeContext:
     spans: Ring
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
 
+    @property
+    def settings(self) -> Mapping[str, Scalar | list[Scalar]]:
+        """What the configuration says to this node (``nodes.extra[...].settings``)."""
+        extras = self.plan.config.nodes.extra
+        return next((extra.settings for extra in extras if extra.node_name == self.name), {})
+
 
 class Node(ABC):
     """Subclass this to add dataflow.
 
     A subclass names the commands it handles in ``consumes`` and the events it sends in ``emits``;
-    the launcher refuses a topology in which a message has nobody to consume it. A node that
+    the launcher refuses a topology in which a message has nobody to consume it. Messages of its
+    own are subclasses of `fast_core.events.UserMessage`. A node that
     writes something down sets ``finishes_inbox``: it handles what came before the `Stop`, all
     others drop it.
     """
@@ -84,6 +97,7 @@ class Node(ABC):
         """Keep the context; anything slow or that can fail belongs into `setup`."""
         self.context = context
         self.doing = "starting"
+        self._messages = MessageReader(self.consumes)
         self._state = NodeState.STARTING
         self._since_ns = time.monotonic_ns()
         delay_ms = context.plan.config.diagnostics.delay_ms
@@ -129,12 +143,16 @@ class Node(ABC):
         yield
         self.enter(previous, before)
 
-    def enter(self, state: NodeState, doing: str) -> None:
-        """Change the state that is shown and account the time of the old one."""
+    def enter(self, state: NodeState, doing: str, *, least_ns: int = 0) -> None:
+        """Change the state that is shown and account the time of the old one.
+
+        The trace keeps the old one if it lasted at least ``least_ns``.
+        """
         now_ns, words = time.monotonic_ns(), self.context.stats.words
         idle = self._state in (NodeState.WAITING, NodeState.STARTING)
         words[StatsColumn.WAITING_NS if idle else StatsColumn.BUSY_NS] += now_ns - self._since_ns
-        self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))
+        if now_ns - self._since_ns >= least_ns:
+            self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))
         words[StatsColumn.STATE] = int(state)
         words[StatsColumn.STATE_SINCE_NS] = now_ns
         self._state, self._since_ns, self.doing = state, now_ns, doing
@@ -148,6 +166,8 @@ class Node(ABC):
             if isinstance(command, Stop) or (self.stopping and not self.finishes_inbox):
                 return True
             self._delay()
+            if isinstance(command, Envelope):
+                command = self._messages.open(command)
             self.handle(command)
         return self.work() or bool(commands)
 

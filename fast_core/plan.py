@@ -74,15 +74,41 @@ class RunPlan:
         return tuple(f"env-{rank}" for rank in range(self.env_nodes))
 
     @property
+    def policy_node_names(self) -> tuple[str, ...]:
+        """Names of the policy nodes, by rank; none where policies act in the env nodes."""
+        return tuple(f"policy-{rank}" for rank in range(self.policy_nodes))
+
+    def policy_node_of(self, shard: int) -> int:
+        """Rank of the policy node that acts for ``shard``."""
+        return shard % self.policy_nodes
+
+    @property
+    def groups(self) -> int:
+        """Parts of a shard that take turns; one where the policy acts beside them."""
+        envs = self.config.rollout.envs_per_shard
+        return min(self.config.policy.groups, envs) if self.policy_nodes else 1
+
+    def group_envs(self, group: int) -> range:
+        """The environments of one group of any shard; sizes differ by at most one."""
+        envs = self.config.rollout.envs_per_shard
+        return range(group * envs // self.groups, (group + 1) * envs // self.groups)
+
+    @property
     def evaluates(self) -> bool:
         """Whether the run has an evaluator."""
         return self.config.evaluation.every_env_steps is not None
 
     @property
+    def extra_node_names(self) -> tuple[str, ...]:
+        """Names of the user's nodes, in the order of ``nodes.extra``."""
+        return tuple(extra.node_name for extra in self.config.nodes.extra)
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         """Every node; its place here is its row in doorbells and statistics."""
         evaluator = (EVALUATOR,) if self.evaluates else ()
-        return (*self.env_node_names, OPTIMIZER, *evaluator, METRICS)
+        own = (*self.env_node_names, *self.policy_node_names, OPTIMIZER, *evaluator, METRICS)
+        return (*own, *self.extra_node_names)
 
     @property
     def slots_per_shard(self) -> int:
@@ -107,3 +133,30 @@ class RunPlan:
             *age,
             *state,
         )
+
+    def request_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of what a group of environments asks a policy node with."""
+        seen, noise = self.environment.observation, self.blueprint.noise(self.environment)
+        return (
+            FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
+            FieldSpec("noise", noise.shape, "float32", "rollout"),
+            *self._memory_field(),
+        )
+
+    def reply_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of what a policy node answers.
+
+        ``environment_action`` is what the environments take, so that env nodes need no policy.
+        """
+        stored = self.blueprint.action_field(self.environment)
+        taken = self.environment.action
+        return (
+            FieldSpec("action", stored.shape, stored.dtype, "rollout"),
+            FieldSpec("behaviour_log_prob", (), "float32", "rollout"),
+            FieldSpec("environment_action", taken.shape, taken.dtype, "rollout"),
+            *self._memory_field(),
+        )
+
+    def _memory_field(self) -> tuple[FieldSpec, ...]:
+        size = self.blueprint.state_size(self.environment)
+        return (FieldSpec("state", (size,), "float32", "rollout"),) if size else ()

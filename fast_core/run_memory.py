@@ -14,9 +14,10 @@ import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.envs import progress_words
-from fast_core.errors import SegmentError
+from fast_core.errors import ConfigError, SegmentError
 from fast_core.memory import (
     Arena,
+    Cell,
     Doorbell,
     EvaluationSlot,
     Layout,
@@ -61,8 +62,18 @@ class ParameterPack:
     """Lays the policy's parameters one after the other into one flat float32 vector."""
 
     def __init__(self, fields: Sequence[FieldSpec]) -> None:
-        """``fields`` come from the blueprint's ``policy_fields``."""
+        """``fields`` come from the blueprint's ``policy_fields``.
+
+        Raises:
+            ConfigError: One of them is not float32.
+        """
         self.fields = tuple(fields)
+        for field in self.fields:
+            if field.dtype != "float32":
+                raise ConfigError(
+                    f"policy_fields of the algorithm must be float32; {field.name!r} is "
+                    f"{field.dtype}. Policies may convert what they load."
+                )
         sizes = [field.row_nbytes // 4 for field in self.fields]
         self._ends = np.cumsum([0, *sizes]).tolist()
         self.nbytes = 4 * self._ends[-1]
@@ -72,8 +83,24 @@ class ParameterPack:
         return np.zeros(self._ends[-1], np.float32)
 
     def pack(self, parameters: Sequence[Array], flat: Array) -> None:
-        """Copy parameters, shaped as the fields say, into ``flat``."""
-        for parameter, view in zip(parameters, self.views(flat), strict=True):
+        """Copy parameters, shaped as the fields say, into ``flat``.
+
+        Raises:
+            ConfigError: They are not what the fields say; NumPy would broadcast some of that.
+        """
+        if len(parameters) != len(self.fields):
+            raise ConfigError(
+                f"policy_parameters of the algorithm must give {len(self.fields)} arrays, as its "
+                f"policy_fields says ({', '.join(field.name for field in self.fields)}); got "
+                f"{len(parameters)}."
+            )
+        for field, parameter, view in zip(self.fields, parameters, self.views(flat), strict=True):
+            if parameter.shape != field.shape or parameter.dtype != np.float32:
+                raise ConfigError(
+                    f"policy_parameters of the algorithm must give {field.name!r} as float32 of "
+                    f"shape {field.shape}, as its policy_fields says; got {parameter.dtype} of "
+                    f"shape {tuple(parameter.shape)}."
+                )
             view[...] = parameter
 
     def views(self, flat: Array) -> list[Array]:
@@ -109,9 +136,22 @@ def layout_of(plan: RunPlan) -> Layout:
             Ring.nbytes(plan.slots_per_shard, _RECORD.size),
             writer="head: env node, tail: optimizer",
         )
-        words = 8 * progress_words(rollout.envs_per_shard)
-        layout.add(f"progress/{shard}", words, writer="the env node executing the shard")
+        for group in range(plan.groups):
+            words = 8 * progress_words(len(plan.group_envs(group)))
+            name = f"progress/{shard}.{group}"
+            layout.add(name, words, writer="the env node executing the shard")
+            if plan.policy_nodes:
+                _add_cells(plan, layout, shard, group)
     return layout
+
+
+def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
+    """What a group of environments and its policy node exchange."""
+    envs = len(plan.group_envs(group))
+    request, reply = (Cell.nbytes(f, envs) for f in (plan.request_fields(), plan.reply_fields()))
+    name = f"{shard}.{group}"
+    layout.add(f"requests/{name}", request, writer="the env node executing the shard")
+    layout.add(f"replies/{name}", reply, writer="the shard's policy node")
 
 
 def _arithmetic(layout: Layout) -> str:
@@ -163,6 +203,10 @@ class RunMemory:
         for shard in range(plan.config.rollout.shards):
             Ring.create(region(f"records/{shard}"), plan.slots_per_shard, _RECORD.size)
             RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
+            for group in range(plan.groups if plan.policy_nodes else 0):
+                envs, name = len(plan.group_envs(group)), f"{shard}.{group}"
+                Cell.create(region(f"requests/{name}"), plan.request_fields(), envs)
+                Cell.create(region(f"replies/{name}"), plan.reply_fields(), envs)
         segment.touch()
         return memory
 
@@ -207,9 +251,21 @@ class RunMemory:
         """Complete rollouts of a shard, from its env node to the optimizer."""
         return Ring.attach(self._arena.region(f"records/{shard}"))
 
-    def progress(self, shard: int) -> memoryview:
-        """Where each environment of a shard is, as 64-bit words; see `ProgressWord`."""
-        return self._arena.region(f"progress/{shard}").cast("q")
+    def progress(self, shard: int, group: int = 0) -> memoryview:
+        """Where each environment of a group is, as 64-bit words; see `ProgressWord`."""
+        return self._arena.region(f"progress/{shard}.{group}").cast("q")
+
+    def request(self, shard: int, group: int) -> Cell:
+        """What a group of environments asks its policy node."""
+        envs = len(self._plan.group_envs(group))
+        region = self._arena.region(f"requests/{shard}.{group}")
+        return Cell.attach(region, self._plan.request_fields(), envs)
+
+    def reply(self, shard: int, group: int) -> Cell:
+        """What the policy node answers."""
+        envs = len(self._plan.group_envs(group))
+        region = self._arena.region(f"replies/{shard}.{group}")
+        return Cell.attach(region, self._plan.reply_fields(), envs)
 
     def close(self) -> None:
         """Let go of the mapping; views that still live keep it until they are gone."""

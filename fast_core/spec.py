@@ -156,7 +156,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
         if self.frames == 1:
             return self.observation
         space = self.observation
-        one = 1 if len(space.low) == 1 else len(space.low) // self.frames
-        return msgspec.structs.replace(
-            space, shape=space.shape[1:], low=space.low[-one:], high=space.high[-one:]
+        low, high = (
+            bound if len(bound) == 1 else bound[: len(bound) // self.frames]
+            for bound in (space.low, space.high)
         )
+        return msgspec.structs.replace(space, shape=space.shape[1:], low=low, high=high)

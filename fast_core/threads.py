@@ -16,6 +16,7 @@ ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "0",
+    "KMP_BLOCKTIME": "0",  # LLVM's and Intel's, which spin for 200 ms otherwise
 }
 
 

@@ -23,10 +23,12 @@ LEVELS = {
     "fast_core.config_schema": 1,
     "fast_core.config_yaml": 1,
     "fast_core.durable": 1,
+    "fast_core.importing": 1,
     "fast_core.resources": 1,
     "fast_core.seeding": 1,
     "fast_core.text": 1,
     "fast_core.threads": 1,
+    "fast_core.wire": 1,
     "fast_core.memory": 2,
     "fast_core.scheduler": 2,
     "fast_core.distributed": 2,
@@ -49,6 +51,7 @@ ALGOS_MAY_SEE = {
     "fast_core.spec",
     "fast_core.config",
     "fast_core.errors",
+    "fast_core.importing",
 }
 
 # Library -> the only modules that may import it.

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from fast_core.distributed.channel import ChannelStatistics
 from fast_core.errors import TransportError
-from fast_core.events import Command, Event, Stop, decode_command, decode_event, encode
+from fast_core.events import Command, Event, Stop
+from fast_core.wire import decode_command, decode_event, encode
 
 
 class InprocChannel:

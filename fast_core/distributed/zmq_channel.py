@@ -23,11 +23,13 @@ import zmq
 
 from fast_core.distributed.channel import ChannelStatistics, Notify
 from fast_core.errors import TransportError
-from fast_core.events import Command, Event, Heartbeat, Stop, decode_command, decode_event, encode
+from fast_core.events import Command, Event, Heartbeat, Stop
+from fast_core.wire import decode_command, decode_event, encode
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
 OUTBOX_LIMIT = 10_000
+INBOX_LIMIT = 10_000
 HEARTBEAT_INTERVAL_S = 1.0
 UNIX_PATH_LIMIT = 107
 
@@ -200,6 +202,8 @@ class ZmqNodeChannel:
         commands: list[Command] = []
         while self._inbox:
             commands.append(self._inbox.popleft())
+        if len(commands) >= INBOX_LIMIT:  # then the I/O thread may have ceased to read
+            os.eventfd_write(self._wake, 1)
         self._received += len(commands)
         return commands
 
@@ -252,7 +256,9 @@ class ZmqNodeChannel:
                 deadline_s = deadline_s or time.monotonic() + LINGER_MS / 1000
                 if not blocked or time.monotonic() > deadline_s:
                     return
-            poller.register(dealer, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
+            # A full inbox is left alone: ZeroMQ's queues fill, and then the hub is refused.
+            full = len(self._inbox) >= INBOX_LIMIT
+            poller.register(dealer, (0 if full else zmq.POLLIN) | (zmq.POLLOUT if blocked else 0))
             wait_s = max(0.0, next_heartbeat_s - time.monotonic())
             ready = dict(poller.poll(round(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000)))
             if self._wake in ready:
@@ -274,7 +280,7 @@ class ZmqNodeChannel:
         return True
 
     def _drain(self, dealer: zmq.Socket[bytes]) -> None:
-        while True:
+        while len(self._inbox) < INBOX_LIMIT:
             try:
                 data = dealer.recv(zmq.NOBLOCK)
             except zmq.Again:

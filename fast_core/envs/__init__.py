@@ -5,6 +5,8 @@ Importing this package does not import Gymnasium; making something does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.open_episodes import read_progress
@@ -32,7 +34,7 @@ def make_batch(
     progress: memoryview | None = None,
     keep_actions: bool = True,
 ) -> EnvBatch:
-    """Make ``envs`` environments of ``shard`` with the adapter that suits them.
+    """Make ``envs`` environments of ``shard`` with the adapter of ``environment.backend``.
 
     See `GymnasiumBatch` for the arguments.
 
@@ -41,9 +43,16 @@ def make_batch(
         EnvironmentFailed: A constructor raised.
     """
     # here, so that who only needs the types does not pay 0.2 s for Gymnasium
-    from fast_core.envs.gymnasium_batch import GymnasiumBatch
+    adapter: Callable[..., EnvBatch]
+    if config.backend == "gymnasium":
+        from fast_core.envs.gymnasium_batch import GymnasiumBatch
 
-    return GymnasiumBatch(
+        adapter = GymnasiumBatch
+    else:
+        from fast_core.envs.vector_batch import VectorBatch
+
+        adapter = VectorBatch
+    return adapter(
         config,
         seed=seed,
         shard=shard,

@@ -23,6 +23,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
         total: Sum of rewards so far.
         obs: Bytes of the current observation.
         actions: Bytes of its actions ``[length, ...]``, or None where they were not kept.
+        start: What its reset needs beside the seed, often nothing (`Instance.episode_start`).
     """
 
     episode: int
@@ -31,6 +32,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
     total: float
     obs: bytes
     actions: bytes | None
+    start: bytes = b""
 
 
 class BatchState(msgspec.Struct, frozen=True):

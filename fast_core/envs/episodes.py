@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.frames import FrameStack
-from fast_core.envs.instance import close_all, make_instances
-from fast_core.envs.rows import Observations, fits_float32
+from fast_core.envs.instance import Instance, close_all, make_instances
+from fast_core.envs.rows import fits_float32
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
@@ -47,11 +47,15 @@ class EpisodeRunner:
         seed: int,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
+        watch: Callable[[Instance], None] | None = None,
     ) -> None:
         """Make the environments.
 
         ``max_episode_steps`` cuts episodes that have no end of their own, since a policy may
-        never reach one; ``on_step`` is called after each step of each environment.
+        never reach one; ``on_step`` is called after each step of each environment. With
+        ``watch``, one environment plays all the episodes, one after the other, each in the row
+        of the policy's batch that it has without, so its result is the same; ``watch`` is called
+        with it after each reset and step.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -62,16 +66,17 @@ class EpisodeRunner:
             seed=seed,
             role=Role.EVALUATION,
             shard=0,
-            indices=range(min(envs, episodes)),
+            indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
         )
         self.spec = self._instances[0].spec
         self._episodes = episodes
         self._on_step = on_step
+        self._watch = watch
         self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
-        self._obs = Observations(envs, self.spec.row)
+        self._obs = self._instances[0].observations(envs)
         self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
         frames = self.spec.frames
         self._stack = FrameStack(envs, self.spec.row, frames) if frames > 1 else None
@@ -126,16 +131,35 @@ class EpisodeRunner:
         self._current[place] = episode
         self._first[place] = True
         seed = self._seeds[episode]
-        self._instances[place].reset(self._obs.rows[place], episode=episode, seed=seed)
+        self._instance(place).reset(self._obs.rows[place], episode=episode, seed=seed)
         if not self._obs.finite_row(place):
             raise self._failure(place, "the first observation is NaN or infinite", None)
+        self._check_mask(place, None)
+        self._show(place)
+
+    def _next(self, place: int, episode: int) -> None:
+        """Go on after ``episode``: with the next of this environment, or the next of all."""
+        if self._obs.masks is not None:  # that of an end may allow nothing, and the row may stay
+            self._obs.masks.allow_all(place)
+        if self._watch is None:
+            self._begin(place, episode + len(self._obs.rows))
+        else:
+            del self._current[place]
+            self._begin((episode + 1) % len(self._obs.rows), episode + 1)
+
+    def _instance(self, place: int) -> Instance:
+        return self._instances[place if self._watch is None else 0]
+
+    def _show(self, place: int) -> None:
+        if self._watch is not None:
+            self._watch(self._instance(place))
 
     def _step_one(self, place: int, action: object) -> None:
         episode = self._current[place]
         before = self._obs.array[place].copy()
         self.lengths[episode] += 1
         self.env_steps += 1
-        reward, terminated, truncated = self._instances[place].checked_step(
+        reward, terminated, truncated = self._instance(place).checked_step(
             self._obs.rows[place],
             action,
             number=self.lengths[episode],
@@ -144,6 +168,7 @@ class EpisodeRunner:
         )
         if self._on_step is not None:
             self._on_step()
+        self._show(place)
         if fits_float32(reward) and self._obs.finite_row(place):
             self.returns[episode] += reward
         else:
@@ -154,7 +179,14 @@ class EpisodeRunner:
             self.cut += 1
             truncated = True
         if terminated or truncated:
-            self._begin(place, episode + len(self._obs.rows))
+            self._next(place, episode)
+        else:
+            self._check_mask(place, action)
+
+    def _check_mask(self, place: int, action: object) -> None:
+        masks = self._obs.masks
+        if masks is not None and not masks.open(place):
+            raise self._failure(place, masks.cause(place), action)
 
     def _count_nonfinite(self, place: int, action: object) -> None:
         if self._fail_nonfinite:
@@ -164,7 +196,7 @@ class EpisodeRunner:
     def _failure(self, place: int, cause: str, action: object) -> EnvironmentFailed:
         episode = self._current[place]
         when = 0 if action is None else self.lengths[episode]
-        return self._instances[place].failure(when, cause, episode, self._seeds[episode], action)
+        return self._instance(place).failure(when, cause, episode, self._seeds[episode], action)
 
     def close(self) -> None:
         """Close every environment once."""

@@ -31,7 +31,7 @@ class FrameStack:
         stack = self.array
         stack[:, :-1] = stack[:, 1:]
         stack[:, -1] = rows
-        np.minimum(self.age + 1, stack.shape[1] - 1, out=self.age, casting="unsafe")
+        self.age += self.age < stack.shape[1] - 1
         if began.any():
             self.age[began] = 0
             stack[began] = rows[began, None]

@@ -23,16 +23,13 @@ from fast_core.envs.batch_state import (
     decode_state,
     encode_state,
 )
-from fast_core.envs.instance import close_all, error_text, make_instances
+from fast_core.envs.instance import close_all, make_instances
+from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
+from fast_core.envs.records import mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
-from fast_core.envs.rows import (
-    Observations,
-    fitting_rewards,
-    mismatch,
-    rewards_fit,
-    store_rewards,
-)
+from fast_core.envs.rows import fitting_rewards, rewards_fit, store_rewards
+from fast_core.envs.whereabouts import error_text
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
@@ -95,8 +92,8 @@ class GymnasiumBatch:
         self._finished = FinishedEpisodes([], [], 0)
         self._steps = [instance.step for instance in self._instances]
         # after the last step and before it: a quarantined step needs both
-        self._obs = Observations(envs, self.spec.observation)
-        self._old_obs = Observations(envs, self.spec.observation)
+        self._obs = self._instances[0].observations(envs)
+        self._old_obs = self._instances[0].observations(envs)
         self._given: list[object] = [0.0] * envs
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
@@ -132,6 +129,8 @@ class GymnasiumBatch:
             self._apply_limit(ended)
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(ended, action)
+        if self._obs.masks is not None:
+            self._check_masks(self._obs.masks, ended, action)
         np.add(self._returns, self._reward, out=self._returns)
         reward[...] = self._reward
         terminated.fill(False)
@@ -162,7 +161,7 @@ class GymnasiumBatch:
                 try:
                     row[:] = obs
                 except (ValueError, TypeError) as error:
-                    cause = mismatch(obs, self.spec.observation)
+                    cause = mismatch(obs, self.spec.row, error)
                     raise self._failure(place, cause, action) from error
                 if terminated or truncated:
                     ended[place] = bool(terminated), bool(truncated)
@@ -210,6 +209,11 @@ class GymnasiumBatch:
             raise self._failure(place, cause, action)
         self._finished = self._finished._replace(quarantined=self._finished.quarantined + 1)
 
+    def _check_masks(self, masks: Masks, ended: Ends, action: Array) -> None:
+        stuck = masks.stuck(ended)
+        if stuck is not None:
+            raise self._failure(stuck, masks.cause(stuck), action)
+
     def _begin(self, place: int) -> None:
         """Reset one environment into its next episode; its row becomes the observation.
 
@@ -222,10 +226,13 @@ class GymnasiumBatch:
             seed = self._open.begin(place, episode, self._open.count)
             self._instances[place].reset(self._obs.rows[place], episode=episode, seed=seed)
             if self._obs.finite_row(place):
-                return
+                break
             self._count_nonfinite(place, None)
-        cause = f"{_RESET_TRIES} episodes in a row began with an observation that is not finite"
-        raise self._failure(place, cause, None)
+        else:
+            cause = f"{_RESET_TRIES} episodes in a row began with an observation that is not finite"
+            raise self._failure(place, cause, None)
+        if self._obs.masks is not None and not self._obs.masks.open(place):
+            raise self._failure(place, self._obs.masks.cause(place), None)
 
     def _find_due(self) -> None:
         self._due = self._open.find_oldest() + self._limit
@@ -255,6 +262,7 @@ class GymnasiumBatch:
                 total=float(self._returns[place]),
                 obs=self._obs.array[place].tobytes(),
                 actions=log.since(place, start[place]).tobytes() if log is not None else None,
+                start=self._instances[place].episode_start,
             )
             for place in range(len(self._steps))
         ]

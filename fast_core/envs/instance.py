@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.making import Env, environment_spec, make_env
-from fast_core.envs.rows import Row, as_reward, mismatch
+from fast_core.envs.atari import AtariGame
+from fast_core.envs.description import info_key, with_info_mask
+from fast_core.envs.making import Env, describe_env, make_env
+from fast_core.envs.records import Row, mismatch
+from fast_core.envs.rows import Observations, as_reward
+from fast_core.envs.whereabouts import Whereabouts, error_text
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
 
-StepResult = tuple[object, object, object, object, object]
+StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]
-_ACTION_TEXT = 200
 
 
 class Instance:
@@ -48,8 +51,9 @@ class Instance:
             EnvironmentFailed: Its constructor raised.
         """
         self._options = config.reset_options
-        self._place = {"environment": str(index), "shard": str(shard), "id": config.id}
-        self._place["incarnation"] = str(incarnation)
+        self._where = Whereabouts(
+            environment=str(index), shard=shard, id=config.id, incarnation=incarnation
+        )
         key = (role, shard, index, incarnation)
         seed_global_generators(seed, *key)
         try:
@@ -59,13 +63,28 @@ class Instance:
         except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
         self._closed = False
-        self.spec = environment_spec(self._env, config)
+        self._game = self._env if isinstance(self._env, AtariGame) else None
+        description = describe_env(self._env, config)
+        self.spec, self._tree = description.spec, description.tree
         self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
         self._env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
-        self.step, self.limit = _past_wrappers(self._env)
+        self._info_key = info_key(config)
+        self.step, self.limit = _quickest_step(self._env, config)
 
-    def reset(self, row: Row, *, episode: int, seed: int) -> None:
+    def observations(self, envs: int) -> Observations:
+        """Rows for what ``envs`` environments like this one return."""
+        return Observations(envs, self.spec, self._tree)
+
+    @property
+    def episode_start(self) -> bytes:
+        """What `reset` needs beside the seed to begin the open episode again, often nothing."""
+        return b"" if self._game is None else self._game.episode_start
+
+    def reset(self, row: Row, *, episode: int, seed: int, start: bytes | None = None) -> None:
         """Begin ``episode`` with ``seed`` and write its first observation to ``row``.
+
+        Where a game goes on over several episodes (`AtariGame`), the episode begins where
+        ``start``, an `episode_start`, says; empty means with a new game.
 
         Each episode is seeded, so that one can be repeated alone. In CartPole that takes 12 us
         where an unseeded reset takes 3: 0.4 us per step of random play and nothing to speak of
@@ -78,13 +97,17 @@ class Instance:
         try:
             # a copy, because an environment may take options out of what it is given
             options = copy.deepcopy(self._options) if self._options is not None else None
-            obs, _ = self._env.reset(seed=seed, options=options)
+            if self._game is not None and start is not None:
+                self._game.begin_at(start)
+            obs, info = self._env.reset(seed=seed, options=options)
+            if self._info_key is not None:
+                obs = with_info_mask(obs, info, self._info_key)
         except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(0, error_text(error), episode, seed) from error
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
-            cause = mismatch(obs, self.spec.observation)
+            cause = mismatch(obs, self.spec.row, error)
             raise self.failure(0, cause, episode, seed) from error
 
     def checked_step(
@@ -109,7 +132,7 @@ class Instance:
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
-            cause = mismatch(obs, self.spec.observation)
+            cause = mismatch(obs, self.spec.row, error)
             raise self.failure(number, cause, episode, seed, action) from error
         return reward, ends[0], ends[1] or (self.limit is not None and number >= self.limit)
 
@@ -121,30 +144,25 @@ class Instance:
         seed: int | None = None,
         action: object = None,
     ) -> EnvironmentFailed:
-        """An error that says where in the run it happened, in words and by name.
+        """See `Whereabouts.failure`."""
+        return self._where.failure(when, cause, episode, seed, action)
 
-        Args:
-            when: Step of the episode, counted from 1, or 0 for its reset; else in words.
-            cause: What went wrong.
-            episode: Number of the episode, if there is one.
-            seed: Seed the episode was reset with.
-            action: Action of the step.
+    def render(self) -> object:
+        """What it draws of its present state, in the render mode it was made with.
+
+        Raises:
+            EnvironmentFailed: It raised.
         """
-        context, words = dict(self._place), str(when)
-        if isinstance(when, int):
-            context["step"] = str(when)
-            words = f"in step {when}" if when else "in reset"
-        if episode is not None:
-            context |= {"episode": str(episode), "seed": str(seed)}
-            words += f" of episode {episode} (seed {seed})"
-        if action is not None:
-            context["last action"] = action_text(action)
-            words += f" with action {context['last action']}"
-        return EnvironmentFailed(
-            f"environment {context['environment']} of shard {context['shard']} "
-            f"({context['id']!r}, incarnation {context['incarnation']}) failed {words}: {cause}",
-            context | {"cause": cause},
-        )
+        try:
+            return self._env.render()
+        except (Exception, SystemExit) as error:  # an environment may raise anything
+            raise self.failure("while it was drawn", error_text(error)) from error
+
+    @property
+    def render_fps(self) -> float | None:
+        """Frames per second at which its drawings move at their natural speed, if it says."""
+        fps = self._env.metadata.get("render_fps")
+        return float(fps) if isinstance(fps, int | float) else None
 
     def close(self) -> None:
         """Close it, once.
@@ -200,15 +218,16 @@ def close_all(instances: list[Instance]) -> None:
         raise first
 
 
-def error_text(error: BaseException) -> str:
-    """Type and message of ``error``, as a traceback ends."""
-    return f"{type(error).__name__}: {error}"
+def _quickest_step(env: Env, config: EnvironmentConfig) -> tuple[Step, int | None]:
+    """What steps ``env`` once for the run, and the time limit that its caller must apply.
 
-
-def action_text(action: object) -> str:
-    """An action for a message: short, whatever its size."""
-    text = repr(action.tolist() if isinstance(action, np.ndarray | np.generic) else action)
-    return text if len(text) <= _ACTION_TEXT else f"{text[: _ACTION_TEXT - 3]}..."
+    Where actions are repeated, the environment's own `TimeLimit` counts each repetition.
+    """
+    step, limit = _past_wrappers(env)
+    if config.frame_skip > 1:
+        step, limit = _repeating(env.step, config.frame_skip), None
+    key = info_key(config)
+    return (step if key is None else _with_mask(step, key)), limit
 
 
 def _past_wrappers(env: Env) -> tuple[Step, int | None]:
@@ -226,3 +245,30 @@ def _past_wrappers(env: Env) -> tuple[Step, int | None]:
     if type(env) is OrderEnforcing:
         env = env.env
     return env.step, limit
+
+
+def _repeating(step: Step, times: int) -> Step:
+    """Take an action ``times`` times or until the episode ends, and add up the rewards."""
+
+    def repeat(action: object) -> StepResult:
+        total = 0.0
+        for _ in range(times):
+            # a copy, because an environment may do what it likes with what it is given
+            obs, reward, terminated, truncated, info = step(copy.copy(action))
+            total += as_reward(reward)
+            if terminated or truncated:
+                break
+        return obs, total, terminated, truncated, info
+
+    return repeat
+
+
+def _with_mask(step: Step, key: str) -> Step:
+    """Add the action mask in the info to the observation."""
+
+    def masked(action: object) -> StepResult:
+        obs, reward, terminated, truncated, info = step(action)
+        ended = bool(terminated or truncated)
+        return with_info_mask(obs, info, key, ended=ended), reward, terminated, truncated, info
+
+    return masked

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
-import numpy as np
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.instance import Instance
-from fast_core.envs.rows import Observations
+from fast_core.envs.masks import random_action
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, stream
-from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.spec import EnvironmentSpec
 
 _STEPS = 30
 
@@ -37,16 +36,20 @@ def probe(
             returns is not what its spaces declare; the cause is chained.
     """
     try:
+        if config.backend != "gymnasium":
+            # here, because it imports what only these backends need
+            from fast_core.envs.vector_probe import probe_batch
+
+            return probe_batch(config, seed, before)
         first = _make(config, seed)
         try:
-            actions = _random_actions(first.spec.action, seed)
-            digests = {_play(first, actions, seed, before), _play(first, actions, seed, before)}
+            digests = {_play(first, seed, before), _play(first, seed, before)}
         finally:
             before()
             first.close()
         second = _make(config, seed)
         try:
-            digests.add(_play(second, actions, seed, before))
+            digests.add(_play(second, seed, before))
         finally:
             before()
             second.close()
@@ -62,37 +65,34 @@ def _make(config: EnvironmentConfig, seed: int) -> Instance:
     return Instance(config, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1)
 
 
-def _random_actions(space: SpaceSpec, seed: int) -> Sequence[object]:
-    """Actions of ``space``; unbounded ones are drawn from a standard normal distribution."""
+def _play(instance: Instance, seed: int, before: Callable[[], None]) -> bytes:
+    """Digest of all that some random actions give, over as many episodes as they last."""
+    obs, space = instance.observations(1), instance.spec.action
     generator = stream(seed, Role.PROBE, 0)
-    if space.kind == "discrete":
-        return list(generator.integers(space.start, space.start + space.n, _STEPS, space.dtype))
-    low, high = np.array(space.low), np.array(space.high)
-    low, high = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
-    values = generator.uniform(np.minimum(low, high), np.maximum(low, high), (_STEPS, space.size))
-    return list(values.astype(space.dtype).reshape(_STEPS, *space.shape))
-
-
-def _play(
-    instance: Instance, actions: Sequence[object], seed: int, before: Callable[[], None]
-) -> bytes:
-    """Digest of all that ``actions`` give, over as many episodes as they last."""
-    obs = Observations(1, instance.spec.observation)
-    row = obs.rows[0]
     digest = hashlib.sha256()
     episode, number, episode_seed = -1, 0, 0
     ended = True
-    for action in actions:
+    for _ in range(_STEPS):
         if ended:
             episode, number = episode + 1, 0
             episode_seed = draw_seed(seed, Role.PROBE, 1, episode)
             before()
-            instance.reset(row, episode=episode, seed=episode_seed)
+            start = None if episode else b""  # a game that the last play left open does not go on
+            instance.reset(obs.rows[0], episode=episode, seed=episode_seed, start=start)
             digest.update(obs.array.tobytes())
         number += 1
+        mask = None
+        if obs.masks is not None:
+            if not obs.masks.open(0):
+                raise instance.failure(number - 1, obs.masks.cause(0), episode, episode_seed)
+            mask = obs.masks.array[0]
         before()
         result = instance.checked_step(
-            row, action, number=number, episode=episode, seed=episode_seed
+            obs.rows[0],
+            random_action(space, generator, mask)[()],  # a scalar where its shape is ()
+            number=number,
+            episode=episode,
+            seed=episode_seed,
         )
         digest.update(obs.array.tobytes() + struct.pack("d??", *result))
         ended = result[1] or result[2]

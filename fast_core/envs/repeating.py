@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from fast_core.envs.batch_state import OpenEpisode
 from fast_core.envs.instance import Instance
-from fast_core.envs.rows import Row
+from fast_core.envs.records import Row
+from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import CheckpointError
 
 
@@ -21,7 +22,7 @@ def repeat_episode(
         CheckpointError: The episode ended early or its rewards differ.
         EnvironmentFailed: The environment raised or gave what its spaces do not declare.
     """
-    instance.reset(row, episode=saved.episode, seed=saved.seed)
+    instance.reset(row, episode=saved.episode, seed=saved.seed, start=saved.start)
     total = 0.0
     for number, action in enumerate(actions, start=1):
         reward, terminated, truncated = instance.checked_step(
@@ -34,9 +35,9 @@ def repeat_episode(
         raise not_repeated(instance, saved, f"the rewards add up to {total!r}, not {saved.total!r}")
 
 
-def not_repeated(instance: Instance, saved: OpenEpisode, what: str) -> CheckpointError:
+def not_repeated(place: Instance | Whereabouts, saved: OpenEpisode, what: str) -> CheckpointError:
     """The error for an environment that did not come back to where it was."""
-    failure = instance.failure("to come back", what, saved.episode, saved.seed)
+    failure = place.failure("to come back", what, saved.episode, saved.seed)
     return CheckpointError(
         f"{failure} when the {saved.length} actions of its open episode were taken again. An "
         "exact resume needs an environment whose randomness all comes from the seed given to "

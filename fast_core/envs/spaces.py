@@ -2,23 +2,90 @@
 
 from __future__ import annotations
 
-import gymnasium
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from fast_core.envs.records import Branch, Tree
 from fast_core.errors import ConfigError
 from fast_core.spec import SpaceSpec
 
+Space = gymnasium.Space[Any]
 
-def space_spec(space: gymnasium.Space[object], what: str) -> SpaceSpec:
-    """Describe ``space``; shape and dtype are kept as it declares them.
+
+@dataclass(frozen=True)
+class ObservationForm:
+    """How an environment gives its observations.
+
+    Attributes:
+        space: What FastLoop makes of them.
+        tree: Where the leaves of a composite space lie in what the environment returns; the
+            name of the only leaf otherwise, empty.
+    """
+
+    space: SpaceSpec
+    tree: Tree
+
+
+def observation_form(space: Space, what: str) -> ObservationForm:
+    """Describe an observation space; shapes and dtypes are kept as it declares them.
+
+    Dict and Tuple spaces, nested ones too, become a composite space whose leaves are named by
+    their path: ``"arm/joints"``, ``"0"``. MultiBinary becomes a box of zeros and ones.
 
     Args:
         space: Space of an environment.
-        what: Whose space it is, for the error.
+        what: Whose space it is, for errors.
 
     Raises:
         ConfigError: FastLoop can't handle this kind of space.
     """
-    if isinstance(space, gymnasium.spaces.Discrete):
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return ObservationForm(_leaf_spec(space, what), "")
+    leaves = [(name, _leaf_spec(leaf, f"{what}, part {name!r},")) for name, leaf in _leaves(space)]
+    if not leaves:
+        raise ConfigError(f"{what} is {space!r}, which has no parts. Wrap the environment.")
+    _check_names([name for name, _ in leaves], what)
+    return ObservationForm(SpaceSpec.composite(leaves), _tree(space, ""))
+
+
+def space_spec(space: Space, what: str) -> SpaceSpec:
+    """The space of `observation_form` alone."""
+    return observation_form(space, what).space
+
+
+def action_spec(space: Space, what: str) -> SpaceSpec:
+    """Describe an action space; MultiBinary is a multi-discrete one of two choices each.
+
+    Raises:
+        ConfigError: FastLoop can't handle this kind of space.
+    """
+    if isinstance(space, spaces.MultiBinary):
+        number = int(np.prod(space.shape))
+        return SpaceSpec(
+            kind="multi_discrete",
+            shape=tuple(space.shape),
+            dtype=str(space.dtype),
+            counts=(2,) * number,
+            starts=(0,) * number,
+        )
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        raise ConfigError(
+            f"{what} is {space!r}; FastLoop takes actions of one kind: Box, Discrete, "
+            "MultiDiscrete or MultiBinary. Wrap the environment so that its action space is one "
+            "of these: several choices fit into one MultiDiscrete, several boxes into one Box "
+            "(gymnasium.wrappers.TransformAction)."
+        )
+    return _leaf_spec(space, what)
+
+
+def _leaf_spec(space: Space, what: str) -> SpaceSpec:
+    if isinstance(space, spaces.Discrete):
         return SpaceSpec(
             kind="discrete",
             shape=(),
@@ -26,16 +93,73 @@ def space_spec(space: gymnasium.Space[object], what: str) -> SpaceSpec:
             n=int(space.n),
             start=int(space.start),
         )
-    if isinstance(space, gymnasium.spaces.Box) and space.dtype.kind in "fiub":
+    if isinstance(space, spaces.MultiDiscrete):
+        return SpaceSpec(
+            kind="multi_discrete",
+            shape=tuple(space.shape),
+            dtype=str(space.dtype),
+            counts=tuple(space.nvec.ravel().tolist()),
+            starts=tuple(space.start.ravel().tolist()),
+        )
+    if isinstance(space, spaces.MultiBinary):
+        shape = tuple(space.shape)
+        return SpaceSpec(kind="box", shape=shape, dtype=str(space.dtype), low=(0.0,), high=(1.0,))
+    if isinstance(space, spaces.Box):  # of any integers, floats or bools
         return SpaceSpec(
             kind="box",
             shape=tuple(space.shape),
             dtype=str(space.dtype),
-            low=tuple(space.low.ravel().tolist()),
-            high=tuple(space.high.ravel().tolist()),
+            low=_bounds(space.low),
+            high=_bounds(space.high),
         )
     raise ConfigError(
-        f"{what} is {space!r}; FastLoop supports Box of numbers and Discrete. Wrap the "
-        "environment so that its space is one of these (gymnasium.wrappers.FlattenObservation "
-        "and TransformAction do it for many)."
+        f"{what} is {space!r}; FastLoop supports Box of numbers, Discrete, MultiDiscrete, "
+        "MultiBinary, and in observations Dict and Tuple of these. Wrap the environment so that "
+        "its space is one of them (gymnasium.wrappers.TransformObservation or TransformAction): "
+        "for instance a sequence as a box of its greatest length beside its length, a text as "
+        "the numbers of its characters."
     )
+
+
+def _bounds(values: NDArray[Any]) -> tuple[float, ...]:
+    """Flattened; one number where all are equal, since an image has thousands of them."""
+    flat = values.ravel()
+    if flat.size and (flat == flat[0]).all():
+        flat = flat[:1]
+    return tuple(map(float, flat.tolist()))
+
+
+def _children(space: Space) -> list[tuple[Any, Space]]:
+    """Key and space of each part of a Dict or Tuple space."""
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else []
+
+
+def _leaves(space: Space, prefix: str = "") -> Iterator[tuple[str, Space]]:
+    for key, child in _children(space):
+        if isinstance(child, spaces.Dict | spaces.Tuple):
+            yield from _leaves(child, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", child
+
+
+def _tree(space: Space, prefix: str) -> Branch:
+    children = [
+        _tree(child, f"{prefix}{key}/")
+        if isinstance(child, spaces.Dict | spaces.Tuple)
+        else f"{prefix}{key}"
+        for key, child in _children(space)
+    ]
+    keys = tuple(key for key, _ in _children(space))
+    return Branch(prefix.rstrip("/"), keys, tuple(children), isinstance(space, spaces.Dict))
+
+
+def _check_names(names: list[str], what: str) -> None:
+    for name in names:
+        if not name or names.count(name) > 1:
+            problem = f"has two parts named {name!r}" if name else "has a part without a name"
+            raise ConfigError(
+                f"{what} {problem}; each needs a name (its path, joined by '/') of its own. "
+                "Rename the keys with a wrapper."
+            )

@@ -24,11 +24,35 @@ def resume(run: Path, overrides: list[str]) -> int:
     return implementation(run, overrides)
 
 
-def evaluate_run(run: Path, episodes: int | None) -> int:
-    """Play a run's best policy and print its returns; returns the exit status."""
+def evaluate_run(
+    run: Path,
+    episodes: int | None,
+    *,
+    render: bool = False,
+    video: Path | None = None,
+    checkpoint: str | None = None,
+    seed: int | None = None,
+    explore: bool = False,
+) -> int:
+    """Play a run's policy and print its returns; returns the exit status."""
     from fast_core.launcher.evaluate import evaluate_run as implementation
 
-    return implementation(run, episodes)
+    return implementation(
+        run,
+        episodes,
+        render=render,
+        video=video,
+        checkpoint=checkpoint,
+        seed=seed,
+        explore=explore,
+    )
 
 
-__all__ = ["evaluate_run", "launch", "resume"]
+def play(what: str, checkpoint: str | None = None) -> int:
+    """Watch a run's policy, or play an environment by keyboard; returns the exit status."""
+    from fast_core.launcher.play import play as implementation
+
+    return implementation(what, checkpoint)
+
+
+__all__ = ["evaluate_run", "launch", "play", "resume"]

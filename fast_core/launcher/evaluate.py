@@ -3,107 +3,150 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
-from fast_core.envs.episodes import EpisodeRunner
-from fast_core.envs.probe import probe
-from fast_core.errors import CheckpointError
-from fast_core.launcher.checkpoints import check, complete_names
-from fast_core.launcher.prepare import make_plan
-from fast_core.launcher.run import load_run_config
-from fast_core.monitor.run_directory import RunDirectory
+from fast_core.envs.evaluation import Runner, make_runner
+from fast_core.envs.instance import Instance
+from fast_core.envs.rendering import Mode, drawing, explained
+from fast_core.errors import ConfigError
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.trained import Trained, load_trained
+from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
-from fast_core.nodes.learner_file import load
-from fast_core.nodes.optimizer import LEARNER_FILE
-from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
-from fast_core.plan import RunPlan
-from fast_core.run_memory import ParameterPack
-from fast_core.threads import default_threads, set_threads
 
 
-def evaluate_run(path: Path, episodes: int | None) -> int:
-    """Play a run's best evaluated policy, or its newest, and print the result as one JSON object.
+def evaluate_run(
+    path: Path,
+    episodes: int | None,
+    *,
+    render: bool = False,
+    video: Path | None = None,
+    checkpoint: str | None = None,
+    seed: int | None = None,
+    explore: bool = False,
+) -> int:
+    """Play a run's policy and print the result as one JSON object.
 
-    Without exploration, on the episodes that the run's own evaluations used, so the first
-    ``evaluation.episodes`` of them repeat the mean that is on record.
+    On the episodes that the run's own evaluations used, so the first ``evaluation.episodes`` of
+    them repeat the mean that is on record. Watching changes nothing about that.
+
+    Args:
+        path: Run directory.
+        episodes: How many; None takes ``evaluation.episodes``.
+        render: Show them in a window.
+        video: Write them to this file.
+        checkpoint: Which policy, see `load_trained`.
+        seed: Seed of the episodes, instead of the run's.
+        explore: Act as in training, with exploration.
+
+    Returns:
+        The exit status: 0, or 128 + signal number when interrupted.
 
     Raises:
-        FastLoopError: The run has neither, or its environment can't be made.
+        FastLoopError: There is no such policy, or its environment can't be made or drawn.
     """
-    run = RunDirectory.open(path)
-    config = load_run_config(run, [])
-    environment = probe(config.environment, config.seed)
-    plan = make_plan(config, environment, str(run.path), None, None)
-    set_threads(default_threads())  # as in a node, so that the recorded mean comes out again
-    saved, source = _policy(plan, run)
-    policy = plan.blueprint.make_policy(environment, plan.policy_setup())
-    pack = ParameterPack(plan.blueprint.policy_fields(environment))
-    policy.load(pack.views(np.frombuffer(saved.parameters, np.float32)))
-    count, envs = episodes or config.evaluation.episodes, config.evaluation.envs
-    actor = Actor(plan, policy, envs)
-    runner = EpisodeRunner(
-        config.environment,
-        episodes=count,
-        envs=envs,
-        seed=config.seed,
-        max_episode_steps=config.evaluation.max_episode_steps,
-    )
-    try:
-        while runner.step(actor):
-            pass
-    finally:
-        runner.close()
-    result = {
-        "run": str(run.path),
-        "policy": source,
-        "episodes": count,
+    if render and video is not None:
+        raise ConfigError("--render and --video can't be had at once: a window gives no images")
+    mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
+    trained = load_trained(path, checkpoint)
+    count = episodes or trained.config.evaluation.episodes
+    seed = trained.config.seed if seed is None else seed
+    with ExitStack() as stack:
+        # Without anything to clean up, Ctrl-C ends the process at once.
+        interrupts = stack.enter_context(Interrupts()) if mode is not None else None
+        if interrupts is not None:
+            interrupts.raises = True
+        stage = Stage(trained, count, seed, mode=mode, video=video, explore=explore)
+        stack.callback(stage.close)
+        while stage.step():
+            if interrupts is not None and interrupts.count:
+                return interrupts.exit_code
+        if stage.video is not None:
+            stage.video.finish()
+    print(json.dumps(_result(trained, stage.runner, seed, explore, video)))
+    return 0
+
+
+class Stage:
+    """Environments, policy and audience of one evaluation.
+
+    Attributes:
+        runner: Plays the episodes.
+        video: The file that is written, if any.
+    """
+
+    def __init__(
+        self,
+        trained: Trained,
+        episodes: int,
+        seed: int,
+        *,
+        mode: Mode | None = None,
+        video: Path | None = None,
+        explore: bool = False,
+    ) -> None:
+        """Make the environments; a single one, that draws, with ``mode``."""
+        config = trained.config
+        self.video = None if video is None else VideoFile(video)
+        self._environment, self._mode = config.environment, mode
+        self._drawn = False
+        environment = config.environment if mode is None else drawing(config.environment, mode)
+        envs = config.evaluation.envs
+        explore_seed = seed if explore else None
+        self._actor = Actor(trained.plan, trained.policy, envs, explore_seed=explore_seed)
+        with self._explained():
+            self.runner = make_runner(
+                environment,
+                episodes=episodes,
+                envs=envs,
+                seed=seed,
+                max_episode_steps=config.evaluation.max_episode_steps,
+                watch=None if mode is None else self._watch,
+            )
+
+    def step(self) -> bool:
+        """Step every open episode; whether any is open still."""
+        if self._drawn:
+            return self.runner.step(self._actor)
+        with self._explained():
+            return self.runner.step(self._actor)
+
+    def close(self) -> None:
+        """Close the environments and the window; remove a video that is not finished."""
+        if self.video is not None:
+            self.video.close()
+        self.runner.close()
+
+    def _watch(self, instance: Instance) -> None:
+        self._drawn = True
+        if self.video is not None:
+            fps = (instance.render_fps or DEFAULT_FPS) / self._environment.frame_skip
+            with self._explained():
+                self.video.add(instance.render(), fps)
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._mode is None else explained(self._environment, self._mode)
+
+
+def _result(
+    trained: Trained, runner: Runner, seed: int, explore: bool, video: Path | None
+) -> dict[str, object]:
+    result: dict[str, object] = {
+        "run": str(trained.run.path),
+        "policy": trained.source,
+        "episodes": len(runner.returns),
         "return_mean": float(np.mean(runner.returns)),
         "return_std": float(np.std(runner.returns)),
         "return_min": float(np.min(runner.returns)),
         "return_max": float(np.max(runner.returns)),
         "length_mean": float(np.mean(runner.lengths)),
         "episodes_cut": runner.cut,
-        "version": saved.version,
-        "env_steps": saved.env_steps,
+        "version": trained.file.version,
+        "env_steps": trained.file.env_steps,
+        "seed": seed,
+        "explore": explore,
     }
-    print(json.dumps(result))
-    return 0
-
-
-def _policy(plan: RunPlan, run: RunDirectory) -> tuple[PolicyFile, str]:
-    """The parameters to play and which they are: ``best`` or ``newest``."""
-    path = best_policy_path(run.path)
-    if path.exists():
-        found, source = read_policy(path), "best"
-    else:
-        found, source = _newest(plan, run), "newest"
-    expected = ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes
-    if len(found.parameters) != expected:
-        raise CheckpointError(
-            f"the policy of {run.path} has {len(found.parameters)} bytes, its configuration wants "
-            f"{expected}; was config.yaml edited?"
-        )
-    return found, source
-
-
-def _newest(plan: RunPlan, run: RunDirectory) -> PolicyFile:
-    """The policy of the newest whole checkpoint; nothing is renamed, the run may be training."""
-    for name in reversed(complete_names(run.checkpoints)):
-        try:
-            manifest = check(run.checkpoints / name)
-            state = load(run.checkpoints / name / LEARNER_FILE)["algorithm"]
-        except CheckpointError:
-            continue
-        learner = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
-        learner.load_state_dict(cast("dict[str, object]", state))
-        pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
-        flat = pack.empty()
-        pack.pack(learner.policy_parameters(), flat)
-        nan = float("nan")
-        return PolicyFile(manifest.version, manifest.env_steps, nan, nan, flat.tobytes())
-    raise CheckpointError(
-        f"run {str(run.path)!r} has neither an evaluated policy nor a whole checkpoint yet"
-    )
+    return result if video is None else {**result, "video": str(video)}

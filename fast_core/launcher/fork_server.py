@@ -6,9 +6,12 @@ launcher is killed, and starts a resource tracker. This one talks over one anony
 
 * request (one packet): JSON ``{"name", "target", "warm"}`` and one descriptor, the child's own
   socket to the launcher;
-* reports (one packet each): JSON ``{"event": "started" | "exited", "name", "pid", "status"}``.
+* reports (one packet each): JSON ``{"event": "started" | "exited", "name", "pid", "status"}``, or
+  ``{"event": "refused", "name", "text"}`` in place of all others.
 
-It has one thread and runs no tensor operation, so forking it is safe.
+It has one thread and runs no tensor operation, so forking it is safe. A module that starts a
+thread or CUDA while it is imported would change that: its locks and its GPU context don't work in
+a forked process. Then nothing is forked, and the launcher is told which module it was.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import cast
+
+from threadpoolctl import threadpool_info
 
 from fast_core.launcher.guard import die_with_parent
 
@@ -43,6 +49,8 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     control = socket.socket(fileno=descriptor)
     for module in preload:
         _import(module)
+        if what := unforkable():
+            return _refuse(control, module, what)
     # After the imports, which may set handlers of their own.
     wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -79,6 +87,49 @@ def _import(module: str) -> None:
         importlib.import_module(module)
     except (Exception, SystemExit):  # a script without a main guard may leave
         traceback.print_exc()
+
+
+def unforkable() -> str:
+    """What in this process would not survive a fork, in words; empty when all is well."""
+    if found := _cuda():
+        return found
+    python = [thread.name for thread in threading.enumerate()]
+    if len(python) > 1:
+        return f"starts the thread {python[1]!r}"
+    # Python does not know threads of C code. Those of linear algebra libraries are made anew in
+    # a child, so a user who asks for many (OPENBLAS_NUM_THREADS) may have them.
+    if _tasks() == 1:
+        return ""
+    others = _tasks() - 1 - sum(pool["num_threads"] - 1 for pool in threadpool_info())
+    return f"starts {others} thread{'s' * (others > 1)} of C code" if others > 0 else ""
+
+
+def _cuda() -> str:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "starts CUDA (torch.cuda)"
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("/dev/nvidia"):
+                return "opens a GPU"
+    return ""
+
+
+def _tasks() -> int:
+    """Threads of this process as the kernel counts them."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1
+
+
+def _refuse(control: socket.socket, module: str, what: str) -> None:
+    """Tell the launcher why nothing will be forked, and wait for it to end this server."""
+    report = {"event": "refused", "name": module, "text": what}
+    with contextlib.suppress(OSError):
+        control.send(json.dumps(report).encode())
+        while (request := receive_request(control)) is not None:
+            os.close(request[1])
 
 
 def _report(control: socket.socket, *, event: str, name: str, pid: int, status: int) -> None:

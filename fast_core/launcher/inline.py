@@ -16,7 +16,8 @@ from fast_core.events import LogLine, Ready, StopRequested
 from fast_core.launcher.failure import describe_failure
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec, node_class
+from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory

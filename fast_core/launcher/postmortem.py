@@ -35,10 +35,11 @@ def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict
     if row.state != NodeState.STEPPING:
         return {}
     at = read_progress(
-        memory.progress(row.shard),
+        memory.progress(row.shard, row.group),
         seed=plan.config.seed,
         role=Role.ENVIRONMENT_EPISODE,
         shard=row.shard,
+        first_env=plan.group_envs(row.group).start,
     )
     action = memory.rollouts(row.shard).slot(row.slot)["action"]
     return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

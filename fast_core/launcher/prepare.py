@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
+from fast_core.algorithm import Blueprint
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
+from fast_core.launcher.budget import CoreBudget, core_budget
+from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
+from fast_core.threads import default_threads
 
-# A torch operation split over two threads costs about 20 us more to start and join (measured: a
-# round of 2x64 updates takes 19 ms on one thread and 55 ms on two); below this it never pays.
-THREADED_UPDATE_FLOPS = 50_000_000
+
+def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreBudget:
+    """How the granted cores are divided among the nodes of ``config``."""
+    blueprint = cast(Blueprint, config.algorithm)
+    flops = blueprint.update_flops(environment, config.rows_per_ticket)
+    return core_budget(config, cores, update_flops=flops, node_threads=default_threads())
 
 
 def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunConfig:
-    """Replace every ``auto`` by what it stands for here, so that a resumed run uses it again."""
+    """Replace every ``auto`` by what it stands for here, so that a resumed run uses it again.
+
+    ``policy.placement: auto`` stands for env unless it was measured before (`placement`).
+    """
+    if config.policy.placement == "auto":
+        placed = msgspec.structs.replace(config.policy, placement="env")
+        config = msgspec.structs.replace(config, policy=placed)
     nodes = config.nodes
     blueprint = RunPlan(config, environment, "", 1, 1, "numpy").blueprint
-    count = env_node_count(config, cores)
-    threads = nodes.optimizer.threads
-    if threads == "auto":
-        flops = blueprint.update_flops(environment, config.rows_per_ticket)
-        threads = cores if flops >= THREADED_UPDATE_FLOPS else 1
+    divided = budget(config, environment, cores)
     backend = config.policy.backend
     if backend == "auto":
         backend = blueprint.policy_backend(environment)
@@ -32,17 +43,12 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
         config,
         nodes=replace(
             nodes,
-            env=replace(nodes.env, count=count),
-            optimizer=replace(nodes.optimizer, threads=threads),
+            env=replace(nodes.env, count=divided.env_nodes),
+            policy=replace(nodes.policy, threads=divided.policy_threads or nodes.policy.threads),
+            optimizer=replace(nodes.optimizer, threads=divided.learner_threads),
         ),
         policy=replace(config.policy, backend=backend),
     )
-
-
-def env_node_count(config: RunConfig, cores: int) -> int:
-    """Env nodes of the run: as configured, or one per core, at most one per shard."""
-    count = config.nodes.env.count
-    return min(config.rollout.shards, cores) if count == "auto" else count
 
 
 def make_plan(
@@ -69,6 +75,7 @@ def make_plan(
         threads=threads,
         backend=backend,
         checkpoint=checkpoint,
+        policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
     )
     plan.blueprint.check(environment, config.rows_per_ticket)
@@ -87,12 +94,17 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
     """What the scheduler is told."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
+    wired = wiring(extra_nodes(config.nodes.extra))
+    others = [name for name in plan.extra_node_names if name not in wired.savers]
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.env_node_names,
         optimizer=OPTIMIZER,
         evaluator=EVALUATOR if plan.evaluates else None,
-        other_nodes=(METRICS,),
+        other_nodes=(*plan.policy_node_names, METRICS, *others),
+        savers=wired.savers,
+        stages=wired.stages,
+        routes=wired.routes,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=plan.slots_per_shard,
         rows_per_rollout=rollout.envs_per_shard * rollout.steps,

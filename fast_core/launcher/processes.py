@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fast_core.errors import NodeFailed, TransportError
+from fast_core.errors import ConfigError, NodeFailed, TransportError
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
@@ -187,6 +187,7 @@ class ProcessTree:
         """Take the server's reports; returns the children that have exited since the last call.
 
         Raises:
+            ConfigError: A module makes it impossible to fork.
             NodeFailed: The server itself is gone, and with it every child.
         """
         self._take_reports()
@@ -204,6 +205,13 @@ class ProcessTree:
             if not data:
                 raise NodeFailed(f"the fork server {self._end_of_server()}; its log is in logs/")
             report = json.loads(data)
+            if report["event"] == "refused":
+                raise ConfigError(
+                    f"the module {report['name']!r}, which is imported before nodes are forked "
+                    f"(environment.modules), {report['text']} when it is imported; that does not "
+                    "work in a forked process. Start it later, for instance in the constructor "
+                    "of the environment, or import the module there instead of listing it."
+                )
             child = self.children[report["name"]]
             child.pid = report["pid"]
             if report["event"] == "started":
@@ -274,11 +282,12 @@ class ProcessTree:
         if self._closed:
             return
         self._closed = True
-        with contextlib.suppress(NodeFailed):  # the server is gone, the kernel killed its children
+        # The server is gone and the kernel killed its children, or it has none.
+        with contextlib.suppress(NodeFailed, ConfigError):
             self._end_children(grace_s)
         self._server.kill()  # what it has not forked yet never begins
         self._server.wait()
-        with contextlib.suppress(NodeFailed):
+        with contextlib.suppress(NodeFailed, ConfigError):
             self._take_reports()  # its last ones: groups that nobody knew of
         self.signal_living(signal.SIGKILL)  # what dead children have left in their groups
         self._control.close()

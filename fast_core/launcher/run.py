@@ -28,6 +28,7 @@ from fast_core.errors import (
     TopologyError,
 )
 from fast_core.events import LogLine
+from fast_core.launcher.budget import CoreBudget, env_node_count
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
     Manifest,
@@ -37,13 +38,15 @@ from fast_core.launcher.checkpoints import (
 )
 from fast_core.launcher.display import Display
 from fast_core.launcher.interrupts import Interrupted, Interrupts
-from fast_core.launcher.prepare import env_node_count, identity, make_plan, resolve
+from fast_core.launcher.placement import Choice
+from fast_core.launcher.prepare import budget, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import check_topology, topology, warm_module
+from fast_core.launcher.trial import measure, spawn_trial, with_placement
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -154,7 +157,7 @@ def _run(
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        check_topology(evaluates=config.evaluation.every_env_steps is not None)
+        check_topology(config)
         if config.mode == "inline":
             return _run_inline(config, run, continuation, progress, interrupts)
         return _run_processes(config, run, continuation, progress, interrupts)
@@ -193,6 +196,8 @@ def _run_processes(
         # The slow imports of these nodes overlap with everything below.
         for name in _expected_nodes(config, cores):
             tree.spawn(name, NODE_TARGET, warm=_warm(name, config))
+        if config.policy.placement == "auto":
+            spawn_trial(tree)
         environment = ask_probe(
             tree,
             probe,
@@ -200,9 +205,17 @@ def _run_processes(
             interrupts,
             config.supervision.start_timeout_s,
         )
+        placed = None
+        if config.policy.placement == "auto":
+            placed = measure(tree, config, environment, cores, interrupts)
+            config = with_placement(config, placed)
+        divided = budget(config, environment, cores)
         config = resolve(config, environment, cores)
         plan = _plan(config, environment, run, continuation)
         nodes = topology(plan)
+        for node in nodes:  # those that nobody could know of before
+            if node.name not in tree.children:
+                tree.spawn(node.name, NODE_TARGET, warm=_warm(node.name, config))
         interrupts.check()
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
@@ -211,6 +224,8 @@ def _run_processes(
         stack.callback(hub.close)
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
+        _tell_budget(shell, divided)
+        _tell_placement(shell, placed)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
         supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
@@ -227,12 +242,20 @@ def _preload(config: RunConfig) -> tuple[str, ...]:
 
 def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     count = env_node_count(config, cores)
+    policies = config.nodes.policy.count if config.policy.placement == "node" else 0
     evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
-    return (OPTIMIZER, *(f"env-{rank}" for rank in range(count)), *evaluator, METRICS)
+    return (
+        OPTIMIZER,
+        *(f"policy-{rank}" for rank in range(policies)),
+        *(f"env-{rank}" for rank in range(count)),
+        *evaluator,
+        METRICS,
+        *(extra.node_name for extra in config.nodes.extra),
+    )
 
 
 def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
-    modules = (warm_module(name.partition("-")[0]),)
+    modules = (warm_module(name, config),)
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
@@ -271,6 +294,24 @@ def _shell(
     return Shell(plan, run, hub, memory.stats(), progress, state, text)
 
 
+def _tell_budget(shell: Shell, divided: CoreBudget) -> None:
+    """Write down who got how many threads and why; warn of more than there are cores."""
+    shell.decide("cores", " ".join(divided.reasons))
+    for warning in divided.warnings:
+        shell.progress.log(LogLine("launcher", "WARNING", warning))
+
+
+def _tell_placement(shell: Shell, placed: Choice | str | None) -> None:
+    """Write down what ``policy.placement: auto`` chose and why."""
+    if isinstance(placed, Choice):
+        shell.decide("placement", placed.why)
+        shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
+    elif placed is not None:
+        text = f"env, because it could not be measured: {placed}"
+        shell.decide("placement", text)
+        shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
+
+
 # --- inline mode -------------------------------------------------------------------------------
 
 
@@ -287,7 +328,9 @@ def _run_inline(
     interrupts.raises = True
     with ExitStack() as stack:
         environment = probe(config.environment, config.seed)
-        config = resolve(config, environment, resources.cores().granted)
+        cores = resources.cores().granted
+        divided = budget(config, environment, cores)
+        config = resolve(config, environment, cores)
         plan = _plan(config, environment, run, continuation)
         nodes = topology(plan)
         memory = RunMemory.create(plan, interrupts.check)
@@ -295,6 +338,7 @@ def _run_inline(
         hub = InprocHub()
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
+        _tell_budget(shell, divided)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)

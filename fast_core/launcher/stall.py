@@ -27,7 +27,10 @@ class StallDetector:
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
         self._plan, self._memory, self._stats = plan, memory, memory.stats()
-        self._progress = [memory.progress(s) for s in range(plan.config.rollout.shards)]
+        self._progress = [
+            [memory.progress(shard, group) for group in range(plan.groups)]
+            for shard in range(plan.config.rollout.shards)
+        ]
         self._moved_s: dict[str, float] = {}
         self._last: dict[str, tuple[int, ...]] = {}
         self._checked_s = time.monotonic()
@@ -53,7 +56,7 @@ class StallDetector:
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
         limit_s = self._plan.config.environment.step_timeout_s
         executes = node in self._plan.env_node_names
-        place = tuple(self._progress[row.shard][:PLACE_WORDS]) if executes else ()
+        place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if self._last.get(node) != counters or row.state not in _STEPPING or limit_s is None:
             self._last[node], self._moved_s[node] = counters, now_s

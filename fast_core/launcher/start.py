@@ -17,6 +17,19 @@ class ProbeStart:
 
 
 @dataclass(frozen=True)
+class MeasureStart:
+    """For the two that measure for ``policy.placement: auto``.
+
+    Attributes:
+        plan: A plan with one shard and one node of each kind.
+        node: Which node's place in memory it takes.
+    """
+
+    plan: RunPlan
+    node: str
+
+
+@dataclass(frozen=True)
 class NodeStart:
     """For a node.
 

@@ -64,8 +64,8 @@ def ask_probe(
     await_started(tree, (child,), interrupts, timeout_s)
     # Of its own, because the tree closes the link of a child that is gone, read or not.
     with open("/dev/null", "rb") as nothing, child.link.dup() as link:
-        _give(tree, child, start, nothing.fileno(), interrupts)  # every child gets a descriptor
-        answer = _await_answer(tree, child, link, interrupts, time.monotonic() + timeout_s)
+        give(tree, child, start, nothing.fileno(), interrupts)  # every child gets a descriptor
+        answer = await_answer(tree, child, link, interrupts, time.monotonic() + timeout_s)
     if answer is None and child.status is None:
         raise NodeFailed(
             f"environment {start.environment.id!r} was not made, reset and stepped within "
@@ -95,7 +95,7 @@ def _tail(path: Path) -> str:
     return path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
 
-def _await_answer(
+def await_answer(
     tree: ProcessTree,
     child: Child,
     link: socket.socket,
@@ -103,7 +103,8 @@ def _await_answer(
     deadline_s: float,
 ) -> bytes | None:
     """What ``child`` sends; None if it is gone without, or the monotonic ``deadline_s`` is over."""
-    others = [each for each in tree.children.values() if each is not child]
+    # The probe has gone in peace when others are asked.
+    others = [each for each in tree.children.values() if each not in (child, tree.children[PROBE])]
     received = b""
     while (answer := unframe(received)) is None:
         left_s = deadline_s - time.monotonic() if child.status is None else 0.0
@@ -173,7 +174,7 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     )
 
 
-def _give(
+def give(
     tree: ProcessTree, child: Child, value: object, descriptor: int, interrupts: Interrupts
 ) -> None:
     """Give a child its start-up value.
@@ -224,7 +225,7 @@ class Supervisor:
         await_started(self._tree, children, self._interrupts, timeout_s)
         for node, child in zip(nodes, children, strict=True):
             start = NodeStart(self._plan, node.node_class, node.rank, str(socket_path))
-            _give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
+            give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
 
     def run(self) -> None:
         """Supervise until the scheduler ends the run, then stop every node."""

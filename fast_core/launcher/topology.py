@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fast_core.config import RunConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
     Assign,
@@ -23,6 +23,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
+from fast_core.launcher.wiring import check_messages, extra_nodes, node_class
 from fast_core.node import Node
 from fast_core.plan import RunPlan
 
@@ -48,6 +49,7 @@ class NodeSpec:
 
 NODE_CLASSES = {
     "env": "fast_core.nodes.env:EnvNode",
+    "policy": "fast_core.nodes.policy:PolicyNode",
     "optimizer": "fast_core.nodes.optimizer:OptimizerNode",
     "evaluator": "fast_core.nodes.evaluator:EvaluatorNode",
     "metrics": "fast_core.nodes.metrics:MetricsNode",
@@ -56,26 +58,34 @@ NODE_CLASSES = {
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
     """The nodes of a run, in the order of ``plan.node_names``."""
+    extras = {extra.node_name: extra.node for extra in plan.config.nodes.extra}
     specs = []
     for name in plan.node_names:
+        if name in extras:
+            specs.append(NodeSpec(name, extras[name], 0))
+            continue
         role, _, rank = name.partition("-")
         specs.append(NodeSpec(name, NODE_CLASSES[role], int(rank)))
     return tuple(specs)
 
 
-def warm_module(role: str) -> str:
-    """What a node of this role imports before it has its plan."""
-    return NODE_CLASSES[role].partition(":")[0]
+def warm_module(name: str, config: RunConfig) -> str:
+    """What the node ``name`` imports before it has its plan."""
+    extras = {extra.node_name: extra.node for extra in config.nodes.extra}
+    path = extras[name] if name in extras else NODE_CLASSES[name.partition("-")[0]]
+    return path.partition(":")[0]
 
 
-def check_topology(*, evaluates: bool) -> None:
+def check_topology(config: RunConfig) -> None:
     """Check that the nodes of a run fit together; before any process exists.
 
     Raises:
-        TopologyError: As `check` and `node_class`.
+        TopologyError: As `check`, and as `fast_core.launcher.wiring` for the user's nodes.
     """
+    evaluates = config.evaluation.every_env_steps is not None
     roles = [role for role in NODE_CLASSES if evaluates or role != "evaluator"]
     check(scheduler_emits(evaluates=evaluates), [node_class(NODE_CLASSES[role]) for role in roles])
+    check_messages(extra_nodes(config.nodes.extra))
 
 
 def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
@@ -84,22 +94,6 @@ def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
     if evaluates:
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)
-
-
-def node_class(path: str) -> type[Node]:
-    """Import a node class.
-
-    Raises:
-        TopologyError: There is no such class, or it is no `Node`.
-    """
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise TopologyError(f"can't import the node class {path!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Node)):
-        raise TopologyError(f"{path!r} is not a subclass of fast_core.node.Node; got {found!r}")
-    return found
 
 
 def check(emits: frozenset[type[Message]], nodes: Sequence[type[Node]]) -> None:

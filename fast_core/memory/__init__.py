@@ -16,6 +16,7 @@ except ImportError as error:
 
 from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
+from fast_core.memory.cell import Cell
 from fast_core.memory.doorbell import Doorbell
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
@@ -25,6 +26,7 @@ from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
 __all__ = [
     "Arena",
+    "Cell",
     "Doorbell",
     "EvaluationSlot",
     "Layout",

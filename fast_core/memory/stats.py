@@ -9,7 +9,8 @@ from typing import Self
 
 from fast_core.memory.header import HEADER_BYTES, check_header, check_room, write_header
 
-_ROW = struct.Struct("15qd")
+# Three cache lines, so that no two nodes write to one.
+_ROW = struct.Struct("19q32xd")
 ROW_BYTES = _ROW.size
 
 
@@ -30,8 +31,12 @@ class StatsColumn(IntEnum):
     STEP = 11
     QUARANTINED = 12
     SLOT = 13
-    SPARE = 14
-    EPISODE_RETURN = 15
+    GROUP = 14
+    REQUESTS = 15
+    ROWS = 16
+    BATCHES = 17
+    LATE_REPLIES = 18
+    EPISODE_RETURN = 23
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ class StatsSnapshot:
         step: Row of the rollout being made, likewise.
         quarantined: Episodes dropped for values that were not finite.
         slot: Rollout slot being written.
-        spare: Free.
+        group: Group of the shard's environments being executed.
+        requests: Requests for actions, made by an env node or answered by a policy node.
+        rows: Observations acted on in a policy node.
+        batches: Forward passes of a policy node.
+        late_replies: Replies that came for a request that nobody waits for.
         episode_return: Return of the last episode.
     """
 
@@ -71,7 +80,11 @@ class StatsSnapshot:
     step: int
     quarantined: int
     slot: int
-    spare: int
+    group: int
+    requests: int
+    rows: int
+    batches: int
+    late_replies: int
     episode_return: float
 
 

@@ -1,4 +1,4 @@
-"""The env node: executes shards, with the policy next to the environments."""
+"""The env node: executes shards, with the policy beside the environments or in policy nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from fast_core.events import (
     Saved,
 )
 from fast_core.memory import StatsColumn
-from fast_core.node import Node, NodeContext, NodeState
+from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.nodes.asking import Collection, GroupRollout, Line
+from fast_core.nodes.current_policy import CurrentPolicy
 from fast_core.nodes.shard import Shard, try_environment
 from fast_core.scheduler.ledger import balanced_blocks
 
@@ -31,17 +33,16 @@ class EnvNode(Node):
     emits = frozenset({Ready, RolloutReady, Saved})
 
     def __init__(self, context: NodeContext) -> None:
-        """Build the policy; environments come in `setup`."""
+        """Build the policy if it acts here; environments come in `setup`."""
         super().__init__(context)
-        plan, memory = context.plan, context.memory
-        self._policy = plan.blueprint.make_policy(plan.environment, plan.policy_setup())
-        self._weights = memory.weights()
-        self._flat = memory.parameters.empty()
-        self._views = memory.parameters.views(self._flat)
-        self._version = -1
+        plan = context.plan
+        self._current = None if plan.policy_nodes else CurrentPolicy(context, plan.policy_setup())
+        self._lines: dict[int, list[Line]] = {}
+        self._open: list[Collection] = []
         self._orders: deque[RolloutOrder] = deque()
         self._shards: dict[int, Shard] = {}
         self._failure: dict[str, str] = {}
+        self._stepping = False
 
     def setup(self) -> None:
         """Step one environment for real, then build the shards this node will likely be given."""
@@ -69,23 +70,28 @@ class EnvNode(Node):
                 self.context.channel.send(Saved(self.context.name, checkpoint, files))
 
     def work(self) -> bool:
-        """Collect the oldest ordered rollout."""
+        """Collect the oldest ordered rollout; with policy nodes, a step of whoever can take one."""
+        if self._current is None:
+            return self._advance()
         if not self._orders:
             return False
         order = self._orders.popleft()
-        name, shard = self.context.name, self._shards[order.shard]
-        self.context.stats.words[StatsColumn.SHARD] = order.shard
-        self.context.stats.words[StatsColumn.TICKET] = order.ticket
+        shard = self._held(order)
+        words = self.context.stats.words
+        words[StatsColumn.SHARD], words[StatsColumn.TICKET] = order.shard, order.ticket
         with self.state(
             NodeState.STEPPING, f"collecting rollout {order.rollout_id} of shard {order.shard}"
         ):
-            self._refresh(order.min_version)
-            if not self._collect(shard, order):
+            self._current.refresh(order.min_version)
+            if not self._collect(self._current, shard, order):
                 return True
-        ready = shard.ready(name, order, self._version)
+        self._report(shard, order, self._current.version)
+        return True
+
+    def _report(self, shard: Shard, order: RolloutOrder, version: int) -> None:
+        ready = shard.ready(self.context.name, order, version)
         self.context.channel.send(ready)
         self._count(ready)
-        return True
 
     def _count(self, ready: RolloutReady) -> None:
         rollout, stats = self.context.plan.config.rollout, self.context.stats
@@ -95,41 +101,79 @@ class EnvNode(Node):
             stats.floats[StatsColumn.EPISODE_RETURN] = ready.episode_returns[-1]
         stats.words[StatsColumn.ENV_STEPS] += rollout.steps * rollout.envs_per_shard
 
-    def _collect(self, shard: Shard, order: RolloutOrder) -> bool:
+    def _held(self, order: RolloutOrder) -> Shard:
+        """The shard of an order.
+
+        Raises:
+            FastLoopError: Another node has it by now.
+        """
+        shard = self._shards[order.shard]
         if shard.incarnation != order.incarnation:
             raise FastLoopError(
                 f"order for incarnation {order.incarnation} of shard {order.shard}, but this node "
                 f"holds incarnation {shard.incarnation}"
             )
+        return shard
+
+    def _collect(self, current: CurrentPolicy, shard: Shard, order: RolloutOrder) -> bool:
         channel = self.context.channel
         try:
-            return shard.collect(order, self._policy, self._version, lambda: channel.stop_requested)
+            return shard.collect(
+                order, current.policy, current.version, lambda: channel.stop_requested
+            )
         except EnvironmentFailed as error:
             self._failure = error.context
             raise
 
-    def _refresh(self, min_version: int) -> None:
-        version = self._weights.read_into(self._flat.data, newer_than=self._version)
-        if version > self._version:
-            self._version = version
-            self._policy.load(self._views)
-            self.context.stats.words[StatsColumn.VERSION] = version
-        if self._version < min_version:
-            raise FastLoopError(
-                f"the rollout needs weights of version {min_version} or newer, the newest "
-                f"published are {self._version}; an optimizer reports before it publishes"
-            )
+    # --- with policy nodes ---------------------------------------------------------------------
+
+    def _advance(self) -> bool:
+        """Begin what was ordered and step every group whose actions are there."""
+        worked = bool(self._orders)
+        while self._orders:
+            order = self._orders.popleft()
+            shard, words = self._held(order), self.context.stats.words
+            self._open.append(Collection(order, shard, self._lines[order.shard], words))
+        for collection in tuple(self._open):
+            for group in collection.groups:
+                if self.stopping:
+                    return True
+                worked = self._try_step(group) or worked
+            if collection.done:
+                self._open.remove(collection)
+                collection.shard.publish(collection.order, collection.version)
+                self._report(collection.shard, collection.order, collection.version)
+        if not worked and self._stepping:
+            self._stepping = False
+            what = "actions" if self._open else "work"
+            self.enter(NodeState.WAITING, f"waiting for {what}", least_ns=SHORT_NS)
+        return worked
+
+    def _try_step(self, group: GroupRollout) -> bool:
+        try:
+            return group.try_advance(self._enter_stepping)
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+
+    def _enter_stepping(self) -> None:
+        if not self._stepping:
+            self._stepping = True
+            self.enter(NodeState.STEPPING, "stepping environments", least_ns=SHORT_NS)
+
+    # --- shards --------------------------------------------------------------------------------
 
     def _build(self, shard: int, incarnation: int) -> None:
         self.doing = f"building the environments of shard {shard}"
         context = self.context
         try:
-            self._shards[shard] = Shard(
-                context.plan, context.memory, shard, incarnation, context.stats.words
-            )
+            built = Shard(context.plan, context.memory, shard, incarnation, context.stats.words)
         except EnvironmentFailed as error:
             self._failure = error.context
             raise
+        self._shards[shard] = built
+        if self._current is None:
+            self._lines[shard] = [Line(context, built, group) for group in built.groups]
 
     def failure_context(self) -> dict[str, str]:
         """Shard, environment, seed, step and last action, where an environment raised."""

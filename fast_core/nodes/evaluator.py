@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.envs.episodes import EpisodeRunner
+from fast_core.envs.evaluation import Runner, make_runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn
@@ -32,7 +32,7 @@ class EvaluatorNode(Node):
         self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
         self._best = BestPolicy(best_policy_path(plan.run_directory))
         self._request: Evaluate | None = None
-        self._runner: EpisodeRunner | None = None
+        self._runner: Runner | None = None
         self._episodes = 0
         self._failure: dict[str, str] = {}
 
@@ -71,7 +71,7 @@ class EvaluatorNode(Node):
                 raise
         return True
 
-    def _report(self, request: Evaluate, runner: EpisodeRunner) -> None:
+    def _report(self, request: Evaluate, runner: Runner) -> None:
         context, plan = self.context, self.context.plan
         if plan.config.checkpoint.best:
             policy = PolicyFile(
@@ -106,7 +106,7 @@ class EvaluatorNode(Node):
             )
         )
 
-    def _make_runner(self, episodes: int) -> EpisodeRunner:
+    def _make_runner(self, episodes: int) -> Runner:
         """A runner at its beginning; environments are kept while their number fits."""
         config = self.context.plan.config
         if self._runner is not None and self._episodes == episodes:
@@ -115,7 +115,7 @@ class EvaluatorNode(Node):
         if self._runner is not None:
             self._runner.close()
         self._episodes = episodes
-        return EpisodeRunner(
+        return make_runner(
             config.environment,
             episodes=episodes,
             envs=config.evaluation.envs,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 import time
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fast_core.algorithm import Algorithm, RolloutBatch, ShardRollout
 from fast_core.errors import CheckpointError, ConfigError, SegmentError
@@ -27,6 +25,7 @@ from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.digest import digest
 from fast_core.nodes.learner_file import load, save
+from fast_core.nodes.rollouts import RolloutReader
 from fast_core.run_memory import RolloutRecord
 from fast_core.threads import set_threads
 
@@ -66,10 +65,9 @@ class OptimizerNode(Node):
         memory, shards = context.memory, range(context.plan.config.rollout.shards)
         self._weights, self._evaluation = memory.weights(), memory.evaluation()
         self._flat = memory.parameters.empty()
-        self._stores = [memory.rollouts(shard) for shard in shards]
+        self._rollouts = RolloutReader(context.plan, memory)
         self._records = [memory.records(shard) for shard in shards]
         self._algorithm: Algorithm | None = None
-        self._history = context.plan.environment.frames - 1
         self._version = self._env_steps = 0
 
     def setup(self) -> None:
@@ -149,32 +147,21 @@ class OptimizerNode(Node):
         )
 
     def _rollout(self, ref: RolloutRef) -> ShardRollout:
-        slot = self._stores[ref.shard].slot(ref.slot)
-        data = self._records[ref.shard].try_pop()
-        record = RolloutRecord.unpack(data) if data is not None else None
+        records, record = self._records[ref.shard], None
+        while (data := records.try_pop()) is not None:
+            record = RolloutRecord.unpack(data)
+            # Of a node that died before it could say that the rollout was complete.
+            if record.incarnation >= ref.incarnation:
+                break
         published = record and (record.incarnation, record.slot, record.rollout_id)
         expected = (ref.incarnation, ref.slot, ref.rollout_id)
-        if published != expected or slot.committed() != ref.rollout_id:
+        if published != expected:
             raise SegmentError(
                 f"told to train on rollout {expected} (incarnation, slot, id) of shard "
-                f"{ref.shard}, but its env node published {published} and the slot holds "
-                f"{slot.committed()}; this is a fault in FastLoop, please report it"
+                f"{ref.shard}, but its env node published {published}; this is a fault in "
+                "FastLoop, please report it"
             )
-        return ShardRollout(
-            shard=ref.shard,
-            rollout_id=ref.rollout_id,
-            policy_version=slot["policy_version"],
-            obs=slot["obs"][self._history :],
-            action=slot["action"],
-            behaviour_log_prob=slot["behaviour_log_prob"],
-            reward=slot["reward"],
-            terminated=slot["terminated"],
-            truncated=slot["truncated"],
-            final_obs=slot["final_obs"],
-            state=slot.get("state"),
-            frames=slot["obs"] if "frame_age" in slot else None,
-            frame_age=cast("NDArray[np.uint8] | None", slot.get("frame_age")),
-        )
+        return self._rollouts.view(ref)
 
     def _publish(self) -> None:
         self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)

@@ -11,20 +11,25 @@ import numpy as np
 from fast_core.algorithm import Array, NoiseSpec, Policy
 from fast_core.durable import write_durably
 from fast_core.envs import make_batch
+from fast_core.envs.masks import valid_action
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import RolloutOrder, RolloutReady
-from fast_core.memory import StatsColumn
+from fast_core.memory import RolloutSlot, StatsColumn
+from fast_core.nodes.env_group import EnvGroup, GroupState
+from fast_core.nodes.regroup import regrouped
+from fast_core.nodes.rollout_rows import RolloutRows
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RolloutRecord, RunMemory
 from fast_core.seeding import Role, load_stream, save_stream, stream
-from fast_core.spec import SpaceSpec
+
+_STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
 
 
 class ShardState(msgspec.Struct, frozen=True):
     """A shard's part of a checkpoint."""
 
     shard: int
-    batch: bytes
+    groups: tuple[GroupState, ...]
     noise: bytes
 
 
@@ -39,16 +44,16 @@ def try_environment(plan: RunPlan, rank: int) -> None:
     Raises:
         EnvironmentFailed: It raised, or gave what its spaces do not declare.
     """
-    space = plan.environment.observation
-    row = np.zeros((1, *space.shape), space.dtype)
+    space = plan.environment.row
+    row = np.zeros((1, *space.shape), space.row_dtype)
     batch = make_batch(
         plan.config.environment, seed=plan.config.seed, shard=rank, envs=1, role=Role.PROBE
     )
     try:
         batch.reset(row)
-        action = plan.environment.action
+        mask = row[plan.environment.action_mask][0] if plan.environment.action_mask else None
         batch.step(
-            _valid_action(action)[None],
+            valid_action(plan.environment.action, mask)[None],
             next_obs=row,
             reward=np.zeros(1, np.float32),
             terminated=np.zeros(1, np.bool_),
@@ -57,14 +62,6 @@ def try_environment(plan: RunPlan, rank: int) -> None:
         )
     finally:
         batch.close()
-
-
-def _valid_action(space: SpaceSpec) -> Array:
-    """An action that the space contains: the first choice, or the point of a box nearest to 0."""
-    if space.kind == "discrete":
-        return np.asarray(space.start, space.dtype)
-    nearest: Array = np.clip(0.0, space.low, space.high).reshape(space.shape).astype(space.dtype)
-    return nearest
 
 
 class ActionNoise:
@@ -92,6 +89,11 @@ class ActionNoise:
 class Shard:
     """A shard in the hands of one env node.
 
+    Attributes:
+        shard: Which one.
+        incarnation: How often it was given out.
+        groups: Its environments, in groups that are stepped together.
+
     Concurrency: while it holds the shard, the node is the only writer of the shard's slots and of
     the head of its record ring. A slot's commit word is stored last; a node that dies before
     that leaves an open slot, which nobody reads.
@@ -101,46 +103,62 @@ class Shard:
         self, plan: RunPlan, memory: RunMemory, shard: int, incarnation: int, words: memoryview
     ) -> None:
         """Build the environments and reset them, or continue from the plan's checkpoint."""
-        rollout, obs = plan.config.rollout, plan.environment.observation
+        rollout = plan.config.rollout
         self.shard, self.incarnation, self._words = shard, incarnation, words
-        self._batch = make_batch(
-            plan.config.environment,
-            seed=plan.config.seed,
-            shard=shard,
-            envs=rollout.envs_per_shard,
-            incarnation=incarnation,
-            progress=memory.progress(shard),
-            keep_actions=plan.environment.repeatable,
-        )
-        self._obs = np.zeros((rollout.envs_per_shard, *obs.shape), obs.dtype)
+        self.groups: list[EnvGroup] = []
+        try:
+            for index in range(plan.groups):
+                progress = memory.progress(shard, index)
+                self.groups.append(EnvGroup(plan, shard, index, incarnation, progress))
+        except BaseException:
+            self.close()
+            raise
         noise = plan.blueprint.noise(plan.environment)
         self._noise = ActionNoise(
             noise, plan.config.seed, shard, rollout.steps, rollout.envs_per_shard
         )
         self._store, self._records = memory.rollouts(shard), memory.records(shard)
         if plan.checkpoint is None:
-            self._batch.reset(self._obs)
+            for group in self.groups:
+                group.reset()
         else:
             self._restore(shard_file(plan.checkpoint, shard))
+
+    # --- with the policy beside the environments -----------------------------------------------
 
     def collect(
         self, order: RolloutOrder, policy: Policy, version: int, stopping: Callable[[], bool]
     ) -> bool:
         """Step every environment ``T`` times into the ordered slot; False if told to stop."""
-        slot = self._store.slot(order.slot)
-        slot.open(order.rollout_id)
-        obs, action, reward = slot["obs"], slot["action"], slot["reward"]
-        log_prob, final_obs = slot["behaviour_log_prob"], slot["final_obs"]
-        terminated, truncated = slot["terminated"], slot["truncated"]
-        slot["policy_version"].fill(version)
-        obs[0] = self._obs
-        step, act, words = self._batch.step, policy.act, self._words
-        words[StatsColumn.SLOT] = order.slot
-        for t, noise in enumerate(self._noise.draw()):
+        (group,) = self.groups
+        slot, noise = self.open(order)
+        rows = group.open(slot)
+        rows.policy_version.fill(version)
+        collect = self._collect_remembering if group.remembers else self._collect
+        if not collect(group, rows, policy, noise, stopping):
+            return False
+        group.close_rollout(rows)
+        self.publish(order, version)
+        return True
+
+    def _collect(
+        self,
+        group: EnvGroup,
+        rows: RolloutRows,
+        policy: Policy,
+        noise: Array,
+        stopping: Callable[[], bool],
+    ) -> bool:
+        """The hot loop of policies that see one observation and remember nothing."""
+        obs, action, log_prob = rows.obs, rows.action, rows.behaviour_log_prob
+        reward, final_obs = rows.reward, rows.final_obs
+        terminated, truncated = rows.terminated, rows.truncated
+        step, act, words = group.batch.step, policy.act, self._words
+        for t, drawn in enumerate(noise):
             if stopping():
                 return False
-            words[StatsColumn.STEP] = t
-            output = act(obs[t], noise=noise, explore=True)
+            words[_STEP] = t
+            output = act(obs[t], noise=drawn, explore=True)
             action[t] = output.action
             log_prob[t] = output.behaviour_log_prob
             step(
@@ -151,12 +169,48 @@ class Shard:
                 truncated=truncated[t],
                 final_obs=final_obs[t],
             )
-        self._obs[...] = obs[-1]
-        slot.commit(order.rollout_id)
-        self._publish(order, version)
         return True
 
-    def _publish(self, order: RolloutOrder, version: int) -> None:
+    def _collect_remembering(
+        self,
+        group: EnvGroup,
+        rows: RolloutRows,
+        policy: Policy,
+        noise: Array,
+        stopping: Callable[[], bool],
+    ) -> bool:
+        """The loop of policies that see stacked frames or remember."""
+        for t, drawn in enumerate(noise):
+            if stopping():
+                return False
+            self._words[_STEP] = t
+            seen = group.seen(rows, t)
+            output = policy.act(seen, noise=drawn, explore=True, state=group.memory)
+            rows.action[t] = output.action
+            rows.behaviour_log_prob[t] = output.behaviour_log_prob
+            group.batch.step(
+                policy.environment_action(rows.action[t]),
+                next_obs=rows.obs[t + 1],
+                reward=rows.reward[t],
+                terminated=rows.terminated[t],
+                truncated=rows.truncated[t],
+                final_obs=rows.final_obs[t],
+            )
+            group.remember(rows, t, output.state)
+        return True
+
+    # --- the beginning and the end of any rollout ----------------------------------------------
+
+    def open(self, order: RolloutOrder) -> tuple[RolloutSlot, Array]:
+        """Open the ordered slot; returns it and the rollout's noise ``[T, B, ...]``."""
+        slot = self._store.slot(order.slot)
+        slot.open(order.rollout_id)
+        self._words[StatsColumn.SLOT] = order.slot
+        return slot, self._noise.draw()
+
+    def publish(self, order: RolloutOrder, version: int) -> None:
+        """Commit the slot and push its record; ``version`` is the oldest that acted."""
+        self._store.slot(order.slot).commit(order.rollout_id)
         record = RolloutRecord(
             order.shard, order.incarnation, order.slot, order.rollout_id, order.ticket, version
         )
@@ -168,7 +222,7 @@ class Shard:
 
     def ready(self, node: str, order: RolloutOrder, version: int) -> RolloutReady:
         """The announcement of a collected rollout."""
-        returns, lengths, quarantined = self._batch.take_episodes()
+        episodes = [group.batch.take_episodes() for group in self.groups]
         return RolloutReady(
             node=node,
             shard=order.shard,
@@ -177,15 +231,18 @@ class Shard:
             rollout_id=order.rollout_id,
             ticket=order.ticket,
             version=version,
-            episode_returns=tuple(returns),
-            episode_lengths=tuple(lengths),
-            quarantined=quarantined,
+            episode_returns=tuple(value for each in episodes for value in each.returns),
+            episode_lengths=tuple(value for each in episodes for value in each.lengths),
+            quarantined=sum(each.quarantined for each in episodes),
         )
+
+    # --- checkpoints ---------------------------------------------------------------------------
 
     def save(self, directory: str) -> str:
         """Write the state to a file of the checkpoint; returns its name."""
         path = shard_file(directory, self.shard)
-        state = ShardState(self.shard, self._batch.state(), self._noise.state())
+        groups = tuple(group.state() for group in self.groups)
+        state = ShardState(self.shard, groups, self._noise.state())
         write_durably(path, msgspec.msgpack.encode(state))
         return path.name
 
@@ -194,9 +251,13 @@ class Shard:
             state = msgspec.msgpack.decode(path.read_bytes(), type=ShardState)
         except (OSError, msgspec.MsgspecError) as error:
             raise CheckpointError(f"can't read the state of shard {self.shard}: {error}") from error
-        self._batch.restore(state.batch, self._obs)
+        saved = regrouped(state.groups, [len(group.envs) for group in self.groups])
+        for group, group_state in zip(self.groups, saved, strict=True):
+            group.restore(group_state)
         self._noise.restore(state.noise)
 
     def close(self) -> None:
         """Close every environment."""
-        self._batch.close()
+        groups, self.groups = self.groups, []
+        for group in groups:
+            group.batch.close()

@@ -39,6 +39,7 @@ class Checkpoints:
         # A state is only ever written as part of a checkpoint, so its ticket is saved.
         self._saved_ticket = 0 if state is None else state.settled
         self._ticket = 0
+        self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
         self._next_updates = self._after(0 if state is None else state.updates)
@@ -79,8 +80,8 @@ class Checkpoints:
         """Whether a checkpoint of this cut exists, or it is the cut before the first ticket."""
         return self._saved_ticket == settled
 
-    def start(self, settled: int, env_steps: int) -> Save:
-        """Begin to write; the same command goes to every node that holds a part.
+    def start(self, settled: int, env_steps: int, nodes: tuple[str, ...]) -> Save:
+        """Begin to write; the same command goes to each of ``nodes``, which hold the parts.
 
         The directory is named by trained environment steps, which rise with every ticket even
         when all updates of one are skipped. The launcher drops the ``.tmp`` when it commits.
@@ -90,8 +91,13 @@ class Checkpoints:
         self.number += 1
         self._ticket = settled
         self._parts.clear()
-        self._missing = set(self._settings.working_nodes)
+        self._nodes, self._missing = nodes, set(nodes)
         return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
+
+    def again(self) -> None:
+        """Begin anew what is being saved, under another number: a node that had a part is dead."""
+        if self.stage is Stage.SAVING:
+            self.stage = Stage.DUE
 
     def expects(self, event: Saved) -> bool:
         """Whether this node's part of this checkpoint is still missing."""
@@ -108,8 +114,7 @@ class Checkpoints:
         if self._missing:
             return None
         self.stage = Stage.WRITING
-        nodes = self._settings.working_nodes
-        return tuple(file for node in nodes for file in self._parts[node])
+        return tuple(file for node in self._nodes for file in self._parts[node])
 
     def expects_written(self, event: CheckpointWritten) -> bool:
         """Whether the launcher was asked to commit this checkpoint."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fast_core.events import (
     CheckpointWritten,
     CommitCheckpoint,
+    Envelope,
     Evaluated,
     Event,
     Failed,
@@ -21,7 +22,9 @@ from fast_core.events import (
     StopRequested,
     Tick,
     Trained,
+    Transformed,
 )
+from fast_core.scheduler.deaths import describe_move
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
 from fast_core.scheduler.reading import read_state, read_statistics
 from fast_core.scheduler.restart import describe
@@ -88,6 +91,10 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
     match event:
         case RolloutReady():
             _rollout_ready(run, event)
+        case Transformed():
+            _transformed(run, event)
+        case Envelope():
+            _envelope(run, event)
         case Trained():
             _trained(run, event)
         case SnapshotTaken():
@@ -100,7 +107,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _checkpoint_written(run, event)
         case Ready():
             _ready(run, event)
-        case Failed() | NodeExited():
+        case NodeExited():
+            _exited(run, event)
+        case Failed():
             _failed(run, event)
         case StopRequested():
             _stop_requested(run, event)
@@ -131,7 +140,32 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
         )
         return
     run.collected += run.settings.rows_per_rollout
-    run.tickets.complete(rollout)
+    if run.settings.stages:
+        for node, command in run.stages.enter(rollout):
+            run.send(node, command)
+    else:
+        run.tickets.complete(rollout)
+
+
+def _transformed(run: Run, event: Transformed) -> None:
+    left = run.stages.leave(event)
+    if left is None:
+        run.stale += 1
+    elif left.command is None:
+        run.tickets.complete(left.rollout)
+    else:
+        run.send(left.node, left.command)
+
+
+def _envelope(run: Run, event: Envelope) -> None:
+    fault = run.routing.fault(event)
+    if fault is not None:
+        run.fail(fault)
+    elif run.began_s is None:
+        run.routing.hold(event)
+    else:
+        for node in run.routing.receivers(event):
+            run.send(node, event)
 
 
 def _trained(run: Run, event: Trained) -> None:
@@ -202,6 +236,32 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
         return
     run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
     run.decide("stop", f"{event.reason}; saving first")
+
+
+def _exited(run: Run, event: NodeExited) -> None:
+    if event.node in run.deaths.lost:
+        run.stale += 1
+    elif run.began_s is not None and run.deaths.survives(event):
+        _go_on_without(run, event)
+    else:
+        _failed(run, event)
+
+
+def _go_on_without(run: Run, event: NodeExited) -> None:
+    """Give the shards of a dead env node to others; what it was collecting is ordered anew."""
+    dropped = 0
+    shards = run.deaths.bury(event.node)
+    for shard in shards:
+        rollout = run.ledger.drop(shard)
+        if rollout is not None:
+            run.tickets.drop(rollout)
+            dropped += 1
+        node = run.deaths.least_loaded()
+        run.deaths.give(shard, node)
+        run.send(node, run.ledger.assign(shard, node))
+    run.rollouts_dropped += dropped
+    run.checkpoints.again()
+    run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:

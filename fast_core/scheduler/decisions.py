@@ -23,10 +23,13 @@ def begin(run: Run) -> None:
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
             run.send(node, run.ledger.assign(shard, node))
+            run.deaths.give(shard, node)
     run.decide(
         "assign",
         f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
     )
+    for node, envelope in run.routing.release():
+        run.send(node, envelope)
 
 
 def advance(run: Run) -> None:
@@ -143,8 +146,9 @@ def _waits(run: Run) -> bool:
 
 def _save(run: Run) -> None:
     progress = run.progress
-    save = run.checkpoints.start(run.tickets.settled, progress.env_steps)
-    for node in run.settings.working_nodes:
+    nodes = run.saving_nodes
+    save = run.checkpoints.start(run.tickets.settled, progress.env_steps, nodes)
+    for node in nodes:
         run.send(node, save)
     run.decide(
         "checkpoint",

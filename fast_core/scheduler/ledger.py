@@ -1,7 +1,8 @@
 """Who executes which shard, and where every rollout is.
 
-A rollout is in exactly one place: running in an env node, ready in its slot, or training. Its
-slot is taken when it starts and freed by `release` alone.
+A rollout is in exactly one place: running in an env node, on its way through the user's nodes,
+ready in its slot, or training. Its slot is taken when it starts and freed by `release`, or by
+`drop` where its env node died.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ class Place(Enum):
     """Where a rollout is."""
 
     RUNNING = "running"
+    STAGED = "staged"  # complete, and on its way through the user's nodes
     READY = "ready"
     DUE = "due"  # ready, and the next ticket must train on it
     TRAINING = "training"
     FREED = "freed"
+    DROPPED = "dropped"  # its env node died while it ran
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +36,7 @@ class Rollout:
         last_ticket: Latest ticket that may train on it without breaking the lag guarantee.
         place: Where it is now.
         result: What the env node reported, None while it runs.
-        completion: Serial number among completed rollouts.
+        completion: Serial number among rollouts that became ready.
     """
 
     order: RolloutOrder
@@ -73,7 +76,6 @@ class Ledger:
         self._free = [(1 << slots_per_shard) - 1] * shards
         self._running: list[Rollout | None] = [None] * shards
         self._idle: list[tuple[int, int]] = []
-        self._completed = 0
 
     @property
     def has_idle(self) -> bool:
@@ -128,10 +130,26 @@ class Ledger:
             return None
         self._running[shard] = None
         self.running -= 1
-        self._completed += 1
-        rollout.place, rollout.result, rollout.completion = Place.READY, event, self._completed
+        rollout.place, rollout.result = Place.STAGED, event
         if self._free[shard]:
             heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
+        return rollout
+
+    def drop(self, shard: int) -> Rollout | None:
+        """Forget what a dead node was collecting for a shard; None if it was nothing.
+
+        The number is given out again, to the shard's next incarnation, so that the shard stays
+        the one that has started fewest.
+        """
+        rollout = self._running[shard]
+        if rollout is None:
+            return None
+        rollout.place = Place.DROPPED
+        self._running[shard] = None
+        self.running -= 1
+        self.rollout_ids[shard] -= 1
+        self._free[shard] |= 1 << rollout.order.slot
+        heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
         return rollout
 
     def release(self, rollouts: Sequence[Rollout]) -> None:

@@ -18,7 +18,8 @@ def read_state(run: Run) -> bytes:
     if not tickets.quiescent:
         raise CheckpointError(
             "the scheduler can be saved only while nothing is in flight; "
-            f"{run.ledger.running} rollouts run, {tickets.ready} are ready, "
+            f"{run.ledger.running} rollouts run, {run.stages.inside} are with the user's nodes, "
+            f"{tickets.ready} are ready, "
             f"{tickets.training} tickets train"
         )
     evaluations, episodes = run.evaluations, run.episodes
@@ -48,6 +49,7 @@ def read_state(run: Run) -> bytes:
             lag_last=progress.lag_last,
             lag_max=progress.lag_max,
             stale=run.stale,
+            rollouts_dropped=run.rollouts_dropped,
         )
     )
 
@@ -62,6 +64,7 @@ def read_statistics(run: Run) -> Statistics:
         tickets_merged=tickets.merged,
         tickets_settled=tickets.settled,
         rollouts_running=run.ledger.running,
+        rollouts_staged=run.stages.inside,
         rollouts_ready=tickets.ready,
         env_steps_collected=run.collected,
         env_steps_trained=progress.env_steps,
@@ -76,7 +79,7 @@ def read_statistics(run: Run) -> Statistics:
         evaluation_mean=evaluations.last_mean,
         evaluation_version=evaluations.last_version,
         score_streak=evaluations.streak,
-        rows_dropped=0,
+        rows_dropped=run.rollouts_dropped * run.settings.rows_per_rollout,
         stale_events=run.stale,
         episodes=run.episodes.count,
         return_mean=run.episodes.return_mean,
@@ -84,6 +87,7 @@ def read_statistics(run: Run) -> Statistics:
         quarantined=run.episodes.quarantined,
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_s,
+        env_nodes_lost=len(run.deaths.lost),
     )
 
 

@@ -13,11 +13,14 @@ from fast_core.events import (
     StopReason,
 )
 from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.deaths import Deaths
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.ledger import Ledger
 from fast_core.scheduler.progress import Progress
 from fast_core.scheduler.restart import Failure, Failures
+from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.stages import Stages
 from fast_core.scheduler.state import SchedulerState
 from fast_core.scheduler.statistics import Episodes
 from fast_core.scheduler.stopping import Ending
@@ -40,6 +43,7 @@ class Run:
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
         stale: Events ignored because they named nothing that was expected.
+        rollouts_dropped: Rollouts whose env node died while it collected them.
         awaited: Nodes that are not ready yet.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
@@ -58,6 +62,9 @@ class Run:
             list(state.rollout_ids if state else fresh),
         )
         self.tickets = Tickets(settings.shards, settings.degree, state.settled if state else 0)
+        self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
+        self.routing = Routing(settings.routes)
+        self.deaths = Deaths(settings.env_nodes, settings.env_restarts)
         self.progress = Progress(state)
         self.evaluations = Evaluations(settings, state)
         self.checkpoints = Checkpoints(settings, state)
@@ -66,6 +73,7 @@ class Run:
         self.collected = self.progress.env_steps
         self.merged_env_steps = self.progress.env_steps
         self.stale = state.stale if state else 0
+        self.rollouts_dropped = state.rollouts_dropped if state else 0
         self.awaited = set(settings.nodes)
         self.earlier_s = state.elapsed_s if state else 0.0
         self.now_s = 0.0
@@ -87,6 +95,11 @@ class Run:
         if limit is None or self.began_s is None:
             return None
         return self.began_s + limit - self.earlier_s
+
+    @property
+    def saving_nodes(self) -> tuple[str, ...]:
+        """Living nodes that hold a part of a checkpoint."""
+        return tuple(n for n in self.settings.working_nodes if n not in self.deaths.lost)
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""

@@ -10,6 +10,20 @@ import msgspec
 from fast_core.errors import ConfigError
 
 
+class Route(msgspec.Struct, frozen=True):
+    """Where a user's message goes.
+
+    Attributes:
+        kind: Its class, as ``module:Class``.
+        senders: Nodes that may send it.
+        receivers: Nodes that each get it.
+    """
+
+    kind: str
+    senders: tuple[str, ...]
+    receivers: tuple[str, ...]
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts and limits that every decision of the scheduler rests on.
 
@@ -18,7 +32,12 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         env_nodes: Names of the env nodes, in the order in which they get their shards.
         optimizer: Name of the optimizer node.
         evaluator: Name of the evaluator node, None when evaluation is off.
-        other_nodes: Nodes that must be ready before the run starts but get no work from here.
+        other_nodes: Nodes that must be ready before the run starts but have no part of a
+            checkpoint.
+        savers: Nodes of the user's that have one.
+        stages: Nodes that take every rollout, in this order, before it is trained on.
+        routes: Where the messages of the user's nodes go.
+        env_restarts: Deaths of env nodes that the run survives; their shards move to others.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
@@ -46,6 +65,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str
     evaluator: str | None
     other_nodes: tuple[str, ...] = ()
+    savers: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+    env_restarts: int = 0
     degree: int
     slots_per_shard: int
     rows_per_rollout: int
@@ -91,7 +114,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def working_nodes(self) -> tuple[str, ...]:
         """The nodes that hold a part of a checkpoint, the optimizer first."""
-        return (self.optimizer, *self.env_nodes)
+        return (self.optimizer, *self.env_nodes, *self.savers)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -100,7 +123,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_ranges(self) -> None:
-        least = {"degree": 0, "updates_granted": 0}
+        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0}
         least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
         least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
         intervals = ("eval_every_env_steps", "checkpoint_every_updates")
@@ -117,3 +140,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         doubled = [name for name, count in Counter(self.nodes).items() if count > 1]
         if doubled:
             raise ConfigError(f"every node needs a name of its own; got {doubled!r} twice")
+        named = {*self.stages, *(name for route in self.routes for name in route.receivers)}
+        if unknown := sorted(named - {*self.savers, *self.other_nodes}):
+            raise ConfigError(
+                f"rollouts and messages can go to the user's nodes only; got {unknown!r}"
+            )

@@ -43,6 +43,7 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     lag_last: float
     lag_max: int
     stale: int
+    rollouts_dropped: int = 0
 
 
 def encode_state(state: SchedulerState) -> bytes:

@@ -24,6 +24,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         tickets_merged: Tickets handed to the optimizer.
         tickets_settled: Tickets whose updates are committed or skipped.
         rollouts_running: Rollouts that env nodes are collecting.
+        rollouts_staged: Rollouts on their way through the user's nodes.
         rollouts_ready: Rollouts that wait to be merged.
         env_steps_collected: Environment steps of accepted rollouts.
         env_steps_trained: Environment steps of settled tickets.
@@ -38,7 +39,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         evaluation_mean: Mean return of the last evaluation, None before the first.
         evaluation_version: Version that was evaluated last.
         score_streak: Evaluations in a row that reached the score.
-        rows_dropped: Environment steps collected and thrown away; 0, nothing is ever dropped.
+        rows_dropped: Environment steps that were ordered and lost with their env node; 0 without
+            deaths, since nothing else is ever dropped.
         stale_events: Events ignored because they named nothing that was expected.
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of the last 100 episodes, None before the first.
@@ -46,6 +48,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         quarantined: Episodes cut because of non-finite values.
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
+        env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
     """
 
     phase: Phase
@@ -54,6 +57,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     tickets_merged: int
     tickets_settled: int
     rollouts_running: int
+    rollouts_staged: int
     rollouts_ready: int
     env_steps_collected: int
     env_steps_trained: int
@@ -76,6 +80,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     checkpoint: int
     elapsed_s: float
+    env_nodes_lost: int
 
 
 class Episodes:

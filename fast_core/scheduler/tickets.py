@@ -13,6 +13,8 @@ from collections import deque
 
 from fast_core.scheduler.ledger import Place, Rollout
 
+_GONE = (Place.TRAINING, Place.FREED, Place.DROPPED)
+
 
 class Tickets:
     """Open rollouts, merged tickets and the settled prefix; amortised O(log shards) a rollout."""
@@ -27,6 +29,7 @@ class Tickets:
         self._open: deque[Rollout] = deque()  # start order; merged ones leave lazily at the front
         self._ready: deque[Rollout] = deque()  # completion order; likewise
         self._due: list[Rollout] = []
+        self._completed = 0
         self.ready = 0
         self._training: deque[list[Rollout]] = deque()
 
@@ -48,7 +51,14 @@ class Tickets:
     def complete(self, rollout: Rollout) -> None:
         """Count a rollout that is ready to be merged."""
         self.ready += 1
+        self._completed += 1
+        rollout.place, rollout.completion = Place.READY, self._completed
         self._ready.append(rollout)
+
+    def drop(self, rollout: Rollout) -> None:
+        """Count a started rollout no more: its env node died, and it is ordered anew."""
+        assert rollout.place is Place.DROPPED
+        self.started -= 1
 
     def merge(self) -> list[Rollout] | None:
         """Form the next ticket if it can be formed now.
@@ -75,7 +85,7 @@ class Tickets:
         """Move what must join the next ticket to ``_due``; False while one of it still runs."""
         while self._open and self._open[0].last_ticket <= self.merged:
             oldest = self._open[0]
-            if oldest.place is Place.RUNNING:
+            if oldest.place in (Place.RUNNING, Place.STAGED):
                 return False
             self._open.popleft()
             if oldest.place is Place.READY:
@@ -94,5 +104,5 @@ class Tickets:
         self.merged += 1
         self._training.append(chosen)
         for queue in (self._ready, self._open):
-            while queue and queue[0].place in (Place.TRAINING, Place.FREED):
+            while queue and queue[0].place in _GONE:
                 queue.popleft()

@@ -4,7 +4,7 @@ import torch
 
 from algos.dense import KEPT_SIZES, Torso, hidden_layers
 from algos.networks import NetworkShape, parameter_layout
-from algos.torch_networks import Network
+from algos.torch_networks import Network, Rows
 
 
 def case(activation, shared, sizes=(7, 5)):
@@ -31,7 +31,7 @@ def test_forward_and_backward_match_autograd(activation, shared, sizes):
     network = Network(shape)
     loss = torch.zeros(())
     for index, name in enumerate(shape.torsos):
-        expected = network._torso(leaves, name, torch.tensor(x))
+        expected = network.features(leaves, name, Rows(torch.tensor(x)))
         np.testing.assert_allclose(features[index].T, expected.detach(), atol=1e-6)
         loss = loss + (expected * torch.tensor(upstream[index].T.copy())).sum()
     loss.backward()

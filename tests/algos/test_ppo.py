@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from algos.observations import ObservationEncoder
 from algos.ppo import PPO
 from algos.ppo_columns import ColumnMaker
 from algos.ppo_config import PPOConfig
-from algos.rollouts import merge
+from algos.rollouts import FrameRoom, merge
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import SpaceSpec
@@ -99,15 +100,18 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
         terminated=no if truncated else end,
         final_obs=np.full((8, 4, 3), 55.0, np.float32),
     )
-    maker = ColumnMaker(config, environment.observation, shards=1, envs_per_shard=4)
+    maker = ColumnMaker(config, 3, shards=1, envs_per_shard=4)
+    merged = merge(batch, ObservationEncoder(environment, ()), FrameRoom())
 
-    def values_of(obs):  # 100 everywhere an episode goes on; the observation after reset is worth 0
-        values = np.full(len(obs), 100.0, np.float32)
-        if len(obs) == 36:
+    def values_of(start, stop):  # 100 where an episode goes on; what is seen after reset, nothing
+        values = np.full(stop - start, 100.0, np.float32)
+        if start == 0:
             values[-4:] = 0.0
+        else:
+            assert (merged.obs.vector[start:stop] == 55.0).all()
         return values
 
-    columns = maker.columns(merge(batch, maker.encoder), values_of)
+    columns = maker.columns(merged, values_of)
     _, advantage, targets, _ = columns.scalars.reshape(4, 8, 4)
     np.testing.assert_allclose(targets[-1], target, rtol=1e-5)
     np.testing.assert_allclose(advantage[-1], target - 100.0, rtol=1e-5, atol=1e-4)

@@ -1,9 +1,10 @@
 import numpy as np
 
+import algos.rollouts as rollouts_module
 from algos.observations import ObservationEncoder
-from algos.rollouts import merge
+from algos.rollouts import FrameRoom
 from fast_core.algorithm import RolloutBatch, ShardRollout
-from fast_core.spec import SpaceSpec
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def rollout(shard, steps=3, envs=2):
@@ -26,14 +27,19 @@ def rollout(shard, steps=3, envs=2):
     )
 
 
-ENCODER = ObservationEncoder(SpaceSpec("box", (1,), "float32"))
+ONE = SpaceSpec("box", (1,), "float32")
+ENCODER = ObservationEncoder(EnvironmentSpec("Test-v0", ONE, ONE), ())
+
+
+def merge(*rollouts):
+    return rollouts_module.merge(RolloutBatch(rollouts, 0, 0.0), ENCODER, FrameRoom())
 
 
 def test_shards_stand_side_by_side_in_merge_order():
-    merged = merge(RolloutBatch((rollout(1), rollout(0)), 0, 0.0), ENCODER)
+    merged = merge(rollout(1), rollout(0))
     assert merged.shards == (1, 0)
-    assert merged.obs.shape == (4, 4, 1)
-    assert merged.obs[2, :, 0].tolist() == [120, 121, 20, 21]
+    assert merged.obs.vector.shape == (16, 1) and merged.grid_rows == 16
+    assert merged.obs.vector[8:12, 0].tolist() == [120, 121, 20, 21]
     assert merged.action[1].tolist() == [110, 111, 10, 11]
     assert merged.reward[0].tolist() == [100.5, 101.5, 0.5, 1.5]
     assert merged.behaviour_log_prob[0].tolist() == [-100, -101, 0, -1]
@@ -47,8 +53,8 @@ def test_only_final_observations_of_truncated_steps_are_read():
     second.final_obs[1, 1] = 7.0
     first.truncated[1, 0] = True
     first.final_obs[1, 0] = 8.0
-    merged = merge(RolloutBatch((first, second), 0, 0.0), ENCODER)
-    assert merged.final_obs[:, 0].tolist() == [8.0, 7.0]
+    merged = merge(first, second)
+    assert merged.obs.vector[merged.grid_rows :, 0].tolist() == [8.0, 7.0]
     assert merged.final_step.tolist() == [1, 1] and merged.final_column.tolist() == [0, 3]
     assert not merged.truncated[0, 1] and merged.terminated[0, 1]
     assert first.truncated[0, 1], "shared memory is only read"
@@ -56,8 +62,8 @@ def test_only_final_observations_of_truncated_steps_are_read():
 
 def test_merged_columns_outlive_the_batch():
     source = rollout(0)
-    merged = merge(RolloutBatch((source,), 0, 0.0), ENCODER)
+    merged = merge(source)
     source.obs[...] = source.reward[...] = np.nan
     source.action[...] = -1
-    assert np.isfinite(merged.obs).all() and np.isfinite(merged.reward).all()
+    assert merged.obs.finite and np.isfinite(merged.reward).all()
     assert (merged.action >= 0).all()

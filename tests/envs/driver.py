@@ -8,12 +8,14 @@ import numpy as np
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
+from fast_core.envs.masks import random_action
 from fast_core.seeding import Role, stream
 
 
 def toy(name: str, **settings: Any) -> EnvironmentConfig:
-    """Configuration of an environment of `tests.envs.toy`; keywords of `make` by ``kwargs``."""
-    return EnvironmentConfig(id=f"FastLoopTest/{name}-v0", modules=("tests.envs.toy",), **settings)
+    """Configuration of a toy of these tests; keywords of `make` by ``kwargs``."""
+    modules = ("tests.envs.toy", "tests.envs.space_toys")
+    return EnvironmentConfig(id=f"FastLoopTest/{name}-v0", modules=modules, **settings)
 
 
 def random_actions(batch: EnvBatch, envs: int, steps: int, seed: int = 0) -> Any:
@@ -21,7 +23,13 @@ def random_actions(batch: EnvBatch, envs: int, steps: int, seed: int = 0) -> Any
     space, generator = batch.spec.action, stream(seed, Role.ACTION_NOISE, 0)
     if space.kind == "discrete":
         return generator.integers(space.start, space.start + space.n, (steps, envs))
+    if space.kind == "multi_discrete":
+        return _rows([random_action(space, generator) for _ in range(steps * envs)], steps, envs)
     return generator.uniform(-1, 1, (steps, envs, *space.shape)).astype(space.dtype)
+
+
+def _rows(actions: list[Any], steps: int, envs: int) -> Any:
+    return np.array(actions).reshape(steps, envs, *actions[0].shape)
 
 
 class Driver:
@@ -30,8 +38,8 @@ class Driver:
     def __init__(self, batch: EnvBatch, envs: int, obs: Any = None) -> None:
         self.batch = batch
         self.envs = envs
-        space = batch.spec.observation
-        first = np.zeros((envs, *space.shape), space.dtype)
+        space = batch.spec.row
+        first = np.zeros((envs, *space.shape), space.row_dtype)
         if obs is None:
             batch.reset(first)
         else:
@@ -66,6 +74,18 @@ class Driver:
             self.truncated.append(truncated)
             self.final_obs.append(final_obs)
         return self
+
+    def play(self, steps: int, seed: int = 0) -> Any:
+        """Take random allowed actions; returns them, ``[steps, B, ...]``."""
+        spec, generator = self.batch.spec, stream(seed, Role.ACTION_NOISE, 1)
+        taken: list[Any] = []
+        for _ in range(steps):
+            obs = self.obs[-1]
+            masks = [None] * self.envs if spec.action_mask is None else obs[spec.action_mask]
+            actions = [random_action(spec.action, generator, mask) for mask in masks]
+            self.run([np.array(actions)])
+            taken += actions
+        return _rows(taken, steps, self.envs)
 
     @property
     def ended(self) -> Any:

@@ -77,10 +77,14 @@ def test_a_module_that_can_not_be_imported_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("which", "said"), [("observation", "observation space .* Dict"), ("action", "MultiDiscrete")]
+    ("which", "said"),
+    [
+        ("observation", r"observation space .* part 'rooms', is Sequence.*supports Box of numbers"),
+        ("action", r"action space .* Dict.*takes actions of one kind"),
+    ],
 )
 def test_a_space_that_is_not_supported_is_refused(which: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"{said}.*supports Box of numbers and Discrete"):
+    with pytest.raises(ConfigError, match=f"{said}.*Wrap the environment"):
         probe(toy("Unsupported", kwargs={"which": which}), 0)
 
 
@@ -99,3 +103,40 @@ def test_an_environment_that_does_not_work_is_refused(kwargs: dict[str, Any], sa
     with pytest.raises(ConfigError, match=f"'FastLoopTest/Counter-v0' does not work.*{said}") as e:
         probe(toy("Counter", kwargs=kwargs), 0)
     assert isinstance(e.value.__cause__, EnvironmentFailed)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        toy("Robot"),
+        toy("Robot", kwargs={"actions": "grid"}),
+        toy("Robot", kwargs={"actions": "binary"}),
+        toy("Doors", action_mask="open"),
+        toy("Doors", kwargs={"where": "info", "many": True}, action_mask="info.doors"),
+        toy("Ticks", frame_stack=4),
+        toy("Ticks", frame_skip=3),
+    ],
+)
+def test_every_kind_of_space_is_tried_with_allowed_actions(config: EnvironmentConfig) -> None:
+    spec = probe(config, 0)
+    assert spec.repeatable
+    assert spec.frames == config.frame_stack
+
+
+def test_without_its_mask_an_environment_that_forbids_actions_does_not_work() -> None:
+    with pytest.raises(ConfigError, match=r"door \d is shut"):
+        probe(toy("Doors"), 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("empty", "in step 2 .*allows no action"), ("size", r"shape \(3,\)"), ("missing", "lacks")],
+)
+def test_a_wrong_mask_is_refused(fault: str, said: str) -> None:
+    kwargs = {"where": "info", "fault": fault}
+    with pytest.raises(ConfigError, match=said):
+        probe(toy("Doors", kwargs=kwargs, action_mask="info.doors"), 0)
+
+
+def test_a_part_that_differs_makes_it_unrepeatable() -> None:
+    assert probe(toy("Robot", kwargs={"form": "drifting"}), 0).repeatable is False

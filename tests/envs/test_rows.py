@@ -5,19 +5,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fast_core.envs.records import mismatch
 from fast_core.envs.rows import (
     Observations,
     as_reward,
     fits_float32,
     fitting_rewards,
-    mismatch,
     rewards_fit,
     store_rewards,
 )
-from fast_core.spec import SpaceSpec
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 SHAPES = [(), (3,), (2, 3), (5000,)]
 ROWS = st.lists(st.floats(), min_size=1, max_size=6)
+
+
+def observations(envs: int, space: SpaceSpec) -> Observations:
+    action = SpaceSpec(kind="discrete", shape=(), dtype="int64", n=2)
+    return Observations(envs, EnvironmentSpec(id="Rows-v0", observation=space, action=action))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -35,7 +40,7 @@ ROWS = st.lists(st.floats(), min_size=1, max_size=6)
 def test_values_that_are_not_finite_are_found_whatever_their_size(
     shape: tuple[int, ...], dtype: str, value: float
 ) -> None:
-    obs = Observations(2, SpaceSpec(kind="box", shape=shape, dtype=dtype))
+    obs = observations(2, SpaceSpec(kind="box", shape=shape, dtype=dtype))
     obs.array[1] = value
     expected = bool(np.isfinite(value))
     assert obs.finite() is expected
@@ -59,7 +64,7 @@ def test_values_that_are_not_finite_are_found_whatever_their_size(
 )
 def test_a_row_takes_its_own_shape_and_dtype_only(shape: tuple[int, ...], obs: object) -> None:
     space = SpaceSpec(kind="box", shape=shape, dtype="float32")
-    row = Observations(2, space).rows[1]
+    row = observations(2, space).rows[1]
     row[:] = np.ones(shape, np.float32)
     with pytest.raises((ValueError, TypeError)):
         row[:] = obs
@@ -67,14 +72,14 @@ def test_a_row_takes_its_own_shape_and_dtype_only(shape: tuple[int, ...], obs: o
 
 
 def test_opposite_infinities_are_found() -> None:
-    obs = Observations(1, SpaceSpec(kind="box", shape=(2,), dtype="float32"))
+    obs = observations(1, SpaceSpec(kind="box", shape=(2,), dtype="float32"))
     obs.array[0] = np.inf, -np.inf
     assert not obs.finite()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_integers_are_always_finite(shape: tuple[int, ...]) -> None:
-    obs = Observations(2, SpaceSpec(kind="box", shape=shape, dtype="uint8"))
+    obs = observations(2, SpaceSpec(kind="box", shape=shape, dtype="uint8"))
     obs.array[...] = 255
     assert (obs.finite(), obs.finite_row(1)) == (True, True)
     assert obs.finite_rows().tolist() == [True, True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, Sequence
 
 
 class Counter(gymnasium.Env[Any, Any]):
@@ -228,9 +228,9 @@ class Unsupported(Rooms):
     def __init__(self, which: str = "observation") -> None:
         super().__init__()
         if which == "observation":
-            self.observation_space = Dict({"room": Discrete(6)})
+            self.observation_space = Dict({"rooms": Sequence(Discrete(6))})
         else:
-            self.action_space = MultiDiscrete([2, 2])
+            self.action_space = Dict({"room": Discrete(6)})
 
 
 for _each in (

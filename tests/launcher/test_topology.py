@@ -8,15 +8,15 @@ import pytest
 
 from fast_core.config import EvaluationConfig
 from fast_core.errors import TopologyError
-from fast_core.events import Evaluate, Ready, Record, RolloutReady, Save
+from fast_core.events import Command, Evaluate, Ready, Record, RolloutReady, Save
 from fast_core.launcher import topology as topology_module
 from fast_core.launcher.topology import (
     check,
     check_topology,
-    node_class,
     scheduler_emits,
     topology,
 )
+from fast_core.launcher.wiring import node_class
 from fast_core.node import Node
 from tests.nodes.stage import make_config, make_run_plan
 
@@ -24,11 +24,17 @@ from tests.nodes.stage import make_config, make_run_plan
 class Deaf(Node):
     """Consumes nothing."""
 
+    def handle(self, command: Command) -> None: ...
+
 
 class Babbling(Node):
     """Emits what only the scheduler sends."""
 
     emits = frozenset({Ready, Record})
+
+
+def evaluation(evaluates: bool) -> EvaluationConfig:
+    return EvaluationConfig() if evaluates else EvaluationConfig(every_env_steps=None)
 
 
 def classes(plan) -> list[type[Node]]:
@@ -50,13 +56,13 @@ def test_run_without_evaluation_has_no_evaluator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("evaluates", [True, False])
 def test_own_nodes_fit_together(evaluates: bool) -> None:
-    check_topology(evaluates=evaluates)
+    check_topology(make_config(evaluation=evaluation(evaluates)))
 
 
 def test_topology_is_checked_before_any_process_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(topology_module.NODE_CLASSES, "metrics", f"{__name__}:Deaf")
     with pytest.raises(TopologyError, match="sends Record, but no node consumes it"):
-        check_topology(evaluates=True)
+        check_topology(make_config())
 
 
 def test_command_that_nobody_consumes_is_explained(tmp_path: Path) -> None:
@@ -78,10 +84,11 @@ def test_what_the_nodes_emit_is_taken() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("fast_core.nodes.env:NoNode", "can't import the node class"),
-        ("fast_core.nowhere:EnvNode", "can't import the node class"),
+        ("fast_core.nodes.env:EnvNod", "has no 'EnvNod'. Did you mean 'EnvNode'"),
+        ("fast_core.nowhere:EnvNode", r"no module 'fast_core.nowhere'.*PYTHONPATH"),
         ("fast_core.nodes.env:Shard", "is not a subclass"),
-        ("fast_core.nodes.env", "can't import the node class"),
+        ("fast_core.nodes.env", "must look like 'package.module:Class'"),
+        ("fast_core.node:Node", "lacks handle"),
     ],
 )
 def test_what_is_no_node_class_is_refused(path: str, text: str) -> None:

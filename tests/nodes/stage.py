@@ -43,13 +43,25 @@ def make_config(**changes: object) -> RunConfig:
     return msgspec.structs.replace(config, **changes)
 
 
+def stacked(frames: int) -> EnvironmentSpec:
+    """CartPole of which a policy sees the last ``frames`` observations."""
+    box = SpaceSpec("box", (frames, 4), "float32", low=(-5.0,), high=(5.0,))
+    return msgspec.structs.replace(CARTPOLE, observation=box, frames=frames)
+
+
 def make_run_plan(
-    folder: Path, config: RunConfig | None = None, *, checkpoint: Path | None = None, cores: int = 2
+    folder: Path,
+    config: RunConfig | None = None,
+    *,
+    checkpoint: Path | None = None,
+    cores: int = 2,
+    environment: EnvironmentSpec = CARTPOLE,
 ) -> RunPlan:
     """The plan of a run in ``folder``."""
-    (folder / "checkpoints").mkdir(exist_ok=True)
-    resolved = resolve(config or make_config(), CARTPOLE, cores)
-    return make_plan(resolved, CARTPOLE, str(folder), str(checkpoint) if checkpoint else None, None)
+    (folder / "checkpoints").mkdir(exist_ok=True, parents=True)
+    resolved = resolve(config or make_config(), environment, cores)
+    path = str(checkpoint) if checkpoint else None
+    return make_plan(resolved, environment, str(folder), path, None)
 
 
 class Stage:
@@ -62,9 +74,14 @@ class Stage:
     """
 
     def __init__(
-        self, folder: Path, config: RunConfig | None = None, *, checkpoint: Path | None = None
+        self,
+        folder: Path,
+        config: RunConfig | None = None,
+        *,
+        checkpoint: Path | None = None,
+        environment: EnvironmentSpec = CARTPOLE,
     ) -> None:
-        self.plan = make_run_plan(folder, config, checkpoint=checkpoint)
+        self.plan = make_run_plan(folder, config, checkpoint=checkpoint, environment=environment)
         self.memory = RunMemory.create(self.plan)
         self.hub = InprocHub()
 

@@ -107,7 +107,8 @@ def test_finished_episodes_are_reported_once(stage: Stage, node: EnvNode) -> Non
 def test_stop_in_the_middle_leaves_an_open_rollout_unpublished(
     stage: Stage, node: EnvNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    act, calls = node._policy.act, []
+    policy = node._current.policy  # type: ignore[union-attr]
+    act, calls = policy.act, []
 
     def act_until_stopped(*args: object, **kwargs: object) -> object:
         calls.append(0)
@@ -115,7 +116,7 @@ def test_stop_in_the_middle_leaves_an_open_rollout_unpublished(
             stage.hub.send("env-0", Stop("interrupted"))
         return act(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(node._policy, "act", act_until_stopped)
+    monkeypatch.setattr(policy, "act", act_until_stopped)
     stage.hub.send("env-0", Collect((order(0), order(1))))
     node.run()
     assert len(calls) == 3

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.threads import ENVIRONMENT
 from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -134,6 +135,44 @@ def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
     last = launched.screen.strip().splitlines()[-1]
     assert "the fork server has not finished importing" in last
     assert "own" in last and "within 1 s (supervision.start_timeout_s)" in last
+
+
+THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True, name="watcher").start()
+"""
+C_THREAD = """
+import zmq
+socket = zmq.Context().socket(zmq.PUB)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [(THREAD, "starts the thread 'watcher'"), (C_THREAD, "of C code")]
+)
+def test_module_that_starts_a_thread_before_the_fork_is_refused(
+    workplace: Workplace, text: str, words: str
+) -> None:
+    """ENV-12: forked nodes would not have it, nor be able to take a lock it held."""
+    launched = start_with_module(workplace, text)
+    assert launched.wait() == 2
+    assert not list((launched.home / "runs").glob("*/*"))
+    last = launched.screen.splitlines()[-1]
+    assert "the module 'own'" in last and words in last and "environment.modules" in last
+    launched.assert_gone()
+
+
+def test_nodes_compute_on_one_thread_and_let_waiting_threads_sleep(workplace: Workplace) -> None:
+    """RES-01."""
+    launched = workplace.launch(environment={"OMP_NUM_THREADS": "3"})
+    launched.await_training()
+    environ = Path(f"/proc/{launched.node('env-0')}/environ").read_bytes().split(b"\0")
+    assert b"OMP_NUM_THREADS=3" in environ  # the user's own
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS"):
+        assert f"{name}={ENVIRONMENT[name]}".encode() in environ
+    launched.signal(signal.SIGINT)
+    launched.wait()
+    launched.assert_gone()
 
 
 def test_module_that_leaves_the_program_is_named(workplace: Workplace) -> None:

@@ -14,11 +14,14 @@ from fast_core.events import (
     EndRun,
     Evaluate,
     Evaluated,
+    NodeExited,
     RolloutReady,
     Save,
     Snapshot,
     Train,
     Trained,
+    Transform,
+    Transformed,
 )
 from fast_core.scheduler import LAUNCHER, SchedulerSettings, Send
 
@@ -45,7 +48,11 @@ class Audit:
         self.incarnation: dict[int, int] = dict(before.incarnation) if before else {}
         self.last_rollout: dict[int, int] = dict(before.last_rollout) if before else {}
         self.running: dict[int, tuple[int, int]] = {}  # shard -> slot, rollout id
-        self.ready: dict[Key, tuple[int, int]] = {}  # completion order: slot, version
+        self.staged: dict[Key, tuple[int, int, str]] = {}  # slot, incarnation, whose it is
+        self.entered = settled * settings.shards  # rollouts that the first stage got
+        self.ready: dict[Key, tuple[int, int]] = {}  # completion order: slot, incarnation
+        self.dropped = 0
+        self.lost: set[str] = set()
         self.taken: set[tuple[int, int]] = set()  # shard, slot
         self.tickets: dict[int, list[Key]] = {}
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
@@ -65,8 +72,16 @@ class Audit:
             case RolloutReady():
                 slot, rollout_id = self.running.pop(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
-                self.ready[event.shard, event.rollout_id] = (slot, event.version)
-                self.acted[event.shard, event.rollout_id] = event.version
+                key = (event.shard, event.rollout_id)
+                if self.settings.stages:
+                    self.staged[key] = (slot, event.incarnation, "")
+                else:
+                    self.ready[key] = (slot, event.incarnation)
+                self.acted[key] = event.version
+            case Transformed():
+                self._transformed(event)
+            case NodeExited():
+                self._exited(event)
             case Trained():
                 self._trained(event)
             case Evaluated():
@@ -76,6 +91,39 @@ class Audit:
                 self.saving = False
             case _:
                 pass
+
+    def _transformed(self, event: Transformed) -> None:
+        key = (event.rollout.shard, event.rollout.rollout_id)
+        slot, incarnation, stage = self.staged[key]
+        assert event.node == stage
+        if stage == self.settings.stages[-1]:
+            del self.staged[key]
+            self.ready[key] = (slot, incarnation)
+        else:
+            self.staged[key] = (slot, incarnation, f"left {stage}")
+
+    def _exited(self, event: NodeExited) -> None:
+        """What an env node was collecting is not open any more; it must be ordered anew."""
+        self.lost.add(event.node)
+        for shard, owner in self.owner.items():
+            if owner == event.node and shard in self.running:
+                slot, rollout_id = self.running.pop(shard)
+                self.taken.discard((shard, slot))
+                self.last_rollout[shard] = rollout_id - 1
+                self.started -= 1
+                self.dropped += 1
+
+    def _transform(self, node: str, command: Transform) -> None:
+        ref, stages = command.rollout, self.settings.stages
+        key = (ref.shard, ref.rollout_id)
+        slot, incarnation, stage = self.staged[key]
+        assert (ref.slot, ref.incarnation) == (slot, incarnation)
+        place = stages.index(node)
+        assert stage == (f"left {stages[place - 1]}" if place else "")
+        if self.settings.degree == 0 and place == 0:
+            assert ref.shard == self.entered % self.settings.shards
+        self.entered += place == 0
+        self.staged[key] = (slot, incarnation, node)
 
     def _trained(self, event: Trained) -> None:
         ticket = event.ticket
@@ -99,12 +147,16 @@ class Audit:
             match command:
                 case Assign():
                     assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
+                    assert node not in self.lost and command.shard not in self.running
                     self.owner[command.shard] = node
                     self.incarnation[command.shard] = command.incarnation
                 case Collect():
                     assert node not in told, "two Collects for one node in one decision"
+                    assert node not in self.lost
                     told.add(node)
                     self._collect(node, command)
+                case Transform():
+                    self._transform(node, command)
                 case Train():
                     self._train(node, command)
                 case Snapshot():
@@ -115,6 +167,7 @@ class Audit:
                     assert node == self.settings.evaluator and self.evaluating
                 case Save():
                     assert not self.running and not self.ready and not self.tickets
+                    assert not self.staged and node not in self.lost
                     self.saving = True
                 case CommitCheckpoint():
                     assert node == LAUNCHER and self.saving
@@ -167,8 +220,8 @@ class Audit:
             assert keys == [key for key in self.ready if key in chosen]
         slots = set()
         for ref, key in zip(command.rollouts, keys, strict=True):
-            slot, _ = self.ready.pop(key)
-            assert (slot, self.incarnation[ref.shard]) == (ref.slot, ref.incarnation)
+            slot, incarnation = self.ready.pop(key)
+            assert (slot, incarnation) == (ref.slot, ref.incarnation)
             slots.add((ref.shard, slot))
         self.slots_of[command.ticket] = slots
         self.tickets[command.ticket] = keys

@@ -24,6 +24,8 @@ from fast_core.events import (
     Evaluated,
     Event,
     LauncherEvent,
+    Message,
+    NodeExited,
     Ready,
     RolloutOrder,
     RolloutReady,
@@ -34,11 +36,13 @@ from fast_core.events import (
     Tick,
     Train,
     Trained,
+    Transform,
+    Transformed,
 )
 from fast_core.scheduler import LAUNCHER, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
-Task = RolloutOrder | Train | Snapshot | Evaluate | Save | CommitCheckpoint
+Task = RolloutOrder | Transform | Train | Snapshot | Evaluate | Save | CommitCheckpoint
 
 
 def make_settings(**changes: object) -> SchedulerSettings:
@@ -66,7 +70,8 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_score_held": 1,
         "start_timeout_s": 30.0,
     }
-    assert changes.keys() <= values.keys() | {"other_nodes"}
+    more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    assert changes.keys() <= values.keys() | more
     return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -147,7 +152,7 @@ class World:
             case CommitCheckpoint():
                 self.checkpoints.append(Checkpoint(command, deepcopy(self.audit), len(self.log)))
                 self.inbox[node].append(command)
-            case Train() | Snapshot() | Evaluate() | Save():
+            case Transform() | Train() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
             case _:
                 return
@@ -167,6 +172,12 @@ class World:
         self.busy[node] = (task, version)
         return task
 
+    def kill(self, node: str) -> list[Send]:
+        """Let a node die: what it does and what it was told are gone."""
+        self.inbox[node].clear()
+        self.busy.pop(node, None)
+        return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
+
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
         task, version = self.busy.pop(node)
@@ -176,6 +187,8 @@ class World:
         match task:
             case RolloutOrder():
                 return rollout_ready(node, task, version)
+            case Transform():
+                return Transformed(node, task.rollout)
             case Train():
                 return self._trained(node, task)
             case Snapshot():
@@ -223,6 +236,8 @@ def duration(seed: int, node: str, task: Task, scale: dict[type, int]) -> int:
     match task:
         case RolloutOrder():
             name += f"/{task.shard}/{task.rollout_id}"
+        case Transform():
+            name += f"/{task.rollout.shard}/{task.rollout.rollout_id}"
         case Train():
             name += f"/{task.ticket}"
         case Evaluate():
@@ -239,7 +254,7 @@ def simulate(
     seed: int = 0,
     scale_ms: dict[type, int] | None = None,
     limit_s: float = 1e7,
-    events: list[tuple[float, LauncherEvent]] | None = None,
+    events: list[tuple[float, LauncherEvent | Callable[[], object]]] | None = None,
 ) -> EndRun:
     """Run to the end in virtual time.
 
@@ -248,7 +263,7 @@ def simulate(
         seed: Of all durations.
         scale_ms: Longest duration of each kind of task, in milliseconds.
         limit_s: Virtual time within which the run must end.
-        events: Further events by time, for instance a person's wish to stop.
+        events: Further events by time, for instance a person's wish to stop, or what to call then.
 
     Raises:
         AssertionError: Nothing can happen any more and the run has not ended, or the limit passed.
@@ -272,10 +287,15 @@ def simulate(
         assert now_s < limit_s, f"deadlock or too late: {world.scheduler.statistics()}"
         world.now_s = max(now_s, world.now_s)
         if outside and now_s == other_s:
-            world.deliver(outside.popleft()[1])
+            event = outside.popleft()[1]
+            if isinstance(event, Message):
+                world.deliver(event)
+            else:
+                event()
         elif heap and now_s == next_s:
             node = heapq.heappop(heap)[2]
-            world.finish(node)
+            if node in world.busy:  # not killed meanwhile
+                world.finish(node)
             world.touched.append(node)
         else:
             world.deliver(Tick())

@@ -155,7 +155,7 @@ def test_without_checkpoints_nothing_is_saved() -> None:
 
 def test_state_with_work_in_flight_is_refused() -> None:
     world = saving_world()
-    with pytest.raises(CheckpointError, match="2 rollouts run, 0 are ready, 0 tickets train"):
+    with pytest.raises(CheckpointError, match="2 rollouts run, 0 are with"):
         world.scheduler.state()
 
 

@@ -32,6 +32,9 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
         "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
         "slots_per_shard": draw(st.integers(1, 4)),
+        "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
+        "savers": ("first", "second"),
+        "env_restarts": draw(st.integers(0, 2)),
         "evaluator": evaluator,
         "eval_every_env_steps": draw(some) if evaluator else None,
         "eval_mode": draw(st.sampled_from(["async", "sync"])),
@@ -165,6 +168,32 @@ class Nodes(RuleBasedStateMachine):
             self.world.deliver(Failed("env0", "stepping", "ValueError", "", {}))
             assert not self.going
 
+    @precondition(lambda self: self.going and self.deaths_left())
+    @rule(pick=PICK, gate=st.integers(0, 3))
+    def env_node_dies(self, pick: int, gate: int) -> None:
+        """Within the budget the run goes on, and what the dead node still said is ignored."""
+        if gate:
+            return
+        world, living = self.world, self.living()
+        node = living[pick % len(living)]
+        running = [shard for shard in world.audit.running if world.audit.owner[shard] == node]
+        late = [
+            RolloutReady(node, shard, world.audit.incarnation[shard], *world.audit.running[shard],
+                         0, 0, (), ())
+            for shard in running
+        ]  # fmt: skip
+        world.kill(node)
+        assert self.going
+        for event in late:
+            self.ignored(event)
+
+    def living(self) -> list[str]:
+        return [node for node in self.settings.env_nodes if node not in self.world.audit.lost]
+
+    def deaths_left(self) -> bool:
+        lost = len(self.world.audit.lost)
+        return lost < self.settings.env_restarts and len(self.living()) > 1
+
     @precondition(lambda self: not self.going)
     @rule(event=st.sampled_from([Tick(), StopRequested("x", True), Saved("optimizer", 1, ())]))
     def after_the_end(self, event: object) -> None:
@@ -199,6 +228,9 @@ class Nodes(RuleBasedStateMachine):
         statistics = self.world.scheduler.statistics()
         assert statistics.env_steps_collected == statistics.env_steps_trained
         assert not audit.running and not audit.ready and not audit.tickets and not audit.taken
+        assert not audit.staged
+        assert statistics.rows_dropped >= audit.dropped * settings.rows_per_rollout
+        assert statistics.env_nodes_lost == len(audit.lost)
         assert not audit.evaluating, "a running evaluation was cancelled"
         if "solved:" in end.text:
             self.check_score()

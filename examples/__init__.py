@@ -1,0 +1,1 @@
+"""Algorithms and nodes of one's own; run each from this folder's parent."""

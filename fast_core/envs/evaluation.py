@@ -1,0 +1,95 @@
+"""Which environments an evaluation plays in, and what plays them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.episodes import Act, EpisodeRunner
+from fast_core.envs.instance import Instance
+from fast_core.spec import EnvironmentSpec
+
+_VECTOR_ONLY = ("autoreset_mode", "num_threads")
+
+
+class Runner(Protocol):
+    """`EpisodeRunner`, or what does the same for another backend."""
+
+    spec: EnvironmentSpec
+    returns: list[float]
+    lengths: list[int]
+    env_steps: int
+    quarantined: int
+    cut: int
+
+    def restart(self) -> None:
+        """See `EpisodeRunner.restart`."""
+        ...
+
+    def step(self, act: Act) -> bool:
+        """See `EpisodeRunner.step`."""
+        ...
+
+    def close(self) -> None:
+        """See `EpisodeRunner.close`."""
+        ...
+
+
+def make_runner(
+    config: EnvironmentConfig,
+    *,
+    episodes: int,
+    envs: int,
+    seed: int,
+    max_episode_steps: int | None = None,
+    on_step: Callable[[], None] | None = None,
+    watch: Callable[[Instance], None] | None = None,
+) -> Runner:
+    """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
+
+    Raises:
+        ConfigError: As `make_batch`.
+        EnvironmentFailed: A constructor raised.
+    """
+    config = evaluated(config)
+    if config.backend == "gymnasium":
+        return EpisodeRunner(
+            config,
+            episodes=episodes,
+            envs=envs,
+            seed=seed,
+            max_episode_steps=max_episode_steps,
+            on_step=on_step,
+            watch=watch,
+        )
+    # here, because it imports what only this backend needs
+    from fast_core.envs.vector_episodes import VectorEpisodes
+
+    return VectorEpisodes(
+        config,
+        episodes=episodes,
+        envs=envs,
+        seed=seed,
+        max_episode_steps=max_episode_steps,
+        on_step=on_step,
+    )
+
+
+def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The environments in which what was trained in those of ``config`` is evaluated.
+
+    Atari games are played to their end and count their own score, whatever training does about
+    lost lives and rewards. In place of a vectorised Gymnasium environment its scalar form plays,
+    where every episode has its seed.
+    """
+    atari = config.atari
+    if atari is not None:
+        atari = replace(atari, terminal_on_life_loss=False, clip_rewards=False)
+        config = replace(config, atari=atari)
+    if config.backend == "gymnasium_vector":
+        kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
+        config = replace(config, backend="gymnasium", kwargs=kwargs)
+    return config

@@ -1,0 +1,194 @@
+"""Rows that observations are copied into: one per environment, of plain and composite spaces.
+
+An observation is copied the moment it is returned: environments may hand out the same array
+each time, or share one among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.spec import SpaceSpec
+
+
+class Row(Protocol):
+    """The place of one environment's observation.
+
+    ``row[:] = obs`` copies, and raises ValueError or TypeError if ``obs`` does not have the
+    shape and dtype of the row.
+    """
+
+    def __setitem__(self, key: slice, obs: object, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A Dict or Tuple space inside an observation.
+
+    Attributes:
+        name: Its path, empty for the whole observation.
+        keys: Keys of its parts, or their indices.
+        parts: Names of its leaves, or further branches.
+        named: Whether it is a Dict.
+    """
+
+    name: str
+    keys: tuple[Hashable, ...]
+    parts: tuple[Tree, ...]
+    named: bool
+
+
+Tree = Branch | str
+EVERYTHING = object()  # an action mask that allows all
+
+
+class WrongPart(ValueError):
+    """A part of a composite observation is not what its space declares.
+
+    Attributes:
+        leaf: Name of the leaf that is wrong, None where it is a Dict or Tuple.
+    """
+
+    def __init__(self, message: str, leaf: str | None = None) -> None:
+        super().__init__(message)
+        self.leaf = leaf
+
+
+def leaf_of(array: Array, name: str) -> Array:
+    """The leaf ``name`` of structured rows ``[B]``: ``[B, ...]``, a view."""
+    leaf: Array = cast("NDArray[np.void]", array)[name]
+    return leaf
+
+
+def rows_of(array: Array, tree: Tree = "", mask: str | None = None) -> list[Row]:
+    """The rows of ``array`` ``[B, ...]``, in the form that is quickest to assign to.
+
+    For vectors that is a memoryview: its slice assignment compares format and shape in C and
+    copies in 0.11 us, where NumPy's assignment takes 0.17 us and would broadcast and cast.
+
+    Args:
+        array: Structured where the space is composite.
+        tree: Where the leaves of a composite space lie in an observation.
+        mask: Name of the leaf that is an action mask; takes any integers or bools.
+    """
+    if isinstance(tree, Branch):
+        columns = [rows_of(array, part, mask) for part in tree.parts]
+        return [_RecordRow(tree, rows) for rows in zip(*columns, strict=True)]
+    leaf = leaf_of(array, tree) if tree else array
+    if tree and tree == mask:
+        return [_MaskRow(row) for row in leaf]
+    if leaf.ndim == 1:
+        return [_ScalarRow(leaf, index) for index in range(len(leaf))]
+    if leaf.ndim == 2:
+        return [cast("Row", memoryview(row)) for row in leaf]
+    return [_ArrayRow(row) for row in leaf]
+
+
+class _ScalarRow:
+    """Row of a space with shape ``()``; takes Python numbers too, which have no dtype."""
+
+    def __init__(self, array: Array, index: int) -> None:
+        self._array = array
+        self._index = index
+
+    def __setitem__(self, _key: slice, obs: object, /) -> None:
+        value = np.asarray(obs)
+        if value.shape or not np.can_cast(value.dtype, self._array.dtype, "same_kind"):
+            raise ValueError
+        self._array[self._index] = value
+
+
+class _ArrayRow:
+    """Row of two dimensions or more."""
+
+    def __init__(self, row: Array) -> None:
+        self._row = row
+
+    def __setitem__(self, _key: slice, obs: object, /) -> None:
+        row = self._row
+        if not isinstance(obs, np.ndarray) or obs.shape != row.shape or obs.dtype != row.dtype:
+            raise ValueError
+        np.copyto(row, obs)
+
+
+class _MaskRow:
+    """Row of an action mask: integers or bools of any shape, kept as bools."""
+
+    def __init__(self, row: Array) -> None:
+        self._row = row
+
+    def __setitem__(self, _key: slice, obs: object, /) -> None:
+        if obs is EVERYTHING:
+            self._row.fill(True)
+            return
+        given = np.asarray(obs)
+        if given.dtype.kind not in "biu" or given.size != self._row.size:
+            raise ValueError
+        np.not_equal(given.reshape(-1), 0, out=self._row)
+
+
+class _RecordRow:
+    """Row of a Dict or Tuple space: each part is copied to its place."""
+
+    def __init__(self, branch: Branch, rows: Sequence[Row]) -> None:
+        self._parts = tuple(zip(branch.keys, rows, strict=True))
+        self._branch = branch
+        self._kinds = (dict, Mapping) if branch.named else (tuple, list)
+
+    def __setitem__(self, _key: slice, obs: object, /) -> None:
+        if not isinstance(obs, self._kinds) or len(obs) != len(self._parts):
+            raise WrongPart(_wrong_parts(obs, self._branch))
+        parts = cast("Mapping[Hashable, object]", obs)
+        place = 0
+        try:
+            for place, (key, row) in enumerate(self._parts):  # noqa: B007
+                row[:] = parts[key]
+        except WrongPart:
+            raise
+        except KeyError:
+            raise WrongPart(_wrong_parts(obs, self._branch)) from None
+        except (ValueError, TypeError) as error:
+            key, name = self._parts[place][0], self._branch.parts[place]
+            said = f"part {name!r} of the observation {_form(parts[key])}"
+            raise WrongPart(said, cast("str", name)) from error
+
+
+def _wrong_parts(obs: object, branch: Branch) -> str:
+    what = f"part {branch.name!r} of the observation" if branch.name else "the observation"
+    if branch.named and isinstance(obs, Mapping):
+        missing = [key for key in branch.keys if key not in obs]
+        extra = [key for key in obs if key not in branch.keys]
+        return f"{what} lacks the keys {missing!r} and has the undeclared keys {extra!r}"
+    declared = f"its space declares {'a dict of' if branch.named else 'a tuple of'}"
+    size = f" of {len(obs)}" if isinstance(obs, tuple | list) else ""
+    return f"{what} is a {type(obs).__name__}{size}, {declared} {len(branch.keys)}"
+
+
+def mismatch(obs: object, space: SpaceSpec, error: BaseException | None = None) -> str:
+    """Say how ``obs`` differs from what ``space`` declares.
+
+    Args:
+        obs: What an environment returned.
+        space: What it should be like.
+        error: What assigning it to its row raised.
+    """
+    if isinstance(error, WrongPart):
+        leaf = dict(space.parts).get(error.leaf or "")
+        return str(error) if leaf is None else f"{error}, {_declares(leaf)}"
+    return f"the observation {_form(obs)}, {_declares(space)}"
+
+
+def _declares(space: SpaceSpec) -> str:
+    return f"its space declares shape {space.shape} of {space.dtype}"
+
+
+def _form(obs: object) -> str:
+    if isinstance(obs, np.ndarray | np.generic):
+        return f"has shape {obs.shape} of {obs.dtype}"
+    return f"is a {type(obs).__name__}"

@@ -1,0 +1,99 @@
+"""Environments that draw themselves, for people who watch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.making import make_env
+from fast_core.errors import ConfigError, EnvironmentFailed
+
+Mode = Literal["human", "rgb_array"]
+_WITHOUT_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def drawing(config: EnvironmentConfig, mode: Mode) -> EnvironmentConfig:
+    """The same environment, made to draw: ``human`` in a window, ``rgb_array`` as images.
+
+    For images on a machine without a screen it also lets MuJoCo draw on the GPU and SDL in
+    memory, unless the user has said in MUJOCO_GL and SDL_VIDEODRIVER what they should do.
+
+    Raises:
+        ConfigError: It can't be made, or has no such mode, or there is no screen.
+    """
+    if config.backend == "envpool":
+        raise ConfigError(
+            f"environment {config.id!r} can't be drawn: EnvPool has no pictures, and its "
+            "environments are not quite Gymnasium's of that name"
+        )
+    if mode == "rgb_array" and not has_screen():
+        for name, value in _WITHOUT_SCREEN.items():  # before MuJoCo and pygame are imported
+            os.environ.setdefault(name, value)
+    modes = render_modes(config)
+    # Gymnasium shows the images of an environment that has no window of its own.
+    if mode not in modes and not (mode == "human" and "rgb_array" in modes):
+        raise ConfigError(
+            f"environment {config.id!r} has no render mode {mode!r}; it has "
+            f"{', '.join(map(repr, modes)) or 'none'} (metadata['render_modes'])"
+        )
+    if mode == "human":
+        check_screen(config)
+    return msgspec.structs.replace(config, kwargs={**config.kwargs, "render_mode": mode})
+
+
+def render_modes(config: EnvironmentConfig) -> tuple[str, ...]:
+    """The render modes that the configured environment says it has."""
+    env = make_env(config)
+    try:
+        return tuple(mode for mode in env.metadata.get("render_modes", ()) if mode)
+    finally:
+        env.close()
+
+
+def has_screen(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether windows can be opened, as far as one can tell."""
+    return not sys.platform.startswith("linux") or any(environ.get(name) for name in _SCREENS)
+
+
+def check_screen(config: EnvironmentConfig) -> None:
+    """Refuse a window that nobody could see; pygame would draw into nothing, GLFW abort.
+
+    Raises:
+        ConfigError: There is no screen.
+    """
+    chosen = os.environ.get("SDL_VIDEODRIVER")  # for instance kmsdrm, on a console
+    if has_screen() or (chosen and "mujoco" not in sys.modules):
+        return
+    raise ConfigError(
+        f"no window for environment {config.id!r} can be opened here: neither DISPLAY nor "
+        "WAYLAND_DISPLAY is set. Write a video instead (fastloop eval RUN --video FILE.mp4), or "
+        "log in with a screen (ssh -X)."
+    )
+
+
+@contextmanager
+def explained(config: EnvironmentConfig, mode: Mode) -> Iterator[None]:
+    """Say what may be missing when an environment fails where it begins to draw.
+
+    Raises:
+        EnvironmentFailed: As the environment did, with advice.
+    """
+    try:
+        yield
+    except EnvironmentFailed as error:
+        advice = ""
+        if "mujoco" in sys.modules and mode == "rgb_array":
+            advice = (
+                f". It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
+                "screen MUJOCO_GL must be egl, which needs a GPU's or Mesa's libEGL, or osmesa, "
+                "which needs libOSMesa (Debian: libegl1, libosmesa6)"
+            )
+        text = f"{error}{advice}. (It was drawing, render mode {mode!r}.)"
+        raise EnvironmentFailed(text, error.context) from error

@@ -1,0 +1,418 @@
+"""A batch of environments that a library steps with one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.actions import ActionLog
+from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
+from fast_core.envs.batch_state import (
+    VERSION,
+    BatchState,
+    OpenEpisode,
+    decode_actions,
+    decode_state,
+    encode_state,
+)
+from fast_core.envs.batched import BatchWriter
+from fast_core.envs.masks import valid_action
+from fast_core.envs.open_episodes import OpenEpisodes
+from fast_core.envs.repeating import not_repeated
+from fast_core.envs.rows import Observations, fitting_rewards, rewards_fit
+from fast_core.envs.vector_envpool import EnvPoolSource
+from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
+from fast_core.envs.vector_source import VectorSource, VectorStep
+from fast_core.envs.whereabouts import Whereabouts, error_text
+from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role, seed_global_generators
+
+_NEVER = 1 << 62
+_RESET_TRIES = 8
+_SOURCES: dict[str, Callable[[EnvironmentConfig, int], VectorSource]] = {
+    "gymnasium_vector": GymnasiumVectorSource,
+    "envpool": EnvPoolSource,
+}
+Flags = NDArray[np.bool_]
+
+
+class VectorBatch:
+    """`EnvBatch` over a `VectorSource`.
+
+    Where a source can't seed single episodes, their numbers are still counted, and a restored
+    batch begins with episodes that were not played yet.
+
+    Attributes:
+        spec: Spaces and time limit of the environments.
+    """
+
+    def __init__(
+        self,
+        config: EnvironmentConfig,
+        *,
+        seed: int,
+        shard: int,
+        envs: int,
+        first_env: int = 0,
+        role: Role = Role.ENVIRONMENT_EPISODE,
+        incarnation: int = 1,
+        progress: memoryview | None = None,
+        keep_actions: bool = True,
+        max_episode_steps: int | None = None,
+    ) -> None:
+        """See `GymnasiumBatch`; ``max_episode_steps`` truncates episodes that are longer.
+
+        Raises:
+            ConfigError: The library is not installed, or can't step these environments.
+            EnvironmentFailed: A constructor raised.
+        """
+        indices = range(first_env, first_env + envs)
+        self._first_env, self._envs = first_env, envs
+        self._places = [
+            Whereabouts(environment=str(i), shard=shard, id=config.id, incarnation=incarnation)
+            for i in indices
+        ]
+        last = indices[-1]
+        self._all = Whereabouts(
+            environment=f"{first_env} to {last}" if last > first_env else str(last),
+            shard=shard,
+            id=config.id,
+            incarnation=incarnation,
+        )
+        seed_global_generators(seed, role, shard, first_env, incarnation)
+        with self._blamed("while they were made"):
+            self._source = _SOURCES[config.backend](config, envs)
+        self._closed = False
+        description = self._source.description
+        self.spec = msgspec.structs.replace(description.spec, repeatable=self._source.seeded)
+        self._fail_nonfinite = config.nonfinite == "fail"
+        limits = (self.spec.max_episode_steps, max_episode_steps)
+        self._limit = min((limit for limit in limits if limit is not None), default=_NEVER)
+        self._due = _NEVER
+        if progress is None:
+            progress = memoryview(bytearray(8 * progress_words(envs))).cast("q")
+        self._open = OpenEpisodes([EpisodeSeeds(seed, role, shard, i) for i in indices], progress)
+        keep = keep_actions and self._source.seeded
+        self._log = ActionLog(envs, self.spec.action) if keep else None
+        self._finished = FinishedEpisodes([], [], 0)
+        self._writer = BatchWriter(description.tree, self.spec.action_mask)
+        self._obs = Observations(envs, self.spec, description.tree)
+        self._old_obs = Observations(envs, self.spec, description.tree)
+        self._reward = np.zeros(envs)
+        self._returns = np.zeros(envs)
+
+    @property
+    def position(self) -> int:
+        """See `EnvBatch.position`; where all are stepped at once, the first."""
+        return self._first_env + self._open.words[ProgressWord.ENV]
+
+    @property
+    def seeded(self) -> bool:
+        """Whether every episode is seeded; known after the first reset."""
+        return self._source.seeded
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def reset(self, obs: Array) -> None:
+        """See `EnvBatch.reset`."""
+        self._start([episode + 1 for episode in self._open.episode])
+        obs[...] = self._obs.array
+
+    def step(
+        self,
+        action: Array,
+        *,
+        next_obs: Array,
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: Array,
+    ) -> None:
+        """See `EnvBatch.step`."""
+        if self._log is not None:
+            self._log.append(action, self._open.oldest)
+        count = self._open.next_step()
+        first = self._step_all(action, terminated, truncated)
+        forced = np.zeros(self._envs, np.bool_)
+        if count >= self._due:
+            self._apply_limit(terminated, truncated, forced)
+        if not (self._obs.finite() and rewards_fit(self._reward)):
+            self._quarantine(terminated, truncated, forced, action)
+        np.add(self._returns, self._reward, out=self._returns)
+        reward[...] = self._reward
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            final_obs[ended] = self._obs.array[ended]
+            self._finish(ended)
+            self._next(ended, forced, first)
+        self._check_masks()
+        next_obs[...] = self._obs.array
+
+    def _step_all(self, action: Array, terminated: Flags, truncated: Flags) -> Array | None:
+        """Take a step; ``_obs`` gets the true successors.
+
+        Returns the first observations of episodes that the source began in this step, valid
+        where one ended, or None if it began none.
+        """
+        self._obs, self._old_obs = self._old_obs, self._obs
+        with self._blamed("in a step"):
+            result = self._source.step(action.copy())
+            self._writer.write(result.obs, self._obs.array)
+            self._store(result, terminated, truncated)
+            if result.final is None:
+                return None
+            first = self._obs.array.copy()
+            for place in np.flatnonzero(terminated | truncated).tolist():
+                self._obs.rows[place][:] = self._writer.pick(result.final, place)
+            return first
+
+    def _store(self, result: VectorStep, terminated: Flags, truncated: Flags) -> None:
+        shape = (self._envs,)
+        for name, values in zip(result._fields[1:4], result[1:4], strict=True):
+            if np.shape(values) != shape:
+                raise ValueError(f"{name} must have shape {shape}; got {np.shape(values)}")
+        self._reward[...] = result.reward
+        terminated[...] = result.terminated
+        truncated[...] = result.truncated
+
+    def _apply_limit(self, terminated: Flags, truncated: Flags, forced: Flags) -> None:
+        """Truncate what has reached the time limit, if the source has not done so."""
+        for place in range(self._envs):
+            if self._open.length(place) >= self._limit:
+                forced[place] = not (terminated[place] or truncated[place])
+                truncated[place] = True
+
+    def _quarantine(
+        self, terminated: Flags, truncated: Flags, forced: Flags, action: Array
+    ) -> None:
+        """Cut episodes with a value that is not finite at their last good observation."""
+        finite = fitting_rewards(self._reward) & self._obs.finite_rows()
+        for place in np.flatnonzero(~finite).tolist():
+            self._count_nonfinite(place, action)
+            self._obs.array[place] = self._old_obs.array[place]
+            self._reward[place] = 0.0
+            forced[place] |= not (terminated[place] or truncated[place])
+            terminated[place], truncated[place] = False, True
+
+    def _count_nonfinite(self, place: int, action: Array | None) -> None:
+        if self._fail_nonfinite:
+            cause = (
+                "an observation or reward is NaN or infinite; environment.nonfinite: quarantine "
+                "would cut the episode and go on"
+            )
+            raise self._failure(place, cause, action)
+        self._finished = self._finished._replace(quarantined=self._finished.quarantined + 1)
+
+    def _finish(self, ended: NDArray[np.int64]) -> None:
+        for place in ended.tolist():
+            self._finished.returns.append(float(self._returns[place]))
+            self._finished.lengths.append(self._open.length(place))
+        self._returns[ended] = 0.0
+
+    def _check_masks(self) -> None:
+        masks = self._obs.masks
+        stuck = masks.stuck() if masks is not None else None
+        if masks is not None and stuck is not None:
+            raise self._failure(stuck, masks.cause(stuck), None)
+
+    # --- beginning episodes ----------------------------------------------------------------------
+
+    def _start(self, episodes: Sequence[int]) -> None:
+        """Begin these episodes in all environments."""
+        seeds = [self._open.begin(p, e, self._open.count) for p, e in enumerate(episodes)]
+        self._returns.fill(0.0)
+        with self._blamed("in reset"):
+            self._writer.write(self._source.start(seeds), self._obs.array)
+        self._begin_finite(np.arange(self._envs))
+        self._find_due()
+
+    def _next(self, ended: NDArray[np.int64], forced: Flags, first: Array | None) -> None:
+        """Begin the next episodes where one ended; ``_obs`` gets their first observations."""
+        seeds = self._count_on(ended)
+        if self._source.partial:
+            by_hand = forced[ended]
+            for places, must in ((ended[~by_hand], False), (ended[by_hand], True)):
+                chosen = [seeds[place] for place in places.tolist()]
+                self._begin(places, chosen, forced=must)
+        else:
+            self._take_first(ended, forced, first)
+        self._begin_finite(ended)
+        self._find_due()
+
+    def _count_on(self, places: NDArray[np.int64]) -> dict[int, int]:
+        """Count the next episode of some environments; returns its seeds by place."""
+        count, episode = self._open.count, self._open.episode
+        return {p: self._open.begin(p, episode[p] + 1, count) for p in places.tolist()}
+
+    def _begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> None:
+        if len(places):
+            with self._blamed("in reset"):
+                obs = self._source.begin(places, seeds, forced=forced)
+                self._writer.write(obs, self._obs.array, places)
+
+    def _take_first(self, ended: NDArray[np.int64], forced: Flags, first: Array | None) -> None:
+        if first is None or forced[ended].any():
+            place = int(ended[np.argmax(forced[ended])])
+            cause = (
+                "its episode must be cut (a value is NaN or infinite, or a time limit was passed), "
+                "but its library resets it at its own end alone. Use environment.backend: gymnasium"
+            )
+            raise self._failure(place, cause, None)
+        self._obs.array[ended] = first[ended]
+
+    def _begin_finite(self, places: NDArray[np.int64]) -> None:
+        """Give up episodes whose first observation is not finite for the next ones."""
+        for _ in range(_RESET_TRIES):
+            if self._obs.finite():
+                return
+            places = places[~self._obs.finite_rows()[places]]
+            for place in places.tolist():
+                self._count_nonfinite(place, None)
+            if not self._source.partial:
+                break
+            seeds = self._count_on(places)
+            self._begin(places, list(seeds.values()), forced=True)
+        tries = _RESET_TRIES if self._source.partial else 1
+        cause = f"{tries} episodes in a row began with an observation that is not finite"
+        raise self._failure(int(places[0]), cause, None)
+
+    def _find_due(self) -> None:
+        self._due = self._open.find_oldest() + self._limit
+
+    # --- errors ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _blamed(self, when: str) -> Iterator[None]:
+        """Turn what the library raises into an error that says where; any environment may be it."""
+        try:
+            yield
+        except (ConfigError, EnvironmentFailed):
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise anything
+            raise self._all.failure(when, error_text(error)) from error
+
+    def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
+        return self._places[place].failure(
+            self._open.length(place) if action is not None else 0,
+            cause,
+            self._open.episode[place],
+            self._open.seed(place),
+            None if action is None else action[place],
+        )
+
+    # --- results, state, end ---------------------------------------------------------------------
+
+    def take_episodes(self) -> FinishedEpisodes:
+        """See `EnvBatch.take_episodes`."""
+        finished, self._finished = self._finished, FinishedEpisodes([], [], 0)
+        return finished
+
+    def state(self) -> bytes:
+        """See `EnvBatch.state`."""
+        log, start = self._log, self._open.start
+        open_episodes = [
+            OpenEpisode(
+                episode=self._open.episode[place],
+                seed=self._open.seed(place),
+                length=self._open.length(place),
+                total=float(self._returns[place]),
+                obs=self._obs.array[place].tobytes(),
+                actions=log.since(place, start[place]).tobytes() if log is not None else None,
+            )
+            for place in range(self._envs)
+        ]
+        return encode_state(BatchState(VERSION, self.spec.id, self._finished, open_episodes))
+
+    def restore(self, state: bytes, obs: Array) -> None:
+        """See `EnvBatch.restore`."""
+        saved = decode_state(state, id=self.spec.id, envs=self._envs)
+        self._finished = saved.finished
+        if self._log is None or any(episode.actions is None for episode in saved.open):
+            self._start([episode.episode + 1 for episode in saved.open])
+        else:
+            self._repeat(saved.open)
+        obs[...] = self._obs.array
+
+    def _repeat(self, saved: Sequence[OpenEpisode]) -> None:
+        """Bring all environments back into their open episodes ``saved``.
+
+        They are stepped together, so those with fewer steps to repeat begin later; what they do
+        before is of no account.
+        """
+        rows, starts = self._saved_actions(saved)
+        self._open.count = len(rows)
+        seeds = []
+        for place, episode in enumerate(saved):
+            seed = self._open.begin(place, episode.episode, starts[place])
+            if seed != episode.seed:
+                what = f"this run resets that episode with {seed}"
+                raise not_repeated(self._places[place], episode, what)
+            seeds.append(seed)
+        with self._blamed("in reset"):
+            self._writer.write(self._source.start(seeds), self._obs.array)
+        for t, row in enumerate(rows):
+            self._begin_at(t, starts, seeds)
+            self._repeat_step(t, row, starts, seeds, saved)
+        self._begin_at(len(rows), starts, seeds)
+        for place, episode in enumerate(saved):
+            self._check_same(place, episode)
+        self._find_due()
+
+    def _saved_actions(self, saved: Sequence[OpenEpisode]) -> tuple[Array, list[int]]:
+        """Actions ``[n, B, ...]`` up to now, and where those of each open episode begin."""
+        space = self.spec.action
+        actions = [decode_actions(episode, space) for episode in saved]
+        count = max(map(len, actions))
+        rows = np.empty((count, self._envs, *space.shape), space.dtype)
+        rows[...] = valid_action(space)
+        starts = [count - len(taken) for taken in actions]
+        for place, taken in enumerate(actions):
+            rows[starts[place] :, place] = taken
+        return rows, starts
+
+    def _begin_at(self, t: int, starts: Sequence[int], seeds: Sequence[int]) -> None:
+        places = np.array([p for p, start in enumerate(starts) if start == t > 0], np.int64)
+        self._begin(places, [seeds[place] for place in places.tolist()], forced=True)
+        self._returns[places] = 0.0
+
+    def _repeat_step(
+        self,
+        t: int,
+        action: Array,
+        starts: Sequence[int],
+        seeds: Sequence[int],
+        saved: Sequence[OpenEpisode],
+    ) -> None:
+        terminated, truncated = np.zeros((2, self._envs), np.bool_)
+        self._step_all(action, terminated, truncated)
+        cast("ActionLog", self._log).append(action, 0)
+        self._returns += self._reward
+        ended = np.flatnonzero(terminated | truncated)
+        for place in ended.tolist():
+            if starts[place] <= t:
+                what = f"the episode ended at step {t + 1 - starts[place]}"
+                raise not_repeated(self._places[place], saved[place], what)
+        self._begin(ended, [seeds[place] for place in ended.tolist()], forced=False)
+
+    def _check_same(self, place: int, saved: OpenEpisode) -> None:
+        total = float(self._returns[place])
+        if total != saved.total:
+            what = f"the rewards add up to {total!r}, not {saved.total!r}"
+            raise not_repeated(self._places[place], saved, what)
+        if self._obs.array[place].tobytes() != saved.obs:
+            what = "the observation differs from the saved one"
+            raise not_repeated(self._places[place], saved, what)
+
+    def close(self) -> None:
+        """See `EnvBatch.close`."""
+        if not self._closed:
+            self._closed = True
+            with self._blamed("in close"):
+                self._source.close()

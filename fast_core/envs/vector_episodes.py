@@ -1,0 +1,132 @@
+"""Running exactly so many episodes in environments that a library steps together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.episodes import Act
+from fast_core.envs.frames import FrameStack
+from fast_core.envs.vector_batch import VectorBatch
+from fast_core.seeding import Role
+
+
+class VectorEpisodes:
+    """`EpisodeRunner` for environments that there are only in batches.
+
+    Episode ``k`` belongs to environment ``k % envs`` here too, so none is favoured for being
+    short. An environment that has played its share is stepped on, and what it does is ignored.
+
+    The environments are made anew for each evaluation, with the same seeds: all evaluations
+    begin with the same episodes. A later episode of an environment depends on how much of its
+    random stream those before it used.
+    """
+
+    def __init__(
+        self,
+        config: EnvironmentConfig,
+        *,
+        episodes: int,
+        envs: int,
+        seed: int,
+        max_episode_steps: int | None = None,
+        on_step: Callable[[], None] | None = None,
+    ) -> None:
+        """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
+        self._config, self._seed, self._limit = config, seed, max_episode_steps
+        self._episodes, self._envs = episodes, envs
+        self._lanes = min(envs, episodes)
+        self._on_step = on_step
+        self._batch = self._make()
+        self._fresh = True
+        self.spec = self._batch.spec
+        row = self.spec.row
+        self._obs = np.zeros((envs, *row.shape), row.row_dtype)
+        self._final = np.zeros((self._lanes, *row.shape), row.row_dtype)
+        self._first = np.zeros(envs, np.bool_)
+        self._reward = np.zeros(self._lanes, np.float32)
+        self._terminated, self._truncated = np.zeros((2, self._lanes), np.bool_)
+        frames = self.spec.frames
+        self._stack = FrameStack(envs, row, frames) if frames > 1 else None
+        self.restart()
+
+    def _make(self) -> VectorBatch:
+        return VectorBatch(
+            self._config,
+            seed=self._seed,
+            shard=0,
+            envs=self._lanes,
+            role=Role.EVALUATION,
+            keep_actions=False,
+            max_episode_steps=self._limit,
+        )
+
+    def restart(self) -> None:
+        """Forget all results; the next `step` begins with episode 0 again."""
+        self.returns = [0.0] * self._episodes
+        self.lengths = [0] * self._episodes
+        self.env_steps = 0
+        self.quarantined = 0
+        self.cut = 0
+        self._current: dict[int, int] = {}
+        self._begun = False
+
+    def step(self, act: Act) -> bool:
+        """See `EpisodeRunner.step`."""
+        if not self._begun:
+            self._begin_all()
+        if not self._current:
+            return False
+        obs = self._obs
+        if self._stack is not None:
+            self._stack.push(obs, self._first)
+            obs = self._stack.array
+        actions = act(obs, self._first)
+        self._first[:] = False
+        self._step_all(actions[: self._lanes])
+        return bool(self._current)
+
+    def _begin_all(self) -> None:
+        if not self._fresh:
+            self._batch.close()
+            self._batch = self._make()
+        self._begun, self._fresh = True, False
+        self._batch.reset(self._obs[: self._lanes])
+        self._current = {lane: lane for lane in range(self._lanes)}
+        self._first[: self._lanes] = True
+
+    def _step_all(self, actions: Array) -> None:
+        self._batch.step(
+            actions,
+            next_obs=self._obs[: self._lanes],
+            reward=self._reward,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            final_obs=self._final,
+        )
+        self.quarantined += self._batch.take_episodes().quarantined
+        self.env_steps += len(self._current)
+        for lane, episode in list(self._current.items()):
+            self.returns[episode] += float(self._reward[lane])
+            self.lengths[episode] += 1
+            if self._terminated[lane] or self._truncated[lane]:
+                self._end(lane, episode)
+        if self._on_step is not None:
+            self._on_step()
+
+    def _end(self, lane: int, episode: int) -> None:
+        self._first[lane] = True
+        own = self.spec.max_episode_steps
+        at_limit = self.lengths[episode] == self._limit and not self._terminated[lane]
+        self.cut += at_limit and (own is None or own > self.lengths[episode])
+        if episode + self._envs < self._episodes:
+            self._current[lane] = episode + self._envs
+        else:
+            del self._current[lane]
+
+    def close(self) -> None:
+        """Close every environment."""
+        self._batch.close()

@@ -1,0 +1,243 @@
+"""Gymnasium's vectorised environments: the environment's own ``vector_entry_point``."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.batched import rows_at
+from fast_core.envs.description import describe
+from fast_core.envs.making import registered
+from fast_core.envs.vector_source import (
+    VectorStep,
+    refuse_wrapping,
+    single_frames,
+    without_stack,
+)
+from fast_core.errors import ConfigError
+
+Seeds = Sequence[int]
+_SCALAR = "Use environment.backend: gymnasium."
+# In this order: with Disabled every episode has its own seed.
+_MODES = (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP)
+
+
+class GymnasiumVectorSource:
+    """`VectorSource` over `gymnasium.make_vec` with the environment's own vectorised form.
+
+    Gymnasium has three ways to reset. With *Disabled* we do, with a mask and a seed for each
+    episode. With *SameStep* the environment does, within the step that ends an episode. With
+    *NextStep*, the default, it does so in the step after, whose action it ignores: that step is
+    no transition, and it can't be taken for one environment alone, so such an environment is
+    refused. The first of the two that the constructor takes as ``autoreset_mode`` is used,
+    unless ``environment.kwargs`` names one.
+    """
+
+    def __init__(self, config: EnvironmentConfig, envs: int) -> None:
+        """Make them.
+
+        Raises:
+            ConfigError: It has no vectorised form, or one that resets in the next step.
+            Exception: Whatever its constructor raises.
+        """
+        refuse_wrapping(config)
+        spec = registered(config)
+        self._envs, self._options = envs, config.reset_options
+        self._env, kwargs = _make(spec, config, envs)
+        self._single = single_frames(config) and kwargs.get("stack_num") == 1
+        try:
+            self.partial = _mode(self._env, config) == AutoresetMode.DISABLED
+            limit = kwargs.get("max_episode_steps", spec.max_episode_steps)
+            observation = self._env.single_observation_space
+            if self._single:
+                observation = _without_stack(cast("gymnasium.spaces.Box", observation))
+            self.description = describe(config, observation, self._env.single_action_space, limit)
+        except ConfigError:
+            self._env.close()
+            raise
+        self.seeded = self.partial
+        self._checked = False
+        self._form: Callable[[Seeds], Any] | None = None
+        self._obs: Any = None
+
+    def start(self, seeds: Seeds) -> object:
+        """See `VectorSource.start`."""
+        if self._form is None:
+            return self._frames(self._first_start(seeds))
+        obs, _ = self._env.reset(seed=self._form(seeds), options=self._copied_options())
+        return self._frames(obs)
+
+    def _first_start(self, seeds: Seeds) -> object:
+        """Find out which form of seeds its reset takes: one for each environment, or one."""
+        for form in (list, _as_array):
+            with contextlib.suppress(TypeError, gymnasium.error.Error):
+                obs, _ = self._env.reset(
+                    seed=cast("Any", form(seeds)), options=self._copied_options()
+                )
+                self._form = cast("Callable[[Seeds], Any]", form)
+                return obs
+        obs, _ = self._env.reset(seed=seeds[0], options=self._copied_options())
+        self._form, self.seeded = _first, False
+        return obs
+
+    def step(self, action: Array) -> VectorStep:
+        """See `VectorSource.step`."""
+        obs, reward, terminated, truncated, info = self._env.step(action)
+        self._obs = obs
+        final = None
+        if not self.partial and (terminated.any() or truncated.any()):
+            if "final_obs" not in info:
+                raise ValueError(
+                    "it says that it resets in the same step (SameStep), but its info lacks "
+                    "'final_obs' where an episode ended"
+                )
+            final = self._frames(info["final_obs"])
+        return VectorStep(self._frames(obs), reward, terminated, truncated, final)
+
+    def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
+        """See `VectorSource.begin`."""
+        del forced
+        mask = np.zeros(self._envs, np.bool_)
+        mask[places] = True
+        options = {**(self._copied_options() or {}), "reset_mask": mask}
+        before = None if self._checked else copy.deepcopy(self._obs)
+        obs, _ = self._env.reset(seed=self._masked_seeds(places, seeds), options=options)
+        if before is not None and not mask.all():
+            self._checked = True
+            _check_untouched(before, obs, ~mask)
+        return self._frames(rows_at(obs, places))
+
+    def _masked_seeds(self, places: NDArray[np.int64], seeds: Seeds) -> Any:
+        """A list has a place for each environment, an array for each that is reset."""
+        if self._form is list:
+            every: list[int | None] = [None] * self._envs
+            for place, seed in zip(places.tolist(), seeds, strict=True):
+                every[place] = seed
+            return every
+        return None if self._form is None or self._form is _first else self._form(seeds)
+
+    def _copied_options(self) -> dict[str, Any] | None:
+        # a copy, because an environment may take options out of what it is given
+        return copy.deepcopy(cast("dict[str, Any] | None", self._options))
+
+    def _frames(self, obs: object) -> object:
+        return without_stack(obs) if self._single else obs
+
+    def close(self) -> None:
+        """See `VectorSource.close`."""
+        self._env.close()
+
+
+def _as_array(seeds: Seeds) -> NDArray[np.int64]:
+    return np.array(seeds, np.int64)
+
+
+def _first(seeds: Seeds) -> int:
+    return seeds[0]
+
+
+def _make(
+    spec: EnvSpec, config: EnvironmentConfig, envs: int
+) -> tuple[VectorEnv[Any, Any, Any], dict[str, Any]]:
+    """Make ``envs`` environments; returns the keyword arguments too."""
+    entry = spec.vector_entry_point
+    if entry is None:
+        raise ConfigError(
+            f"environment.id {config.id!r} has no vectorised form (vector_entry_point) for "
+            f"environment.backend gymnasium_vector. {_SCALAR}"
+        )
+    creator = entry if callable(entry) else load_env_creator(entry)
+    takes = inspect.signature(creator).parameters
+    kwargs: dict[str, Any] = _atari(config, takes) | dict(config.kwargs)
+    modes: Sequence[AutoresetMode | None] = [None]
+    if "autoreset_mode" in kwargs:
+        with contextlib.suppress(ValueError):  # it may have names of its own
+            modes = [AutoresetMode(kwargs["autoreset_mode"])]
+    elif "autoreset_mode" in takes:
+        modes = _MODES
+    for mode in modes:
+        if mode is not None:
+            kwargs["autoreset_mode"] = mode
+        try:
+            return gymnasium.make_vec(
+                spec, envs, vectorization_mode="vector_entry_point", **kwargs
+            ), kwargs
+        except ValueError:
+            if mode is None or mode is modes[-1]:
+                raise
+    raise AssertionError("there is always a mode to try")
+
+
+def _mode(env: VectorEnv[Any, Any, Any], config: EnvironmentConfig) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode")
+    if mode not in _MODES:
+        raise ConfigError(
+            f"the vectorised form of {config.id!r} resets an environment in the step after its "
+            f"episode's end (autoreset_mode {mode}), a step that is no transition but would be "
+            "stored as one, and its constructor takes no other autoreset_mode. FastLoop needs "
+            f"Disabled or SameStep. {_SCALAR}"
+        )
+    return cast("AutoresetMode", mode)
+
+
+def _atari(config: EnvironmentConfig, takes: object) -> dict[str, Any]:
+    """`environment.atari` in the words of ALE's vectorised games."""
+    names = cast("dict[str, object]", takes)
+    found: dict[str, Any] = {}
+    if single_frames(config) and "stack_num" in names:
+        found["stack_num"] = 1
+    if config.atari is None:
+        return found
+    if "episodic_life" not in names:
+        raise ConfigError(
+            f"environment.atari needs an ALE game; the vectorised form of {config.id!r} is none. "
+            "Remove environment.atari."
+        )
+    atari = config.atari
+    return found | {
+        "frameskip": atari.frame_skip,
+        "maxpool": atari.frame_skip > 1,
+        "noop_max": atari.noop_max,
+        "img_height": atari.screen_size,
+        "img_width": atari.screen_size,
+        "grayscale": atari.grayscale,
+        "episodic_life": atari.terminal_on_life_loss,
+        "use_fire_reset": atari.fire_on_reset,
+        "reward_clipping": atari.clip_rewards,
+        "repeat_action_probability": atari.repeat_action_probability,
+        "num_threads": 1,
+    }
+
+
+def _without_stack(space: gymnasium.spaces.Box) -> gymnasium.spaces.Box:
+    return gymnasium.spaces.Box(space.low[0], space.high[0], dtype=cast("Any", space.dtype))
+
+
+def _check_untouched(before: Any, after: Any, kept: NDArray[np.bool_]) -> None:
+    """Whether the environments ``kept`` were left alone by a reset of the others.
+
+    Raises:
+        ValueError: They were not.
+    """
+    if isinstance(before, dict):
+        for key in before:
+            _check_untouched(before[key], after[key], kept)
+    elif isinstance(before, tuple):
+        for one, other in zip(before, after, strict=True):
+            _check_untouched(one, other, kept)
+    elif not np.array_equal(before[kept], after[kept], equal_nan=before.dtype.kind == "f"):
+        raise ValueError(
+            "its reset changed environments that options['reset_mask'] leaves out, so single "
+            "environments can't be reset. Use environment.backend: gymnasium"
+        )

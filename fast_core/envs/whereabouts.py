@@ -1,0 +1,63 @@
+"""Where in a run an environment failed, in words and by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fast_core.errors import EnvironmentFailed
+
+_ACTION_TEXT = 200
+
+
+class Whereabouts:
+    """The place of an environment in the run, for errors."""
+
+    def __init__(self, *, environment: str, shard: int, id: str, incarnation: int) -> None:
+        """``environment`` is its number within the shard, or ``"0 to 7"`` where any may be it."""
+        self._place = {"environment": environment, "shard": str(shard), "id": id}
+        self._place["incarnation"] = str(incarnation)
+
+    def failure(
+        self,
+        when: int | str,
+        cause: str,
+        episode: int | None = None,
+        seed: int | None = None,
+        action: object = None,
+    ) -> EnvironmentFailed:
+        """An error that says where in the run it happened, in words and by name.
+
+        Args:
+            when: Step of the episode, counted from 1, or 0 for its reset; else in words.
+            cause: What went wrong.
+            episode: Number of the episode, if there is one.
+            seed: Seed the episode was reset with.
+            action: Action of the step.
+        """
+        context, words = dict(self._place), str(when)
+        if isinstance(when, int):
+            context["step"] = str(when)
+            words = f"in step {when}" if when else "in reset"
+        if episode is not None:
+            context |= {"episode": str(episode), "seed": str(seed)}
+            words += f" of episode {episode} (seed {seed})"
+        if action is not None:
+            context["last action"] = action_text(action)
+            words += f" with action {context['last action']}"
+        noun = "environments" if " " in context["environment"] else "environment"
+        return EnvironmentFailed(
+            f"{noun} {context['environment']} of shard {context['shard']} "
+            f"({context['id']!r}, incarnation {context['incarnation']}) failed {words}: {cause}",
+            context | {"cause": cause},
+        )
+
+
+def error_text(error: BaseException) -> str:
+    """Type and message of ``error``, as a traceback ends."""
+    return f"{type(error).__name__}: {error}"
+
+
+def action_text(action: object) -> str:
+    """An action for a message: short, whatever its size."""
+    text = repr(action.tolist() if isinstance(action, np.ndarray | np.generic) else action)
+    return text if len(text) <= _ACTION_TEXT else f"{text[: _ACTION_TEXT - 3]}..."

@@ -1,0 +1,184 @@
+"""What `policy.placement: auto` measures, inside two children of the fork server.
+
+One steps an environment, acts, and asks for actions as an env node does; the other is a policy
+node. They exchange through a small memory of their own, before the run's is made.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import msgspec
+import numpy as np
+import setproctitle
+
+from fast_core.algorithm import Array
+from fast_core.distributed.inproc import InprocHub
+from fast_core.envs import make_batch
+from fast_core.envs.masks import valid_action
+from fast_core.launcher.placement import Parts
+from fast_core.launcher.processes import frame, take
+from fast_core.launcher.start import MeasureStart
+from fast_core.memory import StatsColumn
+from fast_core.node import Node, NodeContext
+from fast_core.nodes.current_policy import CurrentPolicy
+from fast_core.nodes.policy import PolicyNode
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+from fast_core.seeding import Role
+from fast_core.threads import default_threads, set_threads
+
+STEP_S, ACT_S, HANDOVER_S = 0.4, 0.25, 0.3
+MOST_TIMES = 2_000
+WAIT_S = 1.0
+
+
+def serve_main(name: str, link: socket.socket) -> int:
+    """Be the policy node until killed."""
+    context = _context(name, link)
+    node: Node = PolicyNode(context)
+    set_threads(node.threads)
+    node.run()
+    return 0
+
+
+def measure_main(name: str, link: socket.socket) -> int:
+    """Measure everything and send it."""
+    context = _context(name, link)
+    set_threads(default_threads())
+    obs, step_us, step_cpu_us = _step(context.plan)
+    envs = context.plan.config.rollout.envs_per_shard
+    rows = np.repeat(obs, envs, axis=0)
+    act_beside_us = _act_beside(context, rows)
+    act_node_us, handover_us = _hand_over(context, rows)
+    parts = Parts(step_us, step_cpu_us, act_beside_us, act_node_us, handover_us)
+    link.sendall(frame(msgspec.msgpack.encode(asdict(parts))))
+    link.close()
+    return 0
+
+
+def _context(name: str, link: socket.socket) -> NodeContext:
+    start, descriptor = take(link)
+    assert isinstance(start, MeasureStart)
+    node = start.node
+    setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
+    memory = RunMemory.attach(start.plan, descriptor)
+    os.close(descriptor)
+    return NodeContext(
+        name=node,
+        rank=0,
+        plan=start.plan,
+        memory=memory,
+        channel=InprocHub().connect(node),
+        doorbell=memory.doorbell(node),
+        stats=memory.stats().row(start.plan.node_names.index(node)),
+        spans=memory.spans(node),
+    )
+
+
+def _step(plan: RunPlan) -> tuple[Array, float, float]:
+    """What the policy sees of one environment, ``[1, ...]``, and what a step takes, us."""
+    environment, space = plan.environment, plan.environment.row
+    row = np.zeros((1, *space.shape), space.row_dtype)
+    batch = make_batch(
+        plan.config.environment,
+        seed=plan.config.seed,
+        shard=0,
+        envs=1,
+        role=Role.PROBE,
+        keep_actions=False,
+    )
+    reward, ends, final = np.zeros(1, np.float32), np.zeros((2, 1), np.bool_), row.copy()
+
+    def step() -> None:
+        mask = row[environment.action_mask][0] if environment.action_mask else None
+        action = valid_action(environment.action, mask)[None]
+        batch.step(
+            action,
+            next_obs=row,
+            reward=reward,
+            terminated=ends[0],
+            truncated=ends[1],
+            final_obs=final,
+        )
+
+    try:
+        batch.reset(row)
+        begun_cpu_s = time.process_time()
+        times = _times(step, STEP_S)
+        cpu_s = time.process_time() - begun_cpu_s
+    finally:
+        batch.close()
+    seen = row if environment.frames == 1 else np.repeat(row[:, None], environment.frames, axis=1)
+    # The mean: rare long steps, resets among them, take their share of a run too.
+    return seen, 1e6 * statistics.fmean(times), 1e6 * cpu_s / len(times)
+
+
+def _act_beside(context: NodeContext, rows: Array) -> float:
+    """A forward pass over a shard, us."""
+    plan = context.plan
+    current = CurrentPolicy(context, plan.policy_setup())
+    current.refresh(0)
+    noise, state = _given(plan, len(rows))
+
+    def act() -> None:
+        output = current.policy.act(rows, noise=noise, explore=True, state=state)
+        current.policy.environment_action(output.action)
+
+    act()  # the first one allocates and may compile
+    return 1e6 * statistics.median(_times(act, ACT_S))
+
+
+def _given(plan: RunPlan, rows: int) -> tuple[Array, Array | None]:
+    noise = plan.blueprint.noise(plan.environment)
+    size = plan.blueprint.state_size(plan.environment)
+    state = np.zeros((rows, size), np.float32) if size else None
+    return np.full((rows, *noise.shape), 0.5, np.float32), state
+
+
+def _hand_over(context: NodeContext, rows: Array) -> tuple[float, float]:
+    """A pass in the policy node and what asking for it takes beyond that, us."""
+    plan, memory = context.plan, context.memory
+    request, reply = memory.request(0, 0), memory.reply(0, 0)
+    bell = memory.doorbell(plan.policy_node_names[0])
+    noise, state = _given(plan, request.rows)
+    ours = context.doorbell
+
+    def ask() -> None:
+        request["obs"][...] = rows[: request.rows]
+        request["noise"][...] = noise
+        if state is not None:
+            request["state"][...] = state
+        number = request.number() + 1
+        request.publish(number, incarnation=1, version=0, sender=0)
+        bell.ring()
+        while True:
+            seen = ours.value()
+            if reply.number() == number:
+                return
+            ours.wait(seen, WAIT_S)
+
+    ask()  # waits until the policy node is there
+    policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0])).words
+    before_ns, before = policy[StatsColumn.BUSY_NS], policy[StatsColumn.REQUESTS]
+    round_us = 1e6 * statistics.fmean(_times(ask, HANDOVER_S))  # a mean like the other
+    busy_ns = policy[StatsColumn.BUSY_NS] - before_ns
+    act_us = busy_ns / 1e3 / max(1, policy[StatsColumn.REQUESTS] - before)
+    return act_us, max(1.0, round_us - act_us)
+
+
+def _times(call: Callable[[], None], limit_s: float) -> list[float]:
+    """Seconds of each of several calls; at least one, and no new one after ``limit_s``."""
+    times: list[float] = []
+    end_s = time.perf_counter() + limit_s
+    now_s = time.perf_counter()
+    while not times or (now_s < end_s and len(times) < MOST_TIMES):
+        call()
+        before_s, now_s = now_s, time.perf_counter()
+        times.append(now_s - before_s)
+    return times

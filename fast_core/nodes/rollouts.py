@@ -1,0 +1,57 @@
+"""Committed rollouts as the nodes see them that take them before their slots are free again."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import ShardRollout
+from fast_core.errors import SegmentError
+from fast_core.events import RolloutRef
+from fast_core.plan import RunPlan
+from fast_core.run_memory import RunMemory
+
+
+class RolloutReader:
+    """From the name of a rollout to its columns in shared memory.
+
+    Concurrency: whoever the scheduler told last (`Transform`, then `Train`) owns the slot until it
+    answers. The commit word, loaded with acquire, pairs with the env node's release store; between
+    two nodes of a rollout's way the message itself orders their accesses.
+    """
+
+    def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
+        """Attach to the slots of every shard."""
+        self._stores = [memory.rollouts(shard) for shard in range(plan.config.rollout.shards)]
+        self._history = plan.environment.frames - 1
+
+    def view(self, ref: RolloutRef) -> ShardRollout:
+        """The rollout ``ref``; its arrays are views of shared memory and may be written to.
+
+        Raises:
+            SegmentError: The slot does not hold it.
+        """
+        slot = self._stores[ref.shard].slot(ref.slot)
+        if slot.committed() != ref.rollout_id:
+            raise SegmentError(
+                f"told to take rollout {ref.rollout_id} of shard {ref.shard} out of slot "
+                f"{ref.slot}, but the slot holds {slot.committed()}; this is a fault in FastLoop, "
+                "please report it"
+            )
+        return ShardRollout(
+            shard=ref.shard,
+            rollout_id=ref.rollout_id,
+            policy_version=slot["policy_version"],
+            obs=slot["obs"][self._history :],
+            action=slot["action"],
+            behaviour_log_prob=slot["behaviour_log_prob"],
+            reward=slot["reward"],
+            terminated=slot["terminated"],
+            truncated=slot["truncated"],
+            final_obs=slot["final_obs"],
+            state=slot.get("state"),
+            frames=slot["obs"] if "frame_age" in slot else None,
+            frame_age=cast("NDArray[np.uint8] | None", slot.get("frame_age")),
+        )

@@ -1,0 +1,135 @@
+"""Cores and threads: how few or how many there are, and who gets them (RES-01, RES-03, MH-03)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fast_core.config import (
+    EnvNodesConfig,
+    NodesConfig,
+    OptimizerNodeConfig,
+    PolicyConfig,
+    PolicyNodesConfig,
+    RolloutConfig,
+    RunConfig,
+    SchedulerConfig,
+)
+from fast_core.launcher.budget import (
+    FLOPS_PER_THREAD,
+    THREADED_UPDATE_FLOPS,
+    CoreBudget,
+    core_budget,
+)
+from fast_core.resources import Cores
+from tests.nodes.stage import make_config
+
+SMALL, LARGE = 1e6, 1e12
+
+
+def divided(cores: int | Cores, *, flops: float = SMALL, **changes: object) -> CoreBudget:
+    rollout = RolloutConfig(shards=8, envs_per_shard=2, steps=8)
+    config: RunConfig = make_config(**{"rollout": rollout, **changes})
+    granted = cores if isinstance(cores, int) else cores.granted
+    return core_budget(config, granted, update_flops=flops)
+
+
+def nodes(**changes: object) -> NodesConfig:
+    return NodesConfig(**changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cores", "env_nodes"),
+    [
+        (Cores(8, (0,)), 1),
+        (Cores(8, (0, 2, 5)), 3),  # RES-03: no whole sockets
+        (Cores(64, tuple(range(64)), quota=1.5), 1),  # the half would only be throttled
+        (Cores(64, tuple(range(64)), allotment=5), 5),  # MH-03
+        (Cores(64, tuple(range(64))), 8),  # no more than shards
+    ],
+)
+def test_env_nodes_are_as_many_as_cores_granted_at_most_one_per_shard(
+    cores: Cores, env_nodes: int
+) -> None:
+    found = divided(cores, flops=LARGE)
+    assert found.env_nodes == env_nodes
+    assert found.env_threads == 1
+    assert found.learner_threads == cores.granted
+
+
+def test_more_env_nodes_than_cores_compute_on_one_thread_each() -> None:
+    """RES-01: 8 env nodes on 2 cores."""
+    found = divided(2, nodes=nodes(env=EnvNodesConfig(count=8)))
+    assert (found.env_nodes, found.env_threads, found.learner_threads) == (8, 1, 1)
+    assert "nodes.env.count" in found.reasons[0]
+
+
+def test_threads_that_the_user_set_are_respected() -> None:
+    """RES-01."""
+    optimizer = OptimizerNodeConfig(threads=3)
+    config = make_config(nodes=nodes(optimizer=optimizer))
+    found = core_budget(config, 2, update_flops=SMALL, node_threads=2)
+    assert (found.env_threads, found.learner_threads) == (2, 3)
+    assert "OMP_NUM_THREADS" in found.reasons[1]
+
+
+def test_more_threads_than_cores_are_warned_of() -> None:
+    found = divided(2, nodes=nodes(optimizer=OptimizerNodeConfig(threads=3)))
+    (warning,) = found.warnings
+    assert warning.startswith("nodes.optimizer.threads is 3, but 2 cores are granted")
+    assert divided(3, nodes=nodes(optimizer=OptimizerNodeConfig(threads=3))).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("flops", "threads"),
+    [
+        (THREADED_UPDATE_FLOPS - 1, 1),
+        (THREADED_UPDATE_FLOPS, 2),
+        (5 * FLOPS_PER_THREAD, 5),
+        (LARGE, 8),
+    ],
+)
+def test_learner_takes_threads_with_the_size_of_an_update(flops: float, threads: int) -> None:
+    assert divided(8, flops=flops).learner_threads == threads
+
+
+@pytest.mark.parametrize(("degree", "threads"), [(0, 8), (1, 5), (50, 5)])
+def test_learner_takes_all_cores_only_while_env_nodes_wait(degree: int, threads: int) -> None:
+    found = divided(
+        8,
+        flops=LARGE,
+        nodes=nodes(env=EnvNodesConfig(count=3)),
+        scheduler=SchedulerConfig(off_policy_degree=degree),
+    )
+    assert found.learner_threads == threads
+
+
+def test_learner_keeps_one_thread_when_env_nodes_take_every_core() -> None:
+    found = divided(2, flops=LARGE, scheduler=SchedulerConfig(off_policy_degree=4))
+    assert (found.env_nodes, found.learner_threads) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "policy_nodes", "threads"),
+    [
+        (PolicyNodesConfig(), 1, 6),
+        (PolicyNodesConfig(count=4), 4, 1),
+        (PolicyNodesConfig(count=8), 8, 1),
+        (PolicyNodesConfig(threads=2), 1, 2),
+        (PolicyNodesConfig(device="cuda"), 1, 1),
+    ],
+)
+def test_policy_nodes_share_what_env_nodes_leave(
+    policy: PolicyNodesConfig, policy_nodes: int, threads: int
+) -> None:
+    found = divided(
+        8,
+        policy=PolicyConfig(placement="node"),
+        nodes=nodes(env=EnvNodesConfig(count=2), policy=policy),
+    )
+    assert (found.policy_nodes, found.policy_threads) == (policy_nodes, threads)
+
+
+def test_policies_beside_environments_have_no_nodes() -> None:
+    found = divided(8)
+    assert (found.policy_nodes, found.policy_threads) == (0, 0)
+    assert len(found.reasons) == 3

@@ -1,0 +1,76 @@
+"""A policy that counts: what it does shows what it was given. Learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fast_core.algorithm import ActionOutput, Array, Blueprint, PolicySetup
+from fast_core.config import AlgorithmConfig
+from fast_core.spec import EnvironmentSpec, FieldSpec
+
+
+class CountingPolicy:
+    """Acts by the noise; the log-probability is its weight plus what it saw and remembered.
+
+    What it remembers is the number of its steps in this episode and the sum of their first
+    observed numbers.
+
+    Attributes:
+        batches: Rows of every forward pass.
+        seen: A copy of the observations of every forward pass.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.seen: list[Array] = []
+        self._weight = np.zeros(1, np.float32)
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Take the weight."""
+        self._weight = np.array(parameters[0], np.float32)
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        """Say what was seen."""
+        self.batches.append(len(obs))
+        self.seen.append(obs.copy())
+        action = (noise.reshape(len(obs), -1)[:, 0] > 0.5).astype(np.int64)
+        if state is None:
+            return ActionOutput(action, np.full(len(obs), self._weight[0], np.float32))
+        first = obs.reshape(len(obs), -1)[:, 0]
+        after = np.stack([state[:, 0] + 1, state[:, 1] + first], axis=1).astype(np.float32)
+        return ActionOutput(action, state[:, 0] + self._weight[0], after)
+
+    def environment_action(self, action: Array) -> Array:
+        """As it is."""
+        return action
+
+
+class CountingConfig(Blueprint, AlgorithmConfig, frozen=True, kw_only=True):
+    """Its configuration.
+
+    Attributes:
+        remembers: Whether it has a state of two numbers.
+    """
+
+    name: str = "tests.nodes.counting:CountingConfig"
+    remembers: bool = False
+
+    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """One weight."""
+        return (FieldSpec("weight", (1,), "float32"),)
+
+    def state_size(self, environment: EnvironmentSpec) -> int:
+        """Two numbers, or none."""
+        return 2 if self.remembers else 0
+
+    def updates_granted(self, rows: int) -> int:
+        """One."""
+        return 1
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> CountingPolicy:
+        """A new one."""
+        return CountingPolicy()
