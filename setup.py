@@ -1,5 +1,6 @@
 """Builds FastLoop: the Python packages and one native extension for CPython 3.11 and later."""
 
+from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -16,6 +17,13 @@ native = Extension(
     py_limited_api=True,
     language="c++",
 )
+
+# Simulators and what they need; FastLoop imports each when a configuration asks for it.
+ENVIRONMENTS = {
+    "atari": ["ale-py>=0.11", "opencv-python-headless"],
+    "mujoco": ["gymnasium[mujoco]>=1.0"],
+    "envpool": ["envpool>=1.2"],
+}
 
 setup(
     name="fastloop",
@@ -46,6 +54,7 @@ setup(
         "threadpoolctl",
     ],
     extras_require={
+        **ENVIRONMENTS,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -54,6 +63,7 @@ setup(
             "mypy",
             "types-PyYAML",
             "psutil",
+            *chain.from_iterable(ENVIRONMENTS.values()),
         ],
         "bench": ["stable-baselines3"],
     },

@@ -141,6 +141,12 @@ def cnn_layers(cnn: Cnn, image: ImageShape) -> Iterator[Layer]:
     return _nature(image) if cnn == "nature_cnn" else _residual(image)
 
 
+def sees_pixels(parameter: str) -> bool:
+    """Whether a parameter is the weight of an image's first layer."""
+    _, _, layer = parameter.rpartition(".image")
+    return layer.partition(".")[2] in ("conv0.weight", "section0.conv.weight")
+
+
 def _nature(image: ImageShape) -> Iterator[Layer]:
     height, width, inputs = image.height, image.width, image.planes
     for index, (outputs, kernel, stride) in enumerate(NATURE):

@@ -72,8 +72,10 @@ class NetworkShape:
         widths = (self.joined, *self.hidden_sizes)
         dense = sum(a * b for a, b in pairwise(widths))
         memory = 0 if self.memory is None else self.memory.products
-        return len(self.torsos) * (convolutions + dense) + memory + self.head_inputs * (
-            self.outputs + 1
+        return (
+            len(self.torsos) * (convolutions + dense)
+            + memory
+            + self.head_inputs * (self.outputs + 1)
         )
 
     @property
@@ -154,8 +156,9 @@ def initial_parameters(
 ) -> F32:
     """Return a flat vector of orthogonal weights and zero biases.
 
-    Gains: sqrt(2) for hidden layers, 0.01 for the policy head (the first policy is close to
-    uniform), 1 for the value head.
+    Gains: sqrt(2) for hidden layers and convolutions, 0.1 for the last convolution of a residual
+    block (features would grow with each block), 0.01 for the policy head (the first policy is
+    close to uniform), 1 for the value head.
     """
     flat = np.zeros(layout[-1].end, np.float32)
     for parameter in layout:
@@ -169,6 +172,8 @@ def initial_parameters(
 
 
 def _gain(name: str) -> float:
+    if ".block" in name and name.endswith(".conv1.weight"):
+        return 0.1
     return {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2.0))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from algos.images import Cnn, check_cnn, find_images, fitting_cnn
 from algos.networks import NetworkShape, parameter_layout
 from algos.observations import encoded_size
 from algos.ppo_settings import PPOSettings
+from algos.recurrent_shape import MemoryShape
 from fast_core.algorithm import Algorithm, Backend, Blueprint, LearnerSetup, Policy, PolicySetup
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
@@ -16,8 +19,8 @@ from fast_core.spec import EnvironmentSpec, FieldSpec
 class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
-    def check(self, environment: EnvironmentSpec, rows: int) -> None:
-        """Raise `ConfigError` if PPO can't train with ``rows`` rows per ticket."""
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+        """Raise `ConfigError` if PPO can't train in this environment, with so many rows."""
         action = environment.action
         if action.kind == "box" and not np.issubdtype(np.dtype(action.dtype), np.floating):
             raise ConfigError(
@@ -25,6 +28,15 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
                 f"{environment.id!r} has a box of {action.dtype!r}. Wrap the environment."
             )
         self.shape(environment)
+        rows, steps = setup.rows, setup.steps
+        if self.recurrent != "none" and self.minibatch_size % steps:
+            fitting = self.minibatch_size // steps * steps
+            near = [size for size in (fitting, fitting + steps) if 0 < size <= rows]
+            raise ConfigError(
+                f"algorithm.minibatch_size must be a multiple of rollout.steps ({steps}) with "
+                f"algorithm.recurrent {self.recurrent!r}: minibatches are whole sequences; got "
+                f"{self.minibatch_size}. Use {' or '.join(map(str, near))}."
+            )
         if self.minibatch_size > rows:
             raise ConfigError(
                 f"algorithm.minibatch_size must be at most the rows of a ticket (rollout.shards "
@@ -46,19 +58,35 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
             check_cnn(cnn, images, environment.id)
         elif images:
             cnn = fitting_cnn(images)
+        if self.recurrent != "none" and self.shared_torso is False:
+            raise ConfigError(
+                f"algorithm.shared_torso must be true or null with algorithm.recurrent "
+                f"{self.recurrent!r}: policy and value share what is remembered; got false."
+            )
         hidden_sizes = () if images else (64, 64)
+        shared = bool(images) or self.recurrent != "none"
         outputs = {"discrete": action.n, "multi_discrete": sum(action.counts)}
-        return NetworkShape(
+        shape = NetworkShape(
             inputs=encoded_size(environment, images),
             hidden_sizes=hidden_sizes if self.hidden_sizes is None else self.hidden_sizes,
             activation=self.activation,
-            shared_torso=bool(images) if self.shared_torso is None else self.shared_torso,
+            shared_torso=shared if self.shared_torso is None else self.shared_torso,
             outputs=outputs.get(action.kind, action.size),
             gaussian=action.kind == "box",
             choices=action.counts if action.kind == "multi_discrete" else (),
             images=images,
             cnn=cnn,
         )
+        if self.recurrent == "none":
+            return shape
+        return replace(
+            shape, memory=MemoryShape(self.recurrent, shape.features, self.recurrent_size)
+        )
+
+    def state_size(self, environment: EnvironmentSpec) -> int:
+        """What the recurrent layer remembers of each environment."""
+        memory = self.shape(environment).memory
+        return 0 if memory is None else memory.state_size
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """Parameters of the actor, and the observation statistics where they are used."""
@@ -79,8 +107,11 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
 
     def uses_torch(self, *, device: str, compile: bool) -> bool:
         """Whether the learner surely imports torch; with auto it may see images and do so too."""
-        convolutions = self.network in ("nature_cnn", "residual_cnn")
-        return convolutions or self.gradient == "autograd" or device != "cpu" or compile
+        return self.policy_uses_torch() or self.gradient == "autograd" or device != "cpu" or compile
+
+    def policy_uses_torch(self) -> bool:
+        """Whether the configured network has convolutions; with auto it may have them too."""
+        return self.network in ("nature_cnn", "residual_cnn")
 
     def policy_backend(self, environment: EnvironmentSpec) -> Backend:
         """NumPy, unless there are convolutions."""
@@ -92,11 +123,15 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
         limit = self.observation_clip if self._normalizes(shape) else None
         if setup.backend == "numpy":
             from algos.policies import NumpyPolicy
+            from algos.recurrent_policies import RecurrentPolicy
 
-            return NumpyPolicy(shape, environment, limit)
+            numpy_policy = NumpyPolicy if shape.memory is None else RecurrentPolicy
+            return numpy_policy(shape, environment, limit)
+        from algos.recurrent_torch_policy import RecurrentTorchPolicy
         from algos.torch_policy import TorchPolicy
 
-        return TorchPolicy(shape, environment, limit, setup)
+        torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
+        return torch_policy(shape, environment, limit, setup)
 
     def _normalizes(self, shape: NetworkShape) -> bool:
         """Whether there are numbers to normalise; images are scaled by 1/255 always."""
@@ -106,5 +141,5 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
         """Build a learner for tickets of ``setup.rows`` rows."""
         from algos.ppo import PPO
 
-        self.check(environment, setup.rows)
+        self.check(environment, setup)
         return PPO(self, environment, self.shape(environment), setup)

@@ -31,6 +31,8 @@ class RecurrentAutogradCore(AutogradCore):
         super().__init__(settings, shape, parameters, setup, staging)
         assert shape.memory is not None, "the network has a memory"
         self._size = shape.memory.size
+        if setup.compile and self._network.memory is not None:
+            self._network.memory.hide_from_compiler()
         self._minibatches = Minibatches(settings.minibatch_size)
         self._values: F32 | None = None
 

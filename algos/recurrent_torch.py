@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.recurrent_shape import MemoryShape
+from algos.recurrent_shape import Cell, MemoryShape
 
 
 class TorchMemory:
@@ -26,6 +26,14 @@ class TorchMemory:
 
     def __init__(self, shape: MemoryShape) -> None:
         self._shape = shape
+        self._over_time = _over_time
+
+    def hide_from_compiler(self) -> None:
+        """Let torch.compile leave the loop over time alone.
+
+        It would unroll it: 12 steps of 6 features took 53 s to compile.
+        """
+        self._over_time = torch.compiler.disable(_over_time)  # type: ignore[no-untyped-call]
 
     def unroll(
         self, leaves: dict[str, Tensor], features: Tensor, state: Tensor, keep: Tensor
@@ -62,15 +70,18 @@ class TorchMemory:
         from_input = functional.linear(
             features, leaves["memory.input.weight"], leaves["memory.input.bias"]
         )
-        function = GRUFunction if self._shape.cell == "gru" else LSTMFunction
-        outputs: tuple[Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
-            from_input,
-            leaves["memory.state.weight"],
-            leaves["memory.state.bias"],
-            state,
-            keep.unsqueeze(-1),
-        )
-        return outputs
+        weight, bias = leaves["memory.state.weight"], leaves["memory.state.bias"]
+        return self._over_time(self._shape.cell, from_input, weight, bias, state, keep)
+
+
+def _over_time(
+    cell: Cell, from_input: Tensor, weight: Tensor, bias: Tensor, state: Tensor, keep: Tensor
+) -> tuple[Tensor, ...]:
+    function = GRUFunction if cell == "gru" else LSTMFunction
+    outputs: tuple[Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
+        from_input, weight, bias, state, keep.unsqueeze(-1)
+    )
+    return outputs
 
 
 class GRUFunction(torch.autograd.Function):

@@ -35,7 +35,7 @@ class RecurrentTorchPolicy(TorchPolicy):
         assert network.memory is not None
         with torch.inference_mode():
             features = network.features(leaves, self._torso, self._rows(obs))
-            before = self._to_device(checked(state))
+            before = self._to_device(checked(state), -1)
             keep = torch.ones(1, len(obs), device=self._device)
             (now,) = network.memory.states(leaves, features[None], before, keep)
             output: F32 = network.output_of(leaves, now[:, : self._size]).cpu().numpy().T

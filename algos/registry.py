@@ -36,10 +36,11 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
         return _load(name)
     registration = REGISTRY.get(name)
     if registration is None:
-        near = difflib.get_close_matches(name, REGISTRY, n=1, cutoff=0.0)
+        near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(
             f"algorithm.name must be one of {sorted(REGISTRY)} or an import path "
-            f"'package.module:Class'; got {name!r}. Did you mean {near[0]!r}?"
+            f"'package.module:Class'; got {name!r}.{hint}"
         )
     return _load(registration.config)
 

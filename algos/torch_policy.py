@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algos.images import sees_pixels
 from algos.networks import F32, NetworkShape
 from algos.policies import ActorPolicy
 from algos.staging import Staging, make_staging
@@ -44,7 +45,7 @@ class TorchPolicy(ActorPolicy):
         self._bf16 = setup.precision == "bf16"
         self._network = Network(shape, bf16=self._bf16, scaled=True)
         self._leaves: dict[str, Tensor] = {}
-        self._buffers: dict[tuple[int, ...], Tensor] = {}
+        self._buffers: dict[int, Tensor] = {}
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Copy the parameters and bring them into the form in which they are used."""
@@ -55,7 +56,7 @@ class TorchPolicy(ActorPolicy):
 
     def _prepared(self, name: str, weight: Tensor) -> Tensor:
         """A parameter on the device, in its precision; convolutions stay channels-last."""
-        if name.endswith(("conv0.weight", "section0.conv.weight")) and "block" not in name:
+        if sees_pixels(name):
             weight = weight * PIXEL
         head = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
         dtype = torch.bfloat16 if self._bf16 and not head else torch.float32
@@ -67,19 +68,25 @@ class TorchPolicy(ActorPolicy):
         return output
 
     def _rows(self, obs: Array) -> Rows:
-        """Observations on the device."""
+        """Observations on the device, without their mask."""
+        images = self._encoder.images(obs)
         return Rows(
             self._to_device(self._numbers(obs)),
-            tuple(self._to_device(image) for image in self._encoder.images(obs)),
+            tuple(self._to_device(image, 1 + index) for index, image in enumerate(images)),
         )
 
-    def _to_device(self, rows: Array) -> Tensor:
-        """Rows on the device; through a buffer, as they may view read-only shared memory."""
+    def _to_device(self, rows: Array, place: int = 0) -> Tensor:
+        """Rows on the device; through a buffer, as they may view read-only shared memory.
+
+        Args:
+            rows: ``[B, ...]``.
+            place: Which of several arrays of one call this is; each has a buffer of its own.
+        """
         if self._staging is not None:
             return self._staging.upload(rows)
-        buffer = self._buffers.get(rows.shape)
-        if buffer is None or buffer.numpy().dtype != rows.dtype:
-            kind = torch.from_numpy(np.empty(0, rows.dtype)).dtype
-            buffer = self._buffers[rows.shape] = torch.empty(rows.shape, dtype=kind)
+        buffer = self._buffers.get(place)
+        if buffer is None or len(buffer) < len(rows):
+            buffer = self._buffers[place] = torch.from_numpy(np.empty(rows.shape, rows.dtype))
+        buffer = buffer[: len(rows)]
         buffer.numpy()[...] = rows
         return buffer

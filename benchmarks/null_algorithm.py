@@ -41,7 +41,7 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
 
     def parameters(self, environment: EnvironmentSpec, seed: int) -> list[Array]:
         """The policy's parameters, the same in the whole run; untrained unless ``balance``."""
-        layout = parameter_layout(self.network(environment))
+        layout = parameter_layout(self.shape(environment))
         flat = initial_parameters(layout, np.random.default_rng(seed), initial_log_std=0.0)
         policy = [p for p in layout if p.belongs_to_policy]
         if self.balance:

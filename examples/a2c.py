@@ -38,7 +38,7 @@ class A2CConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
     value_weight: Annotated[float, Meta(ge=0, description="Weight of the value loss.")] = 0.5
     entropy_weight: Annotated[float, Meta(ge=0, description="Weight of the entropy.")] = 0.003
 
-    def check(self, environment: EnvironmentSpec, rows: int) -> None:
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Refuse what this algorithm can't do, before anything starts."""
         if environment.observation.kind != "box" or environment.action.kind != "discrete":
             raise ConfigError(

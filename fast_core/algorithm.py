@@ -264,8 +264,8 @@ class Blueprint:
 
     # --- sizes, before anything is built -------------------------------------------------------
 
-    def check(self, environment: EnvironmentSpec, rows: int) -> None:
-        """Raise `ConfigError` if this algorithm can't train with ``rows`` rows per ticket."""
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+        """Raise `ConfigError` if this algorithm can't train in a run like this one."""
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """Parameters a policy needs, float32; the fields have no ``[T, B]`` axes."""
@@ -304,6 +304,14 @@ class Blueprint:
     def uses_torch(self, *, device: str, compile: bool) -> bool:
         """Whether the learner surely imports torch: then its process imports it ahead of time."""
         return True
+
+    def policy_uses_torch(self) -> bool:
+        """Whether ``policy.backend: auto`` is torch whatever is observed.
+
+        Then it is imported once, before any environment is known, and shared by all nodes that
+        act.
+        """
+        return False
 
     def policy_backend(self, environment: EnvironmentSpec) -> Backend:
         """The library that ``policy.backend: auto`` stands for."""

@@ -125,9 +125,9 @@ def play(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Watch a run's policy in a window, or play an environment by keyboard."""
-    from fast_core.launcher import play as play_what
+    from fast_core.launcher import play_in_window
 
-    raise typer.Exit(play_what(what, checkpoint))
+    raise typer.Exit(play_in_window(what, checkpoint))
 
 
 @app.command()
@@ -196,6 +196,10 @@ def validate(
 ) -> None:
     """Check a configuration file."""
     run_config = _load(config, overrides or [])
+    if run_config.nodes.extra:  # only then is there anything that could not fit together
+        from fast_core.launcher.topology import check_topology
+
+        check_topology(run_config)
     if show:
         from fast_core.config_file import dumps
 

@@ -38,13 +38,21 @@ class AtariConfig(Section, frozen=True):
     screen_size: Annotated[Count, Meta(description="Width and height of a frame.")] = 84
     grayscale: Annotated[bool, Meta(description="One channel instead of three.")] = True
     terminal_on_life_loss: Annotated[
-        bool, Meta(description="A lost life ends the episode, as terminated; the game goes on.")
+        bool,
+        Meta(
+            description="A lost life ends the episode, as terminated; the game goes on. "
+            "Evaluations play whole games."
+        ),
     ] = False
     fire_on_reset: Annotated[
         bool, Meta(description="Press fire first where the game waits for it.")
     ] = True
     clip_rewards: Annotated[
-        bool, Meta(description="Train on the reward's sign; reported returns are of signs too.")
+        bool,
+        Meta(
+            description="Train on the reward's sign; returns reported while training are of "
+            "signs too. Evaluations count the game's own score."
+        ),
     ] = False
     repeat_action_probability: Annotated[
         float, Meta(ge=0, lt=1, description="Chance that the emulator repeats the last action.")

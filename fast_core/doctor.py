@@ -14,6 +14,15 @@ from importlib import metadata
 from pathlib import Path
 
 from fast_core import resources
+from fast_core.config import (
+    AlgorithmConfig,
+    EnvironmentConfig,
+    RolloutConfig,
+    RunConfig,
+    StopConfig,
+)
+from fast_core.launcher.budget import CoreBudget, core_budget
+from fast_core.threads import default_threads
 
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -58,8 +67,10 @@ class Finding:
 
 def diagnose() -> list[Finding]:
     """Look at everything; takes as long as one import of torch, which a child process does."""
+    cores = resources.cores()
     return [
-        check_cores(resources.cores()),
+        check_cores(cores),
+        check_threads(cores),
         check_memory(resources.memory()),
         check_shared_memory(Path("/dev/shm")),
         check_descriptors(*resource.getrlimit(resource.RLIMIT_NOFILE)),
@@ -86,17 +97,44 @@ def report(findings: list[Finding]) -> str:
 
 def check_cores(cores: resources.Cores) -> Finding:
     """Cores granted against cores present, and what limits them."""
-    limits = [f"affinity {len(cores.ids)}"]
-    limits.append("no quota" if cores.quota is None else f"quota {cores.quota:g}")
-    if cores.allotment is not None:
-        limits.append(f"allotment {cores.allotment}")
     advice = ""
     if cores.quota is not None and cores.quota < 1:
         advice = "Raise the CPU quota to 1 or more; below that every node is stopped part-time."
     elif cores.granted == 1:
         advice = "Grant 2 cores or more, so that collecting and learning overlap."
-    value = f"{cores.granted} granted of {cores.present} present ({', '.join(limits)})"
+    value = f"{cores.granted} granted of {cores.present} present ({cores.limits})"
     return Finding("cores", value, advice)
+
+
+def check_threads(cores: resources.Cores) -> Finding:
+    """How a run that leaves the numbers to FastLoop divides the cores granted."""
+    small, large = (_default_budget(cores.granted, flops) for flops in (0.0, float("1e15")))
+    learner = str(small.learner_threads)
+    if large.learner_threads != small.learner_threads:
+        learner += f", {large.learner_threads} where an update is large"
+    value = (
+        f"env nodes {small.env_nodes} (at most one per shard) x {small.env_threads}, "
+        f"learner {learner}"
+    )
+    advice = ""
+    if small.env_threads > 1:
+        advice = (
+            f"OMP_NUM_THREADS is {small.env_threads}, and every node takes it; unset it, so that "
+            "env nodes compute on one thread each."
+        )
+    return Finding("threads", value, advice)
+
+
+def _default_budget(granted: int, update_flops: float) -> CoreBudget:
+    config = RunConfig(
+        name="doctor",
+        environment=EnvironmentConfig(id="any"),
+        rollout=RolloutConfig(shards=granted),
+        algorithm=AlgorithmConfig(name="any"),
+        stop=StopConfig(env_steps=1),
+    )
+    threads = default_threads()
+    return core_budget(config, granted, update_flops=update_flops, node_threads=threads)
 
 
 def check_memory(memory: resources.Memory) -> Finding:

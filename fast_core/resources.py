@@ -52,6 +52,15 @@ class Cores:
             limits.append(self.allotment)
         return max(1, min(limits))
 
+    @property
+    def limits(self) -> str:
+        """What limits them, in words: ``affinity 8, quota 4, allotment 5``."""
+        words = [f"affinity {len(self.ids)}"]
+        words.append("no quota" if self.quota is None else f"quota {self.quota:g}")
+        if self.allotment is not None:
+            words.append(f"allotment {self.allotment}")
+        return ", ".join(words)
+
 
 @dataclass(frozen=True)
 class Memory:

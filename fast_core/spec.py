@@ -132,7 +132,9 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
         id: Registered name.
         observation: What a policy sees of one environment.
         action: Action space.
-        max_episode_steps: Time limit in environment steps, or None.
+        max_episode_steps: Time limit in environment steps, or None. A step in which the action is
+            repeated (``environment.frame_skip``, ``environment.atari``) counts once, as
+            everywhere in a run.
         repeatable: Whether ``reset(seed)`` and the same actions gave the same observations
             twice when it was probed; exact resume needs it.
         frames: How many successive observations a policy sees stacked: ``observation`` has the

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.bench import find_checkout
 from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config_file import loads
@@ -43,8 +44,13 @@ class Launcher(types.ModuleType):
     def resume(self, run: Path, overrides: Sequence[str]) -> int:
         return self._end("resume", run, list(overrides))
 
-    def evaluate_run(self, run: Path, episodes: int | None) -> int:
-        return self._end("eval", run, episodes)
+    def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
+        unset = (None, False)
+        given = {key: value for key, value in options.items() if not any(value is u for u in unset)}
+        return self._end("eval", run, episodes, given)
+
+    def play_in_window(self, what: str, checkpoint: str | None) -> int:
+        return self._end("play", what, checkpoint)
 
 
 @pytest.fixture
@@ -89,9 +95,39 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
     assert main(["eval", "runs/a", "--episodes", "7"]) == 0
     assert launcher.calls == [
         ("resume", Path("runs/a"), ["stop.env_steps=5"]),
-        ("eval", Path("runs/a"), None),
-        ("eval", Path("runs/a"), 7),
+        ("eval", Path("runs/a"), None, {}),
+        ("eval", Path("runs/a"), 7, {}),
     ]
+
+
+def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
+    assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
+    assert main(["eval", "a", "--video", "b.mp4", "--explore"]) == 0
+    assert launcher.calls == [
+        ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
+        ("eval", Path("a"), None, {"video": Path("b.mp4"), "explore": True}),
+    ]
+
+
+def test_play_is_handed_over(launcher: Launcher) -> None:
+    assert main(["play", "CartPole-v1"]) == 0
+    assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
+    assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+
+
+def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert "ppo_throughput" in shown and "at least 2.7" in shown
+    assert main(["bench", "no_such_benchmark"]) == 2
+
+
+def test_bench_of_an_installed_package_says_where_benchmarks_are(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "fast_core"
+    package.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="clone FastLoop's repository"):
+        find_checkout(package, tmp_path)
+    assert find_checkout(package, ROOT / "tests") == ROOT
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])

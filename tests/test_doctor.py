@@ -14,6 +14,7 @@ from fast_core.doctor import (
     check_memory,
     check_python,
     check_shared_memory,
+    check_threads,
     check_version,
     report,
 )
@@ -26,6 +27,35 @@ def test_enough_cores_are_fine() -> None:
     finding = check_cores(Cores(64, tuple(range(8)), 4.0, 5))
     assert finding.ok
     assert finding.value == "4 granted of 64 present (affinity 8, quota 4, allotment 5)"
+
+
+@pytest.mark.parametrize(
+    ("cores", "value"),
+    [
+        (Cores(8, (0,)), "env nodes 1 (at most one per shard) x 1, learner 1"),
+        (
+            Cores(8, (0, 2, 5)),
+            "env nodes 3 (at most one per shard) x 1, learner 1, 3 where an update is large",
+        ),
+        (Cores(8, tuple(range(8)), 1.5), "env nodes 1 (at most one per shard) x 1, learner 1"),
+        (
+            Cores(64, tuple(range(64)), None, 5),
+            "env nodes 5 (at most one per shard) x 1, learner 1, 5 where an update is large",
+        ),
+    ],
+)
+def test_division_of_the_cores_is_shown(
+    cores: Cores, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RES-03, MH-03."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert check_threads(cores) == Finding("threads", value)
+
+
+def test_nodes_with_many_threads_each_are_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RES-01."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert "unset it" in check_threads(Cores(2, (0, 1))).advice
 
 
 @pytest.mark.parametrize(

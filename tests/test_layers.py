@@ -41,6 +41,7 @@ LEVELS = {
     "fast_core.nodes": 4,
     "fast_core.launcher": 5,
     "fast_core.integrations": 6,
+    "fast_core.bench": 6,
     "fast_core.cli": 6,
     "fast_core.commands": 6,
     "fast_core.doctor": 6,

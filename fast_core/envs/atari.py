@@ -62,7 +62,9 @@ class AtariGame(gymnasium.Env[Frame, np.int64]):
         size = config.screen_size
         self.observation_space = gymnasium.spaces.Box(0, 255, (size, size, *channels), np.uint8)
         self.action_space = cast("gymnasium.spaces.Discrete", game.action_space)
-        self.metadata, self.render_mode = game.metadata, game.render_mode
+        fps = game.metadata.get("render_fps", 60) / config.frame_skip  # of one picture per step
+        self.metadata = {**game.metadata, "render_fps": fps}
+        self.render_mode = game.render_mode
         frames = self._ale.getInt("max_num_frames_per_episode")
         limits = [max_episode_steps, -(-frames // config.frame_skip) if frames > 0 else None]
         self.max_episode_steps = min((limit for limit in limits if limit), default=None)
@@ -193,19 +195,24 @@ class AtariGame(gymnasium.Env[Frame, np.int64]):
 
     def render(self) -> Any:
         """What the game shows, in colour and full size."""
-        return self._game.render()
+        return self._game.unwrapped.render()
 
     def close(self) -> None:
         """Close the game."""
         self._game.close()
 
 
-def atari_kwargs(kwargs: dict[str, Any]) -> dict[str, Any]:
+def atari_kwargs(spec: EnvSpec, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `gymnasium.make` for a game that `AtariGame` takes over.
 
     Raises:
-        ConfigError: ``kwargs`` sets what ``environment.atari`` says.
+        ConfigError: ``spec`` is of no ALE game, or ``kwargs`` sets what ``environment.atari`` says.
     """
+    if "ale_py" not in str(spec.entry_point):
+        raise ConfigError(
+            f"environment.atari needs an ALE game; {spec.id!r} is none. Remove environment.atari, "
+            "or take an id like 'ALE/Pong-v5'."
+        )
     for name in _OWN_KWARGS:
         if name in kwargs:
             key = {"frameskip": "frame_skip"}.get(name, name)
@@ -236,14 +243,12 @@ def preprocess(game: gymnasium.Env[Any, Any], config: AtariConfig, limit: int | 
     """`AtariGame` over ``game``, made with `atari_kwargs`; ``limit`` is in steps.
 
     Raises:
-        ConfigError: ``game`` is no ALE game with discrete actions, or OpenCV is not installed.
+        ConfigError: Its actions are not discrete, or OpenCV is not installed.
     """
-    inner = game.unwrapped
-    if not hasattr(inner, "ale") or not isinstance(game.action_space, gymnasium.spaces.Discrete):
-        name = game.spec.id if game.spec else type(inner).__name__
+    if not isinstance(game.action_space, gymnasium.spaces.Discrete):
         raise ConfigError(
-            f"environment.atari needs an ALE game with discrete actions; {name!r} is none. Remove "
-            "environment.atari, or take an id like 'ALE/Pong-v5'."
+            f"environment.atari needs discrete actions; got {game.action_space!r}. Remove "
+            "environment.kwargs.continuous."
         )
     return AtariGame(game, config, limit)
 

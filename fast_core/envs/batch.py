@@ -53,7 +53,10 @@ class EnvBatch(Protocol):
     Episode ``k`` of an environment is reset with the seed that belongs to (run, role, shard,
     environment, ``k``) and with the configured reset options. Actions are what the
     environments' action space contains, in its dtype; observations arrive in the dtype that the
-    observation space declares.
+    observation space declares. Rows are those of `EnvironmentSpec.row`: single frames where frames
+    are stacked, records with a field for each leaf where the space is composite. Where the
+    specification names an action mask, every row that an action follows allows at least one in
+    each dimension.
 
     An observation or reward that is not finite (as float32, for a reward) either ends the run,
     or is quarantined: the step counts as a truncation at the last good observation with reward

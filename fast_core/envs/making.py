@@ -35,7 +35,7 @@ def make_env(config: EnvironmentConfig) -> Env:
             "other; use environment.atari.frame_skip"
         )
     limit = kwargs.pop("max_episode_steps", None)
-    kwargs = atari_kwargs(kwargs)
+    kwargs = atari_kwargs(spec, kwargs)
     return preprocess(gymnasium.make(spec, disable_env_checker=True, **kwargs), config.atari, limit)
 
 

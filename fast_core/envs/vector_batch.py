@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -30,8 +29,8 @@ from fast_core.envs.rows import Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
-from fast_core.envs.whereabouts import Whereabouts, error_text
-from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.envs.whereabouts import BatchWhereabouts
+from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role, seed_global_generators
 
 _NEVER = 1 << 62
@@ -75,17 +74,8 @@ class VectorBatch:
         """
         indices = range(first_env, first_env + envs)
         self._first_env, self._envs = first_env, envs
-        self._places = [
-            Whereabouts(environment=str(i), shard=shard, id=config.id, incarnation=incarnation)
-            for i in indices
-        ]
-        last = indices[-1]
-        self._all = Whereabouts(
-            environment=f"{first_env} to {last}" if last > first_env else str(last),
-            shard=shard,
-            id=config.id,
-            incarnation=incarnation,
-        )
+        self._where = BatchWhereabouts(indices, shard=shard, id=config.id, incarnation=incarnation)
+        self._blamed = self._where.blamed
         seed_global_generators(seed, role, shard, first_env, incarnation)
         with self._blamed("while they were made"):
             self._source = _SOURCES[config.backend](config, envs)
@@ -118,11 +108,10 @@ class VectorBatch:
         """Whether every episode is seeded; known after the first reset."""
         return self._source.seeded
 
-    # --- steps -----------------------------------------------------------------------------------
-
     def reset(self, obs: Array) -> None:
         """See `EnvBatch.reset`."""
         self._start([episode + 1 for episode in self._open.episode])
+        self._check_masks(None)
         obs[...] = self._obs.array
 
     def step(
@@ -152,7 +141,7 @@ class VectorBatch:
             final_obs[ended] = self._obs.array[ended]
             self._finish(ended)
             self._next(ended, forced, first)
-        self._check_masks()
+        self._check_masks(action)
         next_obs[...] = self._obs.array
 
     def _step_all(self, action: Array, terminated: Flags, truncated: Flags) -> Array | None:
@@ -216,13 +205,12 @@ class VectorBatch:
             self._finished.lengths.append(self._open.length(place))
         self._returns[ended] = 0.0
 
-    def _check_masks(self) -> None:
+    def _check_masks(self, action: Array | None) -> None:
         masks = self._obs.masks
         stuck = masks.stuck() if masks is not None else None
         if masks is not None and stuck is not None:
-            raise self._failure(stuck, masks.cause(stuck), None)
-
-    # --- beginning episodes ----------------------------------------------------------------------
+            begun = self._open.length(stuck) == 0  # by the reset at the end of its episode
+            raise self._failure(stuck, masks.cause(stuck), None if begun else action)
 
     def _start(self, episodes: Sequence[int]) -> None:
         """Begin these episodes in all environments."""
@@ -286,28 +274,14 @@ class VectorBatch:
     def _find_due(self) -> None:
         self._due = self._open.find_oldest() + self._limit
 
-    # --- errors ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _blamed(self, when: str) -> Iterator[None]:
-        """Turn what the library raises into an error that says where; any environment may be it."""
-        try:
-            yield
-        except (ConfigError, EnvironmentFailed):
-            raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self._all.failure(when, error_text(error)) from error
-
     def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
-        return self._places[place].failure(
+        return self._where.places[place].failure(
             self._open.length(place) if action is not None else 0,
             cause,
             self._open.episode[place],
             self._open.seed(place),
             None if action is None else action[place],
         )
-
-    # --- results, state, end ---------------------------------------------------------------------
 
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""
@@ -347,13 +321,15 @@ class VectorBatch:
         before is of no account.
         """
         rows, starts = self._saved_actions(saved)
+        cast("ActionLog", self._log).clear()
+        self._returns.fill(0.0)
         self._open.count = len(rows)
         seeds = []
         for place, episode in enumerate(saved):
             seed = self._open.begin(place, episode.episode, starts[place])
             if seed != episode.seed:
                 what = f"this run resets that episode with {seed}"
-                raise not_repeated(self._places[place], episode, what)
+                raise not_repeated(self._where.places[place], episode, what)
             seeds.append(seed)
         with self._blamed("in reset"):
             self._writer.write(self._source.start(seeds), self._obs.array)
@@ -398,17 +374,17 @@ class VectorBatch:
         for place in ended.tolist():
             if starts[place] <= t:
                 what = f"the episode ended at step {t + 1 - starts[place]}"
-                raise not_repeated(self._places[place], saved[place], what)
+                raise not_repeated(self._where.places[place], saved[place], what)
         self._begin(ended, [seeds[place] for place in ended.tolist()], forced=False)
 
     def _check_same(self, place: int, saved: OpenEpisode) -> None:
         total = float(self._returns[place])
         if total != saved.total:
             what = f"the rewards add up to {total!r}, not {saved.total!r}"
-            raise not_repeated(self._places[place], saved, what)
+            raise not_repeated(self._where.places[place], saved, what)
         if self._obs.array[place].tobytes() != saved.obs:
             what = "the observation differs from the saved one"
-            raise not_repeated(self._places[place], saved, what)
+            raise not_repeated(self._where.places[place], saved, what)
 
     def close(self) -> None:
         """See `EnvBatch.close`."""

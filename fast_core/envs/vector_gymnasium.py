@@ -182,9 +182,10 @@ def _make(
 def _mode(env: VectorEnv[Any, Any, Any], config: EnvironmentConfig) -> AutoresetMode:
     mode = env.metadata.get("autoreset_mode")
     if mode not in _MODES:
+        name = getattr(mode, "value", mode)
         raise ConfigError(
             f"the vectorised form of {config.id!r} resets an environment in the step after its "
-            f"episode's end (autoreset_mode {mode}), a step that is no transition but would be "
+            f"episode's end (autoreset_mode {name}), a step that is no transition but would be "
             "stored as one, and its constructor takes no other autoreset_mode. FastLoop needs "
             f"Disabled or SameStep. {_SCALAR}"
         )

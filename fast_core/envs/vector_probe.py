@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -13,7 +15,7 @@ from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.masks import random_action
 from fast_core.envs.vector_batch import VectorBatch
-from fast_core.errors import ConfigError
+from fast_core.errors import CheckpointError, ConfigError
 from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
 
@@ -32,24 +34,48 @@ def probe_batch(
         ConfigError: The environments of an evaluation are others.
         EnvironmentFailed: One raised or gave what its spaces do not declare.
     """
-    spec, digest = _try(config, seed, before)
-    if config.backend == "gymnasium_vector":
-        _check_evaluated(config, spec)
-    if not spec.repeatable:
-        return spec
-    _, again = _try(config, seed, before)
-    return msgspec.structs.replace(spec, repeatable=digest == again)
+    with _batch(config, seed, before) as batch:
+        spec, digest = batch.spec, _play(batch, seed, before)
+        if config.backend == "gymnasium_vector":
+            _check_evaluated(config, spec)
+        # only a reset shows whether each episode can be seeded
+        state = batch.state() if batch.seeded else None
+    repeatable = state is not None and _repeats(config, seed, before, digest, state)
+    return msgspec.structs.replace(spec, repeatable=repeatable)
 
 
-def _try(
+def _repeats(
+    config: EnvironmentConfig, seed: int, before: Callable[[], None], digest: bytes, state: bytes
+) -> bool:
+    """Whether a fresh batch gives the same, and another comes back to where the first one was."""
+    with _batch(config, seed, before) as batch:
+        _disturb()
+        if _play(batch, seed, before) != digest:
+            return False
+    with _batch(config, seed, before) as batch:
+        _disturb()
+        row = batch.spec.row
+        before()
+        try:
+            batch.restore(state, np.zeros((_ENVS, *row.shape), row.row_dtype))
+        except CheckpointError:
+            return False
+    return True
+
+
+def _disturb() -> None:
+    """Let the global generators give other numbers to environments that draw from them."""
+    np.random.random()  # noqa: NPY002, it is the legacy generator that must move on
+    random.random()
+
+
+@contextmanager
+def _batch(
     config: EnvironmentConfig, seed: int, before: Callable[[], None]
-) -> tuple[EnvironmentSpec, bytes]:
-    """Make a batch and play; returns what it is like and a digest of all that it gave."""
+) -> Iterator[VectorBatch]:
     batch = VectorBatch(config, seed=seed, shard=0, envs=_ENVS, role=Role.PROBE)
     try:
-        digest = _play(batch, seed, before)
-        # only a reset shows whether each episode can be seeded
-        return msgspec.structs.replace(batch.spec, repeatable=batch.seeded), digest
+        yield batch
     finally:
         before()
         batch.close()

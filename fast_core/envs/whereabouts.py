@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
-from fast_core.errors import EnvironmentFailed
+from fast_core.errors import ConfigError, EnvironmentFailed
 
 _ACTION_TEXT = 200
 
@@ -50,6 +53,38 @@ class Whereabouts:
             f"({context['id']!r}, incarnation {context['incarnation']}) failed {words}: {cause}",
             context | {"cause": cause},
         )
+
+
+class BatchWhereabouts:
+    """The places of environments that are stepped together.
+
+    Attributes:
+        places: That of each.
+    """
+
+    def __init__(self, indices: range, *, shard: int, id: str, incarnation: int) -> None:
+        """``indices`` are their numbers within the shard."""
+        names = [str(index) for index in indices]
+        first, last = names[0], names[-1]
+        names.append(first if first == last else f"{first} to {last}")
+        *self.places, self._all = (
+            Whereabouts(environment=name, shard=shard, id=id, incarnation=incarnation)
+            for name in names
+        )
+
+    @contextmanager
+    def blamed(self, when: str) -> Iterator[None]:
+        """Turn what their library raises into an error that says where; any of them may be it.
+
+        Raises:
+            EnvironmentFailed: It raised.
+        """
+        try:
+            yield
+        except (ConfigError, EnvironmentFailed):
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise anything
+            raise self._all.failure(when, error_text(error)) from error
 
 
 def error_text(error: BaseException) -> str:

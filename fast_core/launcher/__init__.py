@@ -48,11 +48,11 @@ def evaluate_run(
     )
 
 
-def play(what: str, checkpoint: str | None = None) -> int:
+def play_in_window(what: str, checkpoint: str | None = None) -> int:
     """Watch a run's policy, or play an environment by keyboard; returns the exit status."""
     from fast_core.launcher.play import play as implementation
 
     return implementation(what, checkpoint)
 
 
-__all__ = ["evaluate_run", "launch", "play", "resume"]
+__all__ = ["evaluate_run", "launch", "play_in_window", "resume"]

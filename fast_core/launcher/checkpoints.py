@@ -188,18 +188,26 @@ def check(path: Path) -> Manifest:
     return manifest
 
 
-def check_identity(manifest: Manifest, identity: dict[str, str]) -> None:
+def check_identity(
+    manifest: Manifest, identity: dict[str, str], checkpoint: Path, source: str
+) -> None:
     """Refuse to continue a run whose defining keys differ.
 
+    Args:
+        manifest: Of the checkpoint.
+        identity: The defining keys of the configuration.
+        checkpoint: Where the checkpoint lies, for the message.
+        source: Where the configuration came from, likewise.
+
     Raises:
-        CheckpointError: Names the key and both values.
+        CheckpointError: Names the key, both values and where each stands.
     """
     for key, wanted in identity.items():
         saved = manifest.identity.get(key)
         if saved != wanted:
             raise CheckpointError(
-                f"{key} must be as in the checkpoint to continue from it; the checkpoint has "
-                f"{saved}, the configuration {wanted}. Launch a new run to change it."
+                f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "
+                f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it."
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from fast_core import resources
 from fast_core.launcher.checkpoints import complete_names
 from fast_core.launcher.records import TraceDrain
 from fast_core.launcher.shell import Shell
@@ -12,7 +13,9 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
 from fast_core.nodes.policy_file import best_policy_path
+from fast_core.plan import OPTIMIZER
 from fast_core.scheduler.statistics import Statistics
+from fast_core.threads import default_threads
 
 DRAIN_INTERVAL_S = 0.25
 
@@ -24,6 +27,9 @@ class Display:
         self._shell, self._progress, self._trace = shell, progress, trace
         self._next_drain_s = 0.0
         self._before: dict[str, tuple[int, int]] = {}
+        cores = resources.cores()
+        word = "core" if cores.granted == 1 else "cores"
+        self._cores = f"{cores.granted} {word} granted ({cores.limits})"
 
     def refresh(self) -> float:
         """Draw if it is time to; returns the monotonic time of the next call wanted."""
@@ -60,6 +66,7 @@ class Display:
                 self._node(name, shell.stats.row(row).snapshot())
                 for row, name in enumerate(shell.plan.node_names)
             ),
+            cores=self._cores,
         )
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
@@ -95,6 +102,7 @@ class Display:
             waiting=waiting / total if total > 0 else None,
             note=self._note(name),
             pid=self._shell.pids.get(name),
+            threads=self._threads(name),
         )
 
     def _note(self, name: str) -> str:
@@ -105,9 +113,20 @@ class Display:
             count = shards // nodes + (rank < shards % nodes)
             return f"{count} shard" + "s" * (count != 1)
         if name.startswith("optimizer"):
-            device, threads = plan.config.nodes.optimizer.device, plan.threads
-            return f"{device}, {threads} thread" + "s" * (threads != 1)
+            return plan.config.nodes.optimizer.device
+        if name.startswith("policy-"):
+            return plan.config.nodes.policy.device
         return ""
+
+    def _threads(self, name: str) -> int:
+        """Threads of a node; of nodes that the user has added, those of any other."""
+        plan = self._shell.plan
+        if name == OPTIMIZER:
+            return plan.threads
+        given = plan.config.nodes.policy.threads
+        if name.startswith("policy-") and given != "auto":
+            return given
+        return default_threads()
 
     def summary(self) -> RunSummary:
         """How the run ended."""

@@ -65,6 +65,7 @@ def watch(path: Path, checkpoint: str | None) -> int:
             while not (interrupts.count or window_closed()):
                 ended = _ended(stage)
                 if not stage.step():
+                    _tell(stage, EPISODES - 1)
                     stage.runner.restart()
                 elif ended != _ended(stage):
                     _tell(stage, ended)

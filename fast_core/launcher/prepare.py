@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from fast_core.algorithm import Blueprint
-from fast_core.config import RunConfig
+from fast_core.config import EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.wiring import extra_nodes, wiring
@@ -78,16 +78,25 @@ def make_plan(
         policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
     )
-    plan.blueprint.check(environment, config.rows_per_ticket)
+    plan.blueprint.check(environment, plan.learner_setup)
     wants_resume = config.checkpoint.every_updates is not None or config.checkpoint.at_end
     if wants_resume and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
+        why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
-            f"environment.id {environment.id!r} does not repeat: reset(seed) and the same actions "
-            "gave different observations twice, so a run at off_policy_degree 0 can't be resumed "
-            "exactly. Seed all of its randomness from reset(seed), or turn checkpoints off with "
+            f"environment.id {environment.id!r} does not repeat: {why}, so a run at "
+            f"off_policy_degree 0 can't be resumed exactly. {remedy}, or turn checkpoints off with "
             "checkpoint.every_updates=null checkpoint.at_end=false."
         )
     return plan
+
+
+def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
+    """Why an environment does not repeat, and what can be done about it."""
+    if environment.backend == "gymnasium":
+        why = "reset(seed) and the same actions gave different observations twice"
+        return why, "Seed all of its randomness from reset(seed)"
+    why = f"its single episodes can't be repeated with environment.backend {environment.backend}"
+    return why, "Use environment.backend: gymnasium"
 
 
 def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:

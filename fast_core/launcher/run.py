@@ -102,7 +102,8 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         if resume_from is not None:
             try:
                 checkpoint, manifest = copy_newest(source.checkpoints, run.checkpoints)
-                check_identity(manifest, identity(config))
+                origin = source.checkpoints / checkpoint.name
+                check_identity(manifest, identity(config), origin, "the configuration")
             except CheckpointError:
                 run.remove()
                 raise
@@ -126,7 +127,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         path, manifest, notes = newest_valid(found.checkpoints)
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
-        check_identity(manifest, identity(config))
+        check_identity(manifest, identity(config), path, f"{str(found.config)!r} with overrides")
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
@@ -236,8 +237,12 @@ def _run_processes(
 
 def _preload(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the learner's torch is imported in its own process."""
-    torch = ("torch",) if config.policy.backend == "torch" else ()
-    return ("fast_core.launcher.node_process", *config.environment.modules, *torch)
+    blueprint = cast(Blueprint, config.algorithm)
+    surely = config.policy.backend == "auto" and blueprint.policy_uses_torch()
+    torch = ("torch",) if surely or config.policy.backend == "torch" else ()
+    # a second to import, starts no thread; who lacks it learns that from the probe
+    envpool = ("envpool",) if config.environment.backend == "envpool" else ()
+    return ("fast_core.launcher.node_process", *config.environment.modules, *torch, *envpool)
 
 
 def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:

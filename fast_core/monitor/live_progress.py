@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fast_core.events import LogLine
-from fast_core.monitor.live_table import live_table
+from fast_core.monitor.live_table import fixed_rows, live_table
 from fast_core.monitor.log_lines import is_warning, log_text
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.summary import summary_rows
@@ -21,7 +22,6 @@ from fast_core.monitor.view import ProgressView, RunSummary
 _SHORTEST_S = 0.25
 _COST_SHARE = 0.008
 _TAIL = 3
-_FIXED_ROWS = 14
 
 
 class LiveProgress(Progress):
@@ -39,7 +39,14 @@ class LiveProgress(Progress):
         width: int | None = None,
     ) -> None:
         super().__init__(stream, clock=clock, cpu_clock=cpu_clock)
-        self._console = Console(file=stream, force_terminal=True, highlight=False, width=width)
+        # NO_COLOR (https://no-color.org): no bold and no dim either, which some terminals colour.
+        self._console = Console(
+            file=stream,
+            force_terminal=True,
+            highlight=False,
+            width=width,
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+        )
         self._live: Live | None = None
         self._first = True
         self._tail: deque[str] = deque(maxlen=_TAIL)
@@ -62,7 +69,7 @@ class LiveProgress(Progress):
             tail=tuple(self._tail),
             warnings=self.warnings,
             width=min(width, 120),
-            max_nodes=max(height - _FIXED_ROWS, 2),
+            max_nodes=max(height - fixed_rows(width), 2),
         )
         self._live.update(table, refresh=True)
 

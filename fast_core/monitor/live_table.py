@@ -19,12 +19,12 @@ from fast_core.monitor.figures import (
     share,
     stop_text,
 )
+from fast_core.monitor.node_table import ABREAST, FRAME, GAP, bar, node_table
 from fast_core.monitor.progress_line import stop_rates
 from fast_core.monitor.rates import nearest_stop
-from fast_core.monitor.view import NodeView, ProgressView
+from fast_core.monitor.view import ProgressView
 
-_WIDE = 110
-_STATE_STYLES = {"failed": "bold red", "dead": "bold red", "starting": "dim", "stopped": "dim"}
+_SHORTEST_BAR = 8
 
 
 def live_table(
@@ -51,15 +51,13 @@ def live_table(
     parts: list[RenderableType] = [
         _progress(view, env_steps_rate, updates_rate, width),
         Text(),
-        _figures(view, env_steps_rate, updates_rate),
+        _figures(view, env_steps_rate, updates_rate, width),
     ]
     if view.nodes:
-        parts += [Text(), _nodes(view.nodes, width, max_nodes)]
+        parts += [Text(), node_table(view.nodes, width, max_nodes)]
     if tail:
         parts.append(Text())
-        parts += [
-            Text(printable(line), style="dim", no_wrap=True, overflow="ellipsis") for line in tail
-        ]
+        parts += [_line(printable(line), style="dim") for line in tail]
     return Panel(
         Group(*parts),
         title=_title(view),
@@ -97,17 +95,30 @@ def _progress(
         return Text("no stop condition", style="dim")
     stop, left = nearest
     left_text = "" if left is None else f"{duration(left)} left"
-    label = Text(stop_text(stop))
+    label = _line(stop_text(stop))
     ending = Text.assemble((f" {share(stop.fraction):>5}", "bold"), (f"  {left_text}", "green"))
-    bar_width = max(width - 6 - len(label) - len(ending), 8)
-    line = Text.assemble(label, "  ", bar(stop.fraction, bar_width), ending)
+    room = width - FRAME - len(ending)
+    beside = room - len(label) - GAP
+    if beside >= _SHORTEST_BAR:
+        lines = [Text.assemble(label, " " * GAP, bar(stop.fraction, beside), ending)]
+    else:
+        drawn = Text.assemble(bar(stop.fraction, max(room, 1)), ending)
+        drawn.no_wrap = True
+        lines = [label, drawn]
     others = [stop_text(other) for other in view.stops if other is not stop]
-    if not others:
-        return line
-    return Group(line, Text("or " + " · ".join(others), style="dim"))
+    if others:
+        lines.append(_line("or " + " · ".join(others), style="dim"))
+    return Group(*lines)
 
 
-def _figures(view: ProgressView, env_steps_rate: float, updates_rate: float) -> Table:
+def _line(text: str, style: str = "") -> Text:
+    """Text that is cut where the terminal ends."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _figures(
+    view: ProgressView, env_steps_rate: float, updates_rate: float, width: int
+) -> RenderableType:
     lag = number(view.lag_mean)
     if view.lag_max is not None:
         lag += f" (max {view.lag_max})"
@@ -129,59 +140,22 @@ def _figures(view: ProgressView, env_steps_rate: float, updates_rate: float) -> 
         ),
     )
     table = Table.grid(expand=True, padding=(0, 1))
-    for ratio in (9, 9, 24):
+    if width >= ABREAST:
+        for ratio in (9, 9, 24):
+            table.add_column(style="dim", no_wrap=True)
+            table.add_column(ratio=ratio, no_wrap=True, style="bold")
+        for row in zip(*columns, strict=True):
+            table.add_row(*(cell for pair in row for cell in pair))
+    else:
         table.add_column(style="dim", no_wrap=True)
-        table.add_column(ratio=ratio, no_wrap=True, style="bold")
-    for row in zip(*columns, strict=True):
-        table.add_row(*(cell for pair in row for cell in pair))
-    return table
+        table.add_column(ratio=1, no_wrap=True, style="bold", overflow="ellipsis")
+        for label, figure in (pair for column in columns for pair in column):
+            table.add_row(label, figure)
+    if not view.cores:
+        return table
+    return Group(table, _line(view.cores, style="dim"))
 
 
-def _nodes(nodes: Sequence[NodeView], width: int, max_nodes: int) -> Table:
-    table = Table(box=None, expand=True, padding=(0, 1), pad_edge=False, header_style="dim")
-    table.add_column("node", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("busy", no_wrap=True)
-    table.add_column("waiting", justify="right", no_wrap=True)
-    table.add_column("note", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("pid", justify="right", no_wrap=True)
-    bar_width = 16 if width >= _WIDE else 8
-    shown = nodes if len(nodes) <= max_nodes else nodes[: max(max_nodes - 1, 1)]
-    for node in shown:
-        style = _STATE_STYLES.get(node.state, "")
-        table.add_row(
-            Text(node.name),
-            Text(node.state, style=style),
-            _busy(node.busy, bar_width),
-            share(node.waiting),
-            Text(printable(node.note), style="dim"),
-            Text("" if node.pid is None else str(node.pid), style="dim"),
-        )
-    if len(shown) < len(nodes):
-        table.add_row(*_rest(nodes[len(shown) :], bar_width))
-    return table
-
-
-def _rest(nodes: Sequence[NodeView], bar_width: int) -> tuple[RenderableType, ...]:
-    """The nodes there is no room for: how many, their mean shares, the states that matter."""
-    failed = sum(node.state in ("failed", "dead") for node in nodes)
-    note = Text(f"{failed} failed", style="bold red") if failed else Text("mean", style="dim")
-    busy = _mean([node.busy for node in nodes])
-    waiting = share(_mean([node.waiting for node in nodes]))
-    return (Text(f"+ {len(nodes)} more"), Text(), _busy(busy, bar_width), waiting, note, Text())
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _busy(fraction: float | None, bar_width: int) -> Text:
-    return Text.assemble(bar(fraction or 0.0, bar_width), f" {share(fraction):>5}")
-
-
-def bar(fraction: float, width: int) -> Text:
-    """A bar of ``width`` characters, drawn to half of one; readable without colour too."""
-    halves = int(min(max(fraction, 0.0), 1.0) * width * 2)
-    drawn = "━" * (halves // 2) + "╸" * (halves % 2)
-    return Text.assemble((drawn, "cyan"), ("─" * (width - len(drawn)), "grey35"))
+def fixed_rows(width: int) -> int:
+    """Rows of the table that are not nodes, log lines included."""
+    return 15 if width >= ABREAST else 22

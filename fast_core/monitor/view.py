@@ -59,8 +59,9 @@ class NodeView:
         state: What it is doing, in a word.
         busy: Share of the last seconds spent working, 0 to 1; None while unknown.
         waiting: Share spent waiting for others, 0 to 1; None while unknown.
-        note: Further facts: shards executed, device, threads.
+        note: Further facts: shards executed, device.
         pid: Its process id; None inline.
+        threads: Threads it computes with; None while unknown.
     """
 
     name: str
@@ -69,6 +70,7 @@ class NodeView:
     waiting: float | None = None
     note: str = ""
     pid: int | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class ProgressView:
         lag_mean: Mean policy lag of the rows last trained on, in versions.
         lag_max: Their largest.
         nodes: One row for each node.
+        cores: The cores that the run may use, and what limits them, in words.
     """
 
     run_name: str
@@ -112,6 +115,7 @@ class ProgressView:
     lag_mean: float | None = None
     lag_max: int | None = None
     nodes: tuple[NodeView, ...] = ()
+    cores: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from pathlib import Path
 
 import numpy as np
 
 from fast_core.algorithm import Algorithm, RolloutBatch, ShardRollout
-from fast_core.errors import CheckpointError, ConfigError, SegmentError
+from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import (
     Command,
     Ready,
@@ -23,6 +22,7 @@ from fast_core.events import (
 )
 from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.devices import check_device
 from fast_core.nodes.digest import digest
 from fast_core.nodes.learner_file import load, save
 from fast_core.nodes.rollouts import RolloutReader
@@ -30,22 +30,6 @@ from fast_core.run_memory import RolloutRecord
 from fast_core.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"
-
-
-def check_device(device: str) -> None:
-    """Try the torch device before anything is built on it.
-
-    Raises:
-        ConfigError: There is no such device here.
-    """
-    torch = importlib.import_module("torch")
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"nodes.optimizer.device must be a device that torch can use here; got {device!r}: "
-            f"{str(error).splitlines()[0]}. Use cpu, or see `fastloop doctor`."
-        ) from error
 
 
 class OptimizerNode(Node):
@@ -75,7 +59,7 @@ class OptimizerNode(Node):
         plan = self.context.plan
         optimizer = plan.config.nodes.optimizer
         if optimizer.device != "cpu":
-            check_device(optimizer.device)
+            check_device(optimizer.device, "nodes.optimizer.device")
         set_threads(self.threads)
         self._algorithm = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
         if plan.checkpoint is not None:

@@ -1,8 +1,7 @@
 """What happens when a node fails.
 
-Today every failure ends the run with its first cause. Restarting in place (a budget per window,
-growing gaps, the shards' next incarnation) will be decided here: `Failures.verdict` then returns
-further kinds of verdict.
+Every failure ends the run with its first cause, except the deaths of env nodes that
+`fast_core.scheduler.deaths` lets it survive.
 """
 
 from __future__ import annotations
@@ -51,6 +50,8 @@ def describe(event: Failed | NodeExited) -> Failure:
     if isinstance(event, Failed):
         text = f"{event.node} failed while {event.doing}: {event.error}"
         return Failure(event.node, text, event)
+    if event.report is not None:
+        return describe(event.report)
     cause = event.cause or "it exited although nobody had told it to stop"
     report = Failed(event.node, "unknown", f"{event.node} is gone: {cause}", "", {})
     return Failure(event.node, report.error, report)

@@ -78,6 +78,8 @@ def draw_obs(environment: EnvironmentSpec, shape: tuple[int, ...], rng) -> np.nd
     space = environment.observation
     if space.kind == "discrete":
         return rng.integers(space.start, space.start + space.n, shape).astype(space.dtype)
+    if space.dtype == "uint8":
+        return rng.integers(0, 256, (*shape, *space.shape), dtype=np.uint8)
     return rng.normal(1.0, 2.0, (*shape, *space.shape)).astype(space.dtype)
 
 
@@ -117,7 +119,7 @@ def collect(
 def make_batch() -> MakeBatch:
     def make(config, environment, learner, *, steps=8, shards=(0, 1), envs=4, seed=0, progress=0.0):
         rng = np.random.default_rng(seed)
-        policy = config.make_policy(environment, PolicySetup("numpy"))
+        policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
         policy.load(learner.policy_parameters())
         rollouts = [
             collect(config, environment, policy, shard=s, steps=steps, envs=envs, rng=rng)

@@ -3,8 +3,13 @@ import numpy as np
 import pytest
 
 from algos.ppo_config import PPOConfig
+from fast_core.algorithm import LearnerSetup
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+
+def setup(rows: int) -> LearnerSetup:
+    return LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=rows)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +38,16 @@ def test_last_smaller_minibatch_is_granted_too(rows, minibatch, updates):
 
 def test_minibatch_larger_than_a_ticket_is_refused(make_environment):
     config = PPOConfig(minibatch_size=256)
-    config.check(make_environment(), 256)
+    config.check(make_environment(), setup(256))
     with pytest.raises(ConfigError, match=r"algorithm.minibatch_size.*255.*256"):
-        config.check(make_environment(), 255)
+        config.check(make_environment(), setup(255))
 
 
 def test_integer_boxes_are_refused(make_environment):
     action = SpaceSpec("box", (2,), "int32", low=(0.0, 0.0), high=(3.0, 3.0))
     environment = EnvironmentSpec("Test-v0", make_environment().observation, action)
     with pytest.raises(ConfigError, match="int32"):
-        PPOConfig().check(environment, 1024)
+        PPOConfig().check(environment, setup(1024))
 
 
 @pytest.mark.parametrize("continuous", [False, True])

@@ -15,6 +15,11 @@ def test_unknown_name_is_refused_with_the_nearest_one():
         algorithm_config_type("poo")
 
 
+def test_name_that_is_like_none_gets_no_suggestion():
+    with pytest.raises(ConfigError, match=r"one of \['ppo'\].*got 'sac'\.$"):
+        algorithm_config_type("sac")
+
+
 @pytest.mark.parametrize(
     "path",
     ["nowhere.at_all:Config", "algos.ppo_config:Missing", "algos.networks:NetworkShape", ":"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -11,16 +12,31 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.toy import Counter
+from tests.envs.vector_toys import with_vector_form
 
-ADAPTERS = {"gymnasium": GymnasiumBatch}
+
+def vectorised(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
+    """The environment's vectorised form, with a seed for each episode."""
+    for module in config.modules:
+        importlib.import_module(module)
+    config = replace(config, backend="gymnasium_vector", id=with_vector_form(config.id))
+    return VectorBatch(config, **kwargs)
+
+
+ADAPTERS: dict[str, Any] = {"gymnasium": GymnasiumBatch, "gymnasium_vector": vectorised}
+# What only adapters do that call each environment themselves: a library that steps all at once
+# does not say which of them raised, and has its own ways with what they return.
+in_turn = pytest.mark.parametrize("make", ["gymnasium"], indirect=True)
 ROLE = Role.ENVIRONMENT_EPISODE
 
 
@@ -153,6 +169,7 @@ def test_every_step_belongs_to_one_episode(
     assert driver.batch.take_episodes() == ([], [], 0)
 
 
+@in_turn
 @pytest.mark.parametrize("form", ["float", "int", "scalar", "float32", "0-d", "(1,)"])
 @pytest.mark.parametrize("envs", [1, 3])
 def test_every_form_of_a_reward_is_the_same_number(make: Maker, form: str, envs: int) -> None:
@@ -161,6 +178,7 @@ def test_every_form_of_a_reward_is_the_same_number(make: Maker, form: str, envs:
     assert driver.batch.take_episodes().returns == [15.0] * envs
 
 
+@in_turn
 @pytest.mark.parametrize("form", ["(2,)", "text"])
 @pytest.mark.parametrize("envs", [1, 2, 3])
 def test_a_reward_that_is_not_one_number_names_the_environment(
@@ -170,12 +188,14 @@ def test_a_reward_that_is_not_one_number_names_the_environment(
         make.run(toy("Counter", kwargs={"reward": form}), 1, envs)
 
 
+@in_turn
 def test_observations_are_copied_when_they_are_returned(make: Maker) -> None:
     plain = make.run(toy("Counter"), 33)
     mutated = make.run(toy("Mutated"), 33)
     assert same(plain, mutated)
 
 
+@in_turn
 def test_reset_options_reach_every_automatic_reset(make: Maker) -> None:
     driver = make.run(toy("Levels", kwargs={"length": 2}, reset_options={"level": 7}), 20)
     obs = driver.columns()[0]
@@ -246,6 +266,7 @@ def test_constructors_are_seeded_by_run_shard_environment_and_incarnation(make: 
 # --- failures -----------------------------------------------------------------------------------
 
 
+@in_turn
 def test_an_exception_names_where_it_happened_and_its_cause(make: Maker) -> None:
     batch = make(toy("Counter", kwargs={"raise_at": 37, "length": 50}), shard=3)
     driver = Driver(batch, 3)
@@ -266,6 +287,7 @@ def test_an_exception_names_where_it_happened_and_its_cause(make: Maker) -> None
     assert len(driver.reward) == 36
 
 
+@in_turn
 def test_a_failure_counts_steps_within_its_episode(make: Maker) -> None:
     with pytest.raises(EnvironmentFailed, match=r"in step 3 of episode 2 \(seed \d+\) with") as e:
         make.run(toy("Late"), 13, first_env=4)
@@ -273,6 +295,7 @@ def test_a_failure_counts_steps_within_its_episode(make: Maker) -> None:
     assert e.value.context["seed"] == str(EpisodeSeeds(1, ROLE, 2, 4)[2])
 
 
+@in_turn
 @pytest.mark.parametrize("fail_in", ["init", "reset"])
 def test_a_failure_before_the_first_step_says_so(make: Maker, fail_in: str) -> None:
     words = {"init": "while it was made: RuntimeError: no licence", "reset": "RuntimeError: no map"}
@@ -280,6 +303,7 @@ def test_a_failure_before_the_first_step_says_so(make: Maker, fail_in: str) -> N
         make.run(toy("Counter", kwargs={"fail_in": fail_in}), 1)
 
 
+@in_turn
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -297,6 +321,7 @@ def test_an_observation_that_its_space_does_not_declare_is_refused(
         make.run(toy("Counter", kwargs={"bad_at": 4, "bad": bad}), 6)
 
 
+@in_turn
 def test_a_discrete_observation_that_is_no_integer_is_refused(make: Maker) -> None:
     with pytest.raises(EnvironmentFailed, match="a float, its space declares"):
         make.run(toy("Rooms", kwargs={"room": "float"}), 1)
@@ -361,6 +386,7 @@ def test_a_value_that_is_not_finite_can_end_the_run(make: Maker, nan_in: str) ->
 # --- progress, state, close ---------------------------------------------------------------------
 
 
+@in_turn
 def test_progress_words_tell_where_a_dead_process_was(make: Maker) -> None:
     words = memoryview(bytearray(8 * progress_words(3))).cast("q")
     config = toy("Late")
@@ -500,6 +526,7 @@ def test_each_environment_is_closed_once(make: Maker) -> None:
     assert len(Counter.closed) == len(set(Counter.closed)) == 3
 
 
+@in_turn
 def test_all_are_closed_although_one_raises(make: Maker) -> None:
     Counter.closed.clear()
     batch = make(toy("Counter", kwargs={"fail_in": "close"}))
@@ -510,6 +537,7 @@ def test_all_are_closed_although_one_raises(make: Maker) -> None:
     assert len(Counter.closed) == 3
 
 
+@in_turn
 def test_environments_made_before_a_failing_constructor_are_closed(make: Maker) -> None:
     Counter.closed.clear()
 

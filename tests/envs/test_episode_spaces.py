@@ -63,13 +63,14 @@ def test_stacked_frames_equal_those_of_gymnasium(envs: int) -> None:
     ("where", "mask"), [("obs", "open"), ("info", "info.doors"), ("info of dict", "info.doors")]
 )
 @pytest.mark.parametrize("fault", ["", "empty"])
+@pytest.mark.parametrize("envs", [3, 6])
 def test_every_row_has_an_allowed_action_whatever_the_end_allows(
-    where: str, mask: str, fault: str
+    where: str, mask: str, fault: str, envs: int
 ) -> None:
     """Rows without an episode too: the policy acts on all of them."""
     kwargs: dict[str, Any] = {"where": where, "fault": fault, "at": 6}
     runner = EpisodeRunner(
-        toy("Doors", kwargs=kwargs, action_mask=mask), episodes=4, envs=3, seed=0
+        toy("Doors", kwargs=kwargs, action_mask=mask), episodes=4, envs=envs, seed=0
     )
     play(runner, Allowed(runner))
     assert runner.lengths == [6] * 4

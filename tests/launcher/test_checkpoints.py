@@ -129,7 +129,9 @@ def test_checkpoint_of_another_format_is_refused(store: CheckpointStore) -> None
 
 
 def test_run_of_another_identity_does_not_go_on(store: CheckpointStore) -> None:
-    manifest = check(commit(store, 1))
-    check_identity(manifest, IDENTITY)
-    with pytest.raises(CheckpointError, match=r"seed must be as in the checkpoint.*0.*1"):
-        check_identity(manifest, IDENTITY | {"seed": "1"})
+    path = commit(store, 1)
+    manifest = check(path)
+    check_identity(manifest, IDENTITY, path, "'config.yaml'")
+    words = r"seed must be as in the checkpoint.*000000000001' has 0, 'config\.yaml' 1"
+    with pytest.raises(CheckpointError, match=words):
+        check_identity(manifest, IDENTITY | {"seed": "1"}, path, "'config.yaml'")

@@ -121,3 +121,16 @@ def test_closed_terminal_makes_it_quiet(monkeypatch: pytest.MonkeyPatch) -> None
     terminal.progress.finish(SUMMARY)
     terminal.progress.close()
     assert terminal.progress.quiet
+
+
+def test_no_color_means_neither_colour_nor_dim_nor_bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    styled = re.compile(r"\x1b\[[0-9;]*m")
+    for setting, plain in (("", False), ("1", True)):
+        monkeypatch.setenv("NO_COLOR", setting)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLORTERM", "truecolor")
+        terminal = Terminal(cost_s=0.0)
+        terminal.progress.log(LogLine("env-0", "WARNING", "careful"))
+        terminal.run(0.5)
+        terminal.progress.finish(SUMMARY)
+        assert (styled.search(terminal.stream.getvalue()) is None) is plain

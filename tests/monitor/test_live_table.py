@@ -7,7 +7,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from fast_core.monitor.live_table import bar, live_table
+from fast_core.monitor.live_table import fixed_rows, live_table
+from fast_core.monitor.node_table import bar
 from fast_core.monitor.view import NodeView, ProgressView
 from tests.monitor.views import EMPTY, VIEW
 
@@ -42,14 +43,15 @@ def test_everything_is_readable_at_usual_widths(width: int) -> None:
         "18 %",
         "shards 0, 2",
         "12345",
-        "cpu, 1 thread",
+        "threads",
+        "2 cores granted (affinity 2, quota 3.5)",
         "env-0 info: hello",
         "2 warnings",
     ):
         assert part in text, part
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
 @pytest.mark.parametrize("view", [VIEW, EMPTY])
 def test_no_line_is_wider_than_the_terminal(view: ProgressView, width: int) -> None:
     long = replace(view, run_name="name" * 60)
@@ -80,6 +82,53 @@ def test_node_that_has_no_figures_yet_shows_dashes() -> None:
         if "env-0" in line
     ]
     assert row.split()[1:] == ["env-0", "starting", "────────", "-", "-", "│"]
+
+
+HEADS = ["node", "state", "busy", "waiting", "threads", "note", "pid"]
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (20, ["node"]),
+        (30, ["node", "state"]),
+        (40, ["node", "state", "busy"]),
+        (50, ["node", "state", "busy", "note"]),
+        (60, ["node", "state", "busy", "waiting", "note"]),
+        (72, ["node", "state", "busy", "waiting", "threads", "note", "pid"]),
+        (80, HEADS),
+    ],
+)
+def test_columns_are_dropped_rather_than_cut(width: int, heads: list[str]) -> None:
+    lines = drawn(VIEW, width)
+    (head,) = [line for line in lines if line.split()[1:2] == ["node"]]
+    assert head.split()[1:-1] == heads
+    (row,) = [line for line in lines if line.startswith("│ optimizer-0")]
+    assert "…" not in row
+
+
+@pytest.mark.parametrize("width", [20, 30, 50])
+def test_figures_stand_one_below_another_where_the_terminal_is_narrow(width: int) -> None:
+    lines = drawn(VIEW, width)
+    labels = [line.removeprefix("│ ") for line in lines]
+    for label in ("env steps/s", "return", "evaluation", "best", "policy lag"):
+        assert sum(line.startswith(label) for line in labels) == 1, label
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120])
+def test_table_with_as_many_nodes_as_fit_is_no_higher_than_the_terminal(width: int) -> None:
+    nodes = tuple(NodeView(f"env-{index}", "stepping") for index in range(100))
+    view = replace(VIEW, nodes=nodes, stops=VIEW.stops[:1])
+    tail = ("one", "two", "three")
+    height = 40
+    lines = drawn(view, width, tail=tail, max_nodes=height - fixed_rows(width))
+    assert len(lines) <= height
+
+
+def test_node_of_a_role_that_nobody_knows_has_a_row() -> None:
+    node = NodeView("curiosity", "working", 0.5, 0.5, threads=1)
+    (row,) = [line for line in drawn(replace(VIEW, nodes=(node,)), 80) if "curiosity" in line]
+    assert "working" in row and "50 %" in row
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,11 @@ VIEW = ProgressView(
     lag_max=3,
     degree=2,
     nodes=(
-        NodeView("env-0", "stepping", 0.82, 0.18, "shards 0, 2", 12345),
-        NodeView("env-1", "waiting", 0.79, 0.21, "shards 1, 3", 12346),
-        NodeView("optimizer-0", "learning", 0.55, 0.45, "cpu, 1 thread", 12347),
+        NodeView("env-0", "stepping", 0.82, 0.18, "shards 0, 2", 12345, 1),
+        NodeView("env-1", "waiting", 0.79, 0.21, "shards 1, 3", 12346, 1),
+        NodeView("optimizer-0", "learning", 0.55, 0.45, "cpu", 12347, 2),
     ),
+    cores="2 cores granted (affinity 2, quota 3.5)",
 )
 
 EMPTY = ProgressView(

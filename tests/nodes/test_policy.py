@@ -87,7 +87,8 @@ class Pair:
     def run(self) -> list[RolloutReady]:
         """Step all nodes in turn until none has anything to do."""
         for _ in range(1000):
-            if not any([node.step() for node in (self.env, *self.policies)]):
+            worked = [node.step() for node in (self.env, *self.policies)]
+            if not any(worked):
                 return [event for event in self.stage.events() if isinstance(event, RolloutReady)]
         raise AssertionError("always something to do")
 

@@ -59,9 +59,7 @@ def evaluations(launched: Launched) -> list[dict[str, float]]:
 def test_policy_counts_the_steps_of_every_episode(
     workplace: Workplace, mode: str, placement: str
 ) -> None:
-    launched = workplace.launch(
-        f"mode={mode}", f"policy.placement={placement}", config=COUNTING
-    )
+    launched = workplace.launch(f"mode={mode}", f"policy.placement={placement}", config=COUNTING)
     assert launched.wait(60) == 0, launched.screen
     found = evaluations(launched)
     assert found
@@ -79,13 +77,15 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_recurrent_processes_equal_inline_bit_for_bit(workplace: Workplace, cell: str) -> None:
-    given = f"algorithm.recurrent={cell}"
-    reference = finished(workplace.launch(given, "mode=inline", config=RECALL))
+@pytest.mark.parametrize(("cell", "placement"), [("gru", "env"), ("lstm", "env"), ("gru", "node")])
+def test_recurrent_processes_equal_inline_bit_for_bit(
+    workplace: Workplace, cell: str, placement: str
+) -> None:
+    given = (f"algorithm.recurrent={cell}", f"policy.placement={placement}")
+    reference = finished(workplace.launch(*given, "mode=inline", config=RECALL))
     for count in (1, 3):
         launched = workplace.launch(
-            given, f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=RECALL
+            *given, f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=RECALL
         )
         assert finished(launched) == reference
 

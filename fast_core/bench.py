@@ -1,0 +1,48 @@
+"""Where the benchmarks are: in a checkout, not in the installed package."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import fast_core
+from fast_core.errors import ConfigError
+
+_MARK = Path("benchmarks") / "suite.py"
+
+
+def find_checkout(package: Path, here: Path) -> Path:
+    """The checkout that holds the benchmarks: that of ``package``, or the one ``here``.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for folder in (package.parent, here, *here.parents):
+        if (folder / _MARK).is_file() and (folder / "fast_core").is_dir():
+            return folder
+    raise ConfigError(
+        f"the benchmarks are not part of the installed package ({package}): clone FastLoop's "
+        "repository and run `fastloop bench` in it, there with `pip install -e '.[bench]'` for "
+        "what it is compared with"
+    )
+
+
+def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) -> int:
+    """Run benchmarks of the checkout; see `benchmarks.suite.run`.
+
+    Raises:
+        ConfigError: There is no checkout.
+    """
+    checkout = find_checkout(Path(fast_core.__file__).parent, Path.cwd())
+    sys.path.insert(0, str(checkout))
+    suite = importlib.import_module("benchmarks.suite")
+    # Ctrl-C must reach the benchmark that runs and end what it has started.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status: int = suite.run(names, quick=quick, only_list=only_list, as_json=as_json)
+        return status
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,37 @@
+"""Which torch devices a node can use."""
+
+from __future__ import annotations
+
+import importlib
+
+from fast_core.errors import ConfigError
+
+
+def check_device(device: str, key: str) -> None:
+    """Try a torch device before anything is built on it.
+
+    It is the first use of the device in a process: call it in a node, never before a fork.
+
+    Args:
+        device: What is configured.
+        key: The configuration key that says so.
+
+    Raises:
+        ConfigError: There is no such device here.
+    """
+    torch = importlib.import_module("torch")
+    try:
+        torch.zeros(1, device=device)
+    # torch reports a missing device as RuntimeError, AssertionError or NotImplementedError.
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"{key} must be a device that torch can use here ({', '.join(found_devices())}); got "
+            f"{device!r}: {str(error).splitlines()[0]}. Use one of those, or see "
+            "`fastloop doctor`."
+        ) from error
+
+
+def found_devices() -> list[str]:
+    """Devices that torch finds: the CPU, and each GPU."""
+    torch = importlib.import_module("torch")
+    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]

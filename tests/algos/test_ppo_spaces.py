@@ -1,0 +1,325 @@
+"""PPO with images, composite observations, masks and several choices at once."""
+
+import dataclasses
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from algos.ppo import PPO
+from algos.ppo_autograd import AutogradCore
+from algos.ppo_config import PPOConfig
+from algos.ppo_explicit import ExplicitCore
+from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+STEPS, ENVS = 16, 8
+SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=ENVS, steps=STEPS)
+FOUR = SpaceSpec("discrete", (), "int64", n=4, start=-2)
+CHOICES = SpaceSpec("multi_discrete", (2, 1), "int32", counts=(2, 3), starts=(1, 0))
+BOX = SpaceSpec("box", (2,), "float32", low=(-1.0,), high=(1.0,))
+MASK = SpaceSpec("box", (5,), "bool", low=(0.0,), high=(1.0,))
+NUMBERS = SpaceSpec("box", (3,), "float32", low=(-10.0,), high=(10.0,))
+
+
+def pixels(*shape):
+    return SpaceSpec("box", shape, "uint8", low=(0.0,), high=(255.0,))
+
+
+PICTURE = EnvironmentSpec("Picture-v0", pixels(36, 36), FOUR)
+SMALL_PICTURE = EnvironmentSpec("SmallPicture-v0", pixels(16, 16, 3), FOUR)
+STACKED = EnvironmentSpec("Stacked-v0", pixels(2, 36, 36), FOUR, frames=2)
+PARTS = EnvironmentSpec(
+    "Parts-v0",
+    SpaceSpec.composite([("camera", pixels(36, 36)), ("arm", NUMBERS), ("mask", MASK)]),
+    CHOICES,
+    action_mask="mask",
+)
+MASKED = EnvironmentSpec(
+    "Masked-v0",
+    SpaceSpec.composite([("arm", NUMBERS), ("mask", MASK)]),
+    SpaceSpec("discrete", (), "int64", n=5),
+    action_mask="mask",
+)
+REACH = EnvironmentSpec("Reach-v0", SpaceSpec.composite([("arm", NUMBERS)]), BOX)
+ALL = [PICTURE, SMALL_PICTURE, STACKED, PARTS, MASKED, REACH]
+
+
+def name(environment):
+    return environment.id
+
+
+def draw_space(space, shape, rng):
+    """Random values; a mask leaves something of each dimension of `CHOICES` allowed."""
+    if space.kind == "composite":
+        rows = np.zeros(shape, space.row_dtype)
+        for part, leaf in space.parts:
+            rows[part] = draw_space(leaf, shape, rng)
+        return rows
+    if space.dtype == "bool":
+        rows = rng.random((*shape, *space.shape)) < 0.4
+        rows[..., [0, 3]] |= ~(rows[..., :2].any(-1) & rows[..., 2:].any(-1))[..., None]
+        return rows
+    if space.dtype == "uint8":
+        return rng.integers(0, 256, (*shape, *space.shape), dtype=np.uint8)
+    return rng.normal(size=(*shape, *space.shape)).astype(space.dtype)
+
+
+def noise_of(config, environment, rng, rows=ENVS):
+    spec = config.noise(environment)
+    shape = (rows, *spec.shape)
+    noise = rng.random(shape) if spec.kind == "uniform" else rng.normal(size=shape)
+    return noise.astype(np.float32)
+
+
+def collect(config, environment, learner, seed=0, *, obs=None, reward_of=None):
+    """One rollout by the learner's policy; by default of random rows with random ends."""
+    rng = np.random.default_rng(seed)
+    policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
+    policy.load([np.ascontiguousarray(p) for p in learner.policy_parameters()])
+    space, history = environment.row, environment.frames - 1
+    frames = draw_space(space, (history + STEPS + 1, ENVS), rng) if obs is None else obs
+    ended = rng.random((STEPS, ENVS)) < (0.15 if reward_of is None else 2)
+    field = config.action_field(environment)
+    rollout = ShardRollout(
+        shard=0,
+        rollout_id=0,
+        policy_version=np.zeros((STEPS, ENVS), np.int64),
+        obs=frames[history:],
+        action=np.zeros((STEPS, ENVS, *field.shape), field.dtype),
+        behaviour_log_prob=np.zeros((STEPS, ENVS), np.float32),
+        reward=rng.normal(size=(STEPS, ENVS)).astype(np.float32),
+        terminated=ended & (rng.random((STEPS, ENVS)) < (0.5 if reward_of is None else 2)),
+        truncated=ended,
+        final_obs=draw_space(space, (STEPS, ENVS), rng),
+    )
+    if history:
+        age = rng.integers(0, history + 1, (STEPS + 1, ENVS)).astype(np.uint8)
+        rollout = dataclasses.replace(rollout, frames=frames, frame_age=age)
+    for t in range(STEPS):
+        seen = rollout.take_obs(np.full(ENVS, t), np.arange(ENVS))
+        output = policy.act(seen, noise=noise_of(config, environment, rng), explore=True)
+        rollout.action[t], rollout.behaviour_log_prob[t] = output[:2]
+        sent = policy.environment_action(output.action)
+        assert sent.shape == (ENVS, *environment.action.shape)
+        assert sent.dtype == environment.action.dtype
+    if reward_of is not None:
+        rollout.reward[...] = reward_of(rollout.obs[:-1], rollout.action)
+    return RolloutBatch((rollout,), 0, 0.0)
+
+
+def digest(learner):
+    state = learner.state_dict()
+    arrays = [*state["parameters"].values(), state["first_moment"], state["second_moment"]]
+    return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
+
+
+def learner_of(config, environment, **changes) -> PPO:
+    return config.make_algorithm(environment, dataclasses.replace(SETUP, **changes))
+
+
+def ppo(**changes):
+    return PPOConfig(**({"minibatch_size": 64, "epochs": 2} | changes))
+
+
+@pytest.mark.parametrize("environment", ALL, ids=name)
+def test_first_probability_ratios_are_one_and_updates_are_finite(environment):
+    config = ppo(
+        normalize_observations=True, epochs=1, minibatch_size=STEPS * ENVS, clip_epsilon=1e-4
+    )
+    learner = learner_of(config, environment)
+    for seed in range(2):  # also after parameters and statistics have changed
+        report = learner.update(collect(config, environment, learner, seed))
+        assert (report.updates, report.skipped) == (1, 0)
+        assert report.metrics["clip_fraction"] == 0.0, "a ratio differs from 1 by over 1e-4"
+        assert all(np.isfinite(value) for value in report.metrics.values())
+        assert report.metrics["gradient_norm"] > 0
+
+
+@pytest.mark.parametrize("environment", ALL, ids=name)
+def test_published_parameters_follow_the_fields(environment):
+    config = ppo(normalize_observations=True)
+    parameters = learner_of(config, environment).policy_parameters()
+    fields = config.policy_fields(environment)
+    assert [p.shape for p in parameters] == [f.shape for f in fields]
+    assert {p.dtype for p in parameters} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("environment", [PICTURE, STACKED, PARTS], ids=name)
+def test_training_from_a_loaded_state_is_training_never_stopped(environment):
+    config = ppo(normalize_observations=True, normalize_rewards=True)
+    first, resumed = learner_of(config, environment), learner_of(config, environment, seed=1)
+    first.update(collect(config, environment, first))
+    state = first.state_dict()
+    resumed.load_state_dict(state)
+    assert digest(resumed) == digest(first)
+    for learner in (first, resumed):
+        learner.update(collect(config, environment, learner, seed=1))
+    assert digest(resumed) == digest(first)
+
+
+def test_convolutions_train_with_autograd_and_numbers_without_torch():
+    assert isinstance(learner_of(ppo(), PICTURE)._core, AutogradCore)
+    assert isinstance(learner_of(ppo(), PARTS)._core, AutogradCore)
+    assert isinstance(learner_of(ppo(network="mlp"), PARTS)._core, ExplicitCore)
+    assert isinstance(learner_of(ppo(), MASKED)._core, ExplicitCore)
+    assert isinstance(learner_of(ppo(), MASKED, precision="bf16")._core, AutogradCore)
+
+
+@pytest.mark.parametrize("environment", [MASKED, REACH, PARTS], ids=name)
+def test_both_gradients_agree_on_composite_rows(environment):
+    states = []
+    for gradient in ("explicit", "autograd"):
+        config = ppo(gradient=gradient, network="mlp", entropy_coef=0.1, hidden_sizes=(16,))
+        learner = learner_of(config, environment)
+        batch = collect(config, environment, learner_of(config, environment))
+        learner.update(batch)
+        states.append(learner.state_dict()["parameters"])
+    for key, explicit in states[0].items():
+        np.testing.assert_allclose(explicit, states[1][key], atol=2e-4, err_msg=key)
+
+
+@pytest.mark.parametrize("environment", [MASKED, PARTS], ids=name)
+def test_forbidden_actions_are_never_taken(environment):
+    config = ppo(learning_rate=0.01)
+    learner = learner_of(config, environment)
+    for seed in range(3):
+        batch = collect(config, environment, learner, seed)
+        (rollout,) = batch.rollouts
+        mask = rollout.obs["mask"][:-1]
+        choices = (
+            rollout.action.reshape(STEPS, ENVS, -1) + np.array([0, 2])[: rollout.action[0, 0].size]
+        )
+        assert np.take_along_axis(mask, choices, axis=-1).all()
+        report = learner.update(batch)
+        assert report.updates == 4 and np.isfinite(list(report.metrics.values())).all()
+
+
+def test_masked_rows_of_the_learner_are_those_of_the_actor():
+    """A mask in the wrong order would change log-probabilities, so ratios, in later epochs."""
+    for gradient in ("explicit", "autograd"):
+        config = ppo(
+            learning_rate=1e-12, epochs=3, minibatch_size=16, clip_epsilon=1e-4, gradient=gradient
+        )
+        learner = learner_of(config, MASKED)
+        report = learner.update(collect(config, MASKED, learner))
+        assert report.updates == 24 and report.metrics["clip_fraction"] == 0.0
+
+
+def test_bfloat16_update_is_close_to_float32_and_keeps_float32_parameters():
+    config = ppo(epochs=1, minibatch_size=STEPS * ENVS, max_grad_norm=None)
+    moments = []
+    for precision in ("fp32", "bf16"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # where the CPU has no bfloat16
+            learner = learner_of(config, STACKED, precision=precision)
+        report = learner.update(collect(config, STACKED, learner_of(config, STACKED)))
+        assert report.updates == 1
+        state = learner.state_dict()
+        assert all(p.dtype == np.float32 for p in state["parameters"].values())
+        moments.append(state["first_moment"])
+    exact, rough = moments
+    cosine = exact @ rough / np.linalg.norm(exact) / np.linalg.norm(rough)
+    assert 0.98 < cosine < 1.0
+    assert np.linalg.norm(rough) == pytest.approx(np.linalg.norm(exact), rel=0.1)
+
+
+def test_cpu_without_bfloat16_is_warned_of_once(monkeypatch):
+    for check in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, check, lambda: False, raising=False)
+    with pytest.warns(RuntimeWarning, match=r"bf16 is slower.*fp32") as caught:
+        learner = learner_of(ppo(), PICTURE, precision="bf16")
+        learner.update(collect(ppo(), PICTURE, learner))
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_policy_agrees_with_the_learner_in_either_precision(precision):
+    config = ppo()
+    learner = learner_of(config, STACKED)
+    exact, policy = (
+        config.make_policy(STACKED, PolicySetup("torch", precision=p)) for p in ("fp32", precision)
+    )
+    for one in (exact, policy):
+        one.load(learner.policy_parameters())
+    obs = np.random.default_rng(0).integers(0, 256, (8, 2, 36, 36), dtype=np.uint8)
+    obs.flags.writeable = False
+    noise = np.full(8, 0.3, np.float32)
+    ours, theirs = (p.act(obs, noise=noise, explore=True) for p in (policy, exact))
+    np.testing.assert_allclose(ours.behaviour_log_prob, theirs.behaviour_log_prob, atol=2e-3)
+    assert ours.behaviour_log_prob.dtype == np.float32
+    again = policy.act(obs[:3], noise=noise[:3], explore=True)
+    np.testing.assert_allclose(again.behaviour_log_prob, ours.behaviour_log_prob[:3], atol=2e-3)
+
+
+def test_images_of_equal_shape_do_not_share_a_buffer():
+    two = SpaceSpec.composite([("left", pixels(36, 36)), ("right", pixels(36, 36))])
+    environment = EnvironmentSpec("Two-v0", two, FOUR)
+    config = ppo()
+    policy = config.make_policy(environment, PolicySetup("torch"))
+    policy.load([np.array(p) * 3 for p in learner_of(config, environment).policy_parameters()])
+    rng = np.random.default_rng(0)
+    obs = draw_space(two, (4,), rng)
+    swapped = obs.copy()
+    swapped["left"], swapped["right"] = obs["right"], obs["left"]
+    noise = np.zeros(4, np.float32)
+    first, second = (policy.act(o, noise=noise, explore=False) for o in (obs, swapped))
+    assert (first.behaviour_log_prob != second.behaviour_log_prob).any()
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def quadrants(rng, size, channels=()):
+    """Pictures with one bright quadrant, and which one."""
+    where = rng.integers(0, 4, (STEPS + 1, ENVS))
+    pictures = rng.integers(0, 60, (STEPS + 1, ENVS, size, size, *channels), dtype=np.uint8)
+    half = size // 2
+    for quadrant in range(4):
+        top, left = divmod(quadrant, 2)
+        rows = pictures[where == quadrant]
+        rows[:, top * half : (top + 1) * half, left * half : (left + 1) * half] += 150
+        pictures[where == quadrant] = rows
+    return pictures, where
+
+
+@pytest.mark.parametrize(
+    ("environment", "channels", "rounds"), [(PICTURE, (), 16), (SMALL_PICTURE, (3,), 16)]
+)
+def test_learns_from_pictures_where_the_bright_quadrant_is(environment, channels, rounds):
+    config = ppo(learning_rate=1e-3, epochs=4, minibatch_size=32, entropy_coef=0.01)
+    learner = learner_of(config, environment)
+    rng = np.random.default_rng(0)
+    rewards = []
+    for seed in range(rounds):
+        pictures, where = quadrants(rng, environment.observation.shape[0], channels)
+        batch = collect(
+            config, environment, learner, seed, obs=pictures,
+            reward_of=lambda _, action, where=where: action == where[:-1],
+        )  # fmt: skip
+        rewards.append(batch.rollouts[0].reward.mean())
+        learner.update(batch)
+    assert rewards[0] < 0.5, "guessing is right one time in four"
+    assert np.mean(rewards[-3:]) > 0.9
+
+
+def test_learns_the_best_allowed_pair_of_choices():
+    config = ppo(network="mlp", learning_rate=3e-3, epochs=4, hidden_sizes=(32,))
+    space = SpaceSpec.composite([("arm", NUMBERS), ("mask", MASK)])
+    environment = EnvironmentSpec("Pair-v0", space, CHOICES, action_mask="mask")
+    learner = learner_of(config, environment)
+
+    def reward_of(obs, action):  # the highest allowed choice of both dimensions
+        best = 2 - obs["mask"][..., 4:1:-1].argmax(-1)
+        first = 1 - obs["mask"][..., 1::-1].argmax(-1)
+        return (action[..., 0, 0] == first) * 0.5 + (action[..., 1, 0] == best) * 0.5
+
+    rewards = []
+    for seed in range(25):
+        obs = draw_space(space, (STEPS + 1, ENVS), np.random.default_rng(100 + seed))
+        batch = collect(config, environment, learner, seed, obs=obs, reward_of=reward_of)
+        rewards.append(batch.rollouts[0].reward.mean())
+        learner.update(batch)
+    assert np.mean(rewards[:2]) < 0.85 and np.mean(rewards[-3:]) > 0.95

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fast_core.config import AtariConfig, EnvironmentConfig
+from fast_core.envs.episodes import EpisodeRunner
+from fast_core.envs.evaluation import Runner, evaluated, make_runner
+from fast_core.envs.vector_batch import VectorBatch
+from fast_core.envs.vector_episodes import VectorEpisodes
+from fast_core.seeding import Role
+from tests.envs.vector_toys import with_vector_form
+
+VECTOR = EnvironmentConfig(id=with_vector_form("CartPole-v1"), backend="gymnasium_vector")
+
+
+def lean(obs: Any, _began: Any) -> Any:
+    """Push to where the pole falls: lasts some 50 steps."""
+    return (obs[:, 2] > 0).astype(np.int64)
+
+
+def run(runner: Runner, act: Any = lean) -> Runner:
+    while runner.step(act):
+        pass
+    return runner
+
+
+def vector(**settings: Any) -> VectorEpisodes:
+    return VectorEpisodes(VECTOR, **({"episodes": 7, "envs": 3, "seed": 5} | settings))
+
+
+def by_hand(episodes: int, envs: int, seed: int) -> list[int]:
+    """Lengths, one environment after the other, out of plain steps of a batch."""
+    lengths = [0] * episodes
+    lanes = min(envs, episodes)
+    batch = VectorBatch(VECTOR, seed=seed, shard=0, envs=lanes, role=Role.EVALUATION)
+    obs = np.zeros((lanes, 4), np.float32)
+    ends = np.zeros((2, lanes), np.bool_)
+    batch.reset(obs)
+    playing = list(range(lanes))
+    while min(playing) < episodes:
+        batch.step(
+            lean(obs, None),
+            next_obs=obs,
+            reward=np.zeros(lanes, np.float32),
+            terminated=ends[0],
+            truncated=ends[1],
+            final_obs=obs.copy(),
+        )
+        for lane, episode in enumerate(playing):
+            if episode < episodes:
+                lengths[episode] += 1
+                if ends[:, lane].any():
+                    playing[lane] += envs
+    batch.close()
+    return lengths
+
+
+@pytest.mark.parametrize(("episodes", "envs"), [(7, 3), (2, 5), (4, 4), (5, 1)])
+def test_exactly_the_asked_episodes_are_played_each_to_its_end(episodes: int, envs: int) -> None:
+    runner = run(vector(episodes=episodes, envs=envs))
+    assert runner.lengths == by_hand(episodes, envs, 5)
+    assert runner.returns == runner.lengths
+    assert runner.env_steps == sum(runner.lengths)
+    assert (runner.cut, runner.quarantined) == (0, 0)
+    runner.close()
+
+
+def test_every_evaluation_plays_the_same_episodes() -> None:
+    runner = run(vector())
+    first = runner.lengths
+    runner.restart()
+    assert runner.lengths == [0] * 7
+    assert run(runner).lengths == first
+    assert run(vector(seed=6)).lengths != first
+
+
+def test_the_policy_sees_all_rows_and_where_episodes_begin() -> None:
+    seen = []
+
+    def act(obs: Any, began: Any) -> Any:
+        seen.append((len(obs), began.copy()))
+        return lean(obs, began)
+
+    runner = run(vector(episodes=3, envs=5), act)
+    assert {rows for rows, _ in seen} == {5}
+    assert seen[0][1].tolist() == [True, True, True, False, False]
+    # marked again where another episode of no account begins
+    assert sum(began.sum() for _, began in seen) >= 3
+    assert len(seen) == max(runner.lengths)
+
+
+def test_episodes_without_an_end_are_cut_and_counted() -> None:
+    runner = run(vector(max_episode_steps=20))
+    assert max(runner.lengths) == 20
+    assert runner.cut == sum(length == 20 for length in runner.lengths) > 0
+    own = run(
+        VectorEpisodes(evaluated_limit(20), episodes=7, envs=3, seed=5, max_episode_steps=500)
+    )
+    assert own.lengths == runner.lengths
+    assert own.cut == 0
+
+
+def evaluated_limit(limit: int) -> EnvironmentConfig:
+    return EnvironmentConfig(
+        id=VECTOR.id, backend="gymnasium_vector", kwargs={"max_episode_steps": limit}
+    )
+
+
+def test_progress_is_shown() -> None:
+    steps = []
+    runner = run(vector(on_step=lambda: steps.append(1)))
+    assert len(steps) >= max(runner.lengths)
+
+
+def test_frames_are_stacked_for_the_policy() -> None:
+    from msgspec.structs import replace
+
+    stacks = []
+
+    def act(obs: Any, began: Any) -> Any:
+        stacks.append(obs.copy())
+        return lean(obs[:, -1], began)
+
+    config = replace(VECTOR, frame_stack=3)
+    run(VectorEpisodes(config, episodes=2, envs=2, seed=5), act)
+    assert stacks[0].shape == (2, 3, 4)
+    assert (stacks[0][:, 0] == stacks[0][:, 2]).all()
+    assert np.array_equal(stacks[5][:, 1], stacks[4][:, 2])
+
+
+def test_scalar_environments_play_for_vectorised_ones() -> None:
+    runner = make_runner(VECTOR, episodes=3, envs=2, seed=0)
+    assert isinstance(runner, EpisodeRunner)
+    kwargs = {"autoreset_mode": "SameStep", "num_threads": 2, "max_episode_steps": 9}
+    config = EnvironmentConfig(id="CartPole-v1", backend="gymnasium_vector", kwargs=kwargs)
+    plain = EnvironmentConfig(id="CartPole-v1", kwargs={"max_episode_steps": 9})
+    assert evaluated(config) == plain
+    runner.close()
+
+
+def test_envpool_plays_its_own_evaluations() -> None:
+    pytest.importorskip("envpool")
+    config = EnvironmentConfig(id="CartPole-v1", backend="envpool")
+    runner = run(make_runner(config, episodes=8, envs=3, seed=1, max_episode_steps=60))
+    assert isinstance(runner, VectorEpisodes)
+    first = list(runner.lengths)
+    assert min(first) > 10
+    assert max(first) <= 60
+    runner.restart()
+    assert run(runner).lengths == first
+    runner.close()
+
+
+def test_envpools_evaluations_play_whole_games() -> None:
+    pytest.importorskip("envpool")
+    config = EnvironmentConfig(
+        id="Breakout-v5",
+        backend="envpool",
+        frame_stack=4,
+        atari=AtariConfig(terminal_on_life_loss=True, clip_rewards=True),
+    )
+    runner = make_runner(config, episodes=2, envs=2, seed=1)
+
+    def act(obs: Any, _began: Any) -> Any:
+        assert obs.shape == (2, 4, 84, 84)
+        return np.zeros(2, np.int64)
+
+    # five lives, the ball of each lost in some 24 steps; but none is served without fire
+    run_for = 60
+    for _ in range(run_for):
+        assert runner.step(act)
+    assert runner.lengths == [run_for, run_for]
+    runner.close()

@@ -1,0 +1,133 @@
+"""A node that takes rollouts before they are trained on, driven by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from fast_core.algorithm import ShardRollout
+from fast_core.config import ExtraNodeConfig, NodesConfig
+from fast_core.errors import CheckpointError, SegmentError, TransportError
+from fast_core.events import (
+    Command,
+    Envelope,
+    RolloutRef,
+    Save,
+    Saved,
+    Transform,
+    Transformed,
+    UserMessage,
+)
+from fast_core.nodes.rollout_stage import RolloutStage, state_file
+from fast_core.wire import decode_command, encode
+from tests.nodes.stage import Stage, drain, make_config
+
+
+class Shift(UserMessage, frozen=True):
+    by: float
+
+
+class Adder(RolloutStage):
+    """Adds a number that grows with every rollout."""
+
+    consumes = RolloutStage.consumes | {Shift}
+
+    def prepare(self) -> None:
+        self.added = float(str(self.context.settings["first"]))
+
+    def transform(self, rollout: ShardRollout) -> None:
+        rollout.reward[...] += np.float32(self.added)  # type: ignore[misc]
+        self.added += 1
+
+    def handle(self, command: Command) -> None:
+        if isinstance(command, Shift):
+            self.added += command.by
+        else:
+            super().handle(command)
+
+    def state_dict(self) -> dict[str, object]:
+        return {"added": self.added}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self.added = float(str(state["added"]))
+
+
+REF = RolloutRef(shard=1, incarnation=1, slot=0, rollout_id=1)
+
+
+def make_stage(folder: Path, checkpoint: Path | None = None) -> Stage:
+    extra = ExtraNodeConfig(node=f"{__name__}:Adder", settings={"first": 2.0})
+    return Stage(folder, make_config(nodes=NodesConfig(extra=(extra,))), checkpoint=checkpoint)
+
+
+def make_node(stage: Stage) -> Adder:
+    node = Adder(stage.context("adder"))
+    node.setup()
+    return node
+
+
+def commit(stage: Stage, rollout_id: int = 1) -> np.ndarray:
+    slot = stage.memory.rollouts(1).slot(0)
+    slot.open(rollout_id)
+    slot["reward"][...] = 1.0
+    slot.commit(rollout_id)
+    return slot["reward"]
+
+
+def test_rollout_is_changed_in_place_and_reported(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    node = make_node(stage)
+    reward = commit(stage)
+    stage.hub.send("adder", Transform(0, REF))
+    drain(node)
+    assert stage.events() == [Transformed("adder", REF)]
+    assert (reward == 3.0).all()
+    stage.close()
+
+
+def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    node = make_node(stage)
+    commit(stage, rollout_id=2)
+    stage.hub.send("adder", Transform(0, REF))
+    with pytest.raises(SegmentError, match=r"told to take rollout 1 of shard 1.*holds 2"):
+        drain(node)
+    stage.close()
+
+
+def test_state_goes_into_the_checkpoint_and_comes_back(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    node = make_node(stage)
+    commit(stage)
+    stage.hub.send("adder", Transform(0, REF))
+    stage.hub.send("adder", Save(1, str(tmp_path)))
+    drain(node)
+    assert stage.events()[-1] == Saved("adder", 1, (state_file("adder"),))
+    stage.close()
+    stage = make_stage(tmp_path, checkpoint=tmp_path)
+    assert make_node(stage).added == 3.0
+    stage.close()
+
+
+def test_checkpoint_of_a_run_without_the_node_is_refused(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match=r"no part of node 'adder'.*nodes.extra"):
+        make_node(stage)
+    stage.close()
+
+
+def test_declared_message_is_opened_for_the_node(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    node = make_node(stage)
+    envelope = decode_command(encode(Shift("other", 5.0)))
+    stage.hub.send("adder", envelope)
+    drain(node)
+    assert node.added == 7.0
+    assert isinstance(envelope, Envelope)
+    stage.hub.send("adder", msgspec.structs.replace(envelope, kind="other:Kind"))
+    with pytest.raises(TransportError, match="does not consume"):
+        drain(node)
+    stage.close()

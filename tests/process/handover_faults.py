@@ -1,0 +1,107 @@
+"""Kills a node at a named point of the hand-over between env and policy nodes.
+
+A run that names this module in ``environment.modules`` imports it in the fork server; the
+environment variable `VARIABLE` says ``NODE:POINT``, for instance ``policy-0:published``. The node
+dies at the `HITS`-th time it gets there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import setproctitle
+
+from fast_core.memory import Cell, Doorbell
+from fast_core.nodes import asking, policy
+
+VARIABLE = "FASTLOOP_TEST_POINT"
+HITS = 40
+
+ENV_POINTS = ("rows written", "half published", "published", "rung", "reply found", "stepped")
+POLICY_POINTS = ("request taken", "rows written", "half published", "published", "rung")
+
+_hits = 0
+
+
+def _arrive(point: str) -> None:
+    """Die here if this is the node and the point, and it is time."""
+    global _hits
+    node, _, asked = os.environ.get(VARIABLE, "").partition(":")
+    if asked != point or not setproctitle.getproctitle().startswith(f"fastloop: {node} "):
+        return
+    _hits += 1
+    if _hits == HITS:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Words:
+    """The words of a cell, with a point before the last store."""
+
+    def __init__(self, words: Any) -> None:
+        self.load = words.load
+        self._store = words.store
+
+    def store(self, index: int, value: int) -> None:
+        if index == 0:
+            _arrive("half published")
+        self._store(index, value)
+
+
+def _publish(cell: Cell, number: int, **words: int) -> None:
+    _arrive("rows written")
+    if not isinstance(cell._words, _Words):
+        watched: Any = _Words(cell._words)
+        cell._words = watched
+    _real_publish(cell, number, **words)
+    _arrive("published")
+
+
+def _after(function: Callable[..., Any], point: str) -> Callable[..., Any]:
+    def called(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        _arrive(point)
+        return result
+
+    return called
+
+
+class _Bell:
+    """A doorbell with a point after it was rung."""
+
+    def __init__(self, bell: Doorbell) -> None:
+        self._bell = bell
+
+    def ring(self) -> None:
+        self._bell.ring()
+        _arrive("rung")
+
+
+def _found(line: asking.Line) -> bool:
+    found = _real_answered(line)
+    if found:
+        _arrive("reply found")
+    return found
+
+
+def _watched_line(line: asking.Line, *arguments: Any) -> None:
+    _real_line(line, *arguments)
+    bell: Any = _Bell(line._bell)
+    line._bell = bell
+
+
+if VARIABLE in os.environ:
+    _real_publish, _real_answered = Cell.publish, asking.Line.answered
+    _real_line, _real_bell = asking.Line.__init__, policy.PolicyNode._bell
+    Cell.publish = _publish  # type: ignore[method-assign,assignment]
+    asking.Line.answered = _found  # type: ignore[method-assign]
+    asking.Line.__init__ = _watched_line  # type: ignore[method-assign]
+    asking.GroupRollout._take_step = _after(  # type: ignore[method-assign]
+        asking.GroupRollout._take_step, "stepped"
+    )
+    policy.Inquirer.take = _after(policy.Inquirer.take, "request taken")  # type: ignore[method-assign]
+    policy.PolicyNode._bell = (  # type: ignore[method-assign,assignment]
+        lambda node, rank: _Bell(_real_bell(node, rank))
+    )

@@ -1,0 +1,35 @@
+"""PPO whose policy takes its time, asleep: what counts is then the same on every machine."""
+
+from __future__ import annotations
+
+import time
+
+from algos.ppo_config import PPOConfig
+from fast_core.algorithm import ActionOutput, Array, Policy, PolicySetup
+from fast_core.spec import EnvironmentSpec
+
+
+class SlowPolicy:
+    """Another policy, and a sleep with every call."""
+
+    def __init__(self, policy: Policy, act_s: float) -> None:
+        self._policy, self._act_s = policy, act_s
+        self.load = policy.load
+        self.environment_action = policy.environment_action
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        """As the other, later."""
+        time.sleep(self._act_s)
+        return self._policy.act(obs, noise=noise, explore=explore, state=state)
+
+
+class SlowConfig(PPOConfig, frozen=True, kw_only=True):
+    """PPO's, and how long a forward pass sleeps, s."""
+
+    act_s: float = 0.0
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        """PPO's, slowed down."""
+        return SlowPolicy(super().make_policy(environment, setup), self.act_s)

@@ -1,0 +1,102 @@
+"""Nodes and algorithms of the user's own, in real runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.harness import Workplace, digests, read_lines
+
+pytestmark = pytest.mark.process
+
+TICKETS, SHARDS = 20, 3
+BONUS: dict[str, Any] = {
+    "name": "bonus",
+    "environment": {"id": "CartPole-v1"},
+    "rollout": {"shards": SHARDS, "envs_per_shard": 2, "steps": 8},
+    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 48, "epochs": 1},
+    "nodes": {
+        "env": {"count": 1},
+        "extra": [
+            {
+                "node": "examples.exploration_bonus:CountBonus",
+                "settings": {"cell": 0.5, "scale": 1.0},
+            },
+            {"node": "examples.exploration_bonus:NoveltyLog"},
+        ],
+    },
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": None},
+    "metrics": {"tensorboard": False},
+    "diagnostics": {"digests": True},
+    "stop": {"env_steps": TICKETS * SHARDS * 16},
+}
+
+
+def novelties(run: Path) -> list[str]:
+    return (run / "novelty.csv").read_text().splitlines()
+
+
+def test_stage_gives_the_same_bits_inline_and_in_processes(workplace: Workplace) -> None:
+    reference = workplace.launch("mode=inline", config=BONUS)
+    assert reference.wait(60) == 0, reference.screen
+    expected = digests(reference.run)
+    assert sorted(expected) == list(range(TICKETS))
+    lines = novelties(reference.run)
+    assert len(lines) == TICKETS * SHARDS
+    assert [line.split(",")[0] for line in lines] == ["0", "1", "2"] * TICKETS
+    without = workplace.launch("mode=inline", "nodes.extra=[]", config=BONUS)
+    assert without.wait(60) == 0
+    assert set(digests(without.run).values()).isdisjoint(expected.values())
+    for count in (1, 3):
+        launched = workplace.launch(
+            f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=BONUS
+        )
+        assert launched.wait(60) == 0, launched.screen
+        assert digests(launched.run) == expected
+        assert novelties(launched.run) == lines
+        launched.assert_gone()
+
+
+def test_resumed_stage_remembers_what_it_saw(workplace: Workplace) -> None:
+    whole = workplace.launch("mode=inline", config=BONUS)
+    assert whole.wait(60) == 0
+    half = f"stop.env_steps={TICKETS // 2 * SHARDS * 16}"
+    launched = workplace.launch(half, config=BONUS)
+    assert launched.wait(60) == 0, launched.screen
+    resumed = workplace.resume(launched, f"stop.env_steps={BONUS['stop']['env_steps']}")
+    assert resumed.wait(60) == 0, resumed.screen
+    assert digests(resumed.run) == digests(whole.run)
+    assert novelties(resumed.run) == novelties(whole.run)
+
+
+def test_killed_stage_ends_the_run_with_its_name(workplace: Workplace) -> None:
+    launched = workplace.launch("stop={time_s: 60}", config=BONUS)
+    launched.await_training()
+    os.kill(launched.node("countbonus"), signal.SIGKILL)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "countbonus was killed by SIGKILL" in (launched.run / "crash.txt").read_text()
+
+
+def test_node_that_does_not_fit_is_refused_before_anything_starts(workplace: Workplace) -> None:
+    extra = "nodes.extra=[{node: 'examples.exploration_bonus:CountBonus'}]"
+    launched = workplace.launch(extra, config=BONUS)
+    assert launched.wait() == 2
+    assert "emits Novelty, but no node consumes it" in launched.screen
+    assert not list((launched.home / "runs").glob("*/*"))
+
+
+@pytest.mark.learning
+def test_example_algorithm_learns(workplace: Workplace) -> None:
+    """Seeds 0, 1 and 2 were above 200 after 10,240, 110,080 and 10,240 steps."""
+    root = Path(__file__).parents[2]
+    arguments = ["-m", "fast_core.cli", "launch", str(root / "examples" / "a2c_cartpole.yaml")]
+    launched = workplace.start([*arguments, "metrics.tensorboard=false"])
+    assert launched.wait(100) == 0, launched.screen
+    events = [line for line in read_lines(launched.run / "events.jsonl") if line["what"] == "end"]
+    assert "solved: mean return" in events[0]["why"]

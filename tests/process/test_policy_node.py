@@ -1,0 +1,180 @@
+"""Policy nodes in real processes: the same results as inline, and no death that hangs or lies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.process import handover_faults
+from tests.process.harness import TOY, Launched, Workplace, digests, eventually
+from tests.process.test_equality import TASKS, finished
+from tests.process.test_resume import TICKETS, config, kill_after
+
+pytestmark = pytest.mark.process
+
+NODE = "policy.placement=node"
+FAULTY: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs", "handover_faults"]},
+    "policy": {"placement": "node"},
+}
+
+
+def last_line(launched: Launched) -> str:
+    return launched.screen.strip().splitlines()[-1]
+
+
+# --- the same bits -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["discrete, normalised", "continuous, normalised"])
+def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+    task = TASKS[name]
+    reference = finished(workplace.launch("mode=inline", NODE, config=task))
+    for policies, envs in ((1, 1), (1, 4), (2, 2)):
+        counts = (f"nodes.policy.count={policies}", f"nodes.env.count={envs}")
+        launched = workplace.launch(NODE, *counts, "diagnostics.delay_ms=2", config=task)
+        assert finished(launched) == reference, counts
+
+
+def test_whole_groups_equal_a_policy_beside_the_environments(workplace: Workplace) -> None:
+    """With one group the batches are the same, so the bits are."""
+    task = TASKS["continuous, normalised"]
+    beside = finished(workplace.launch("policy.placement=env", config=task))
+    assert finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
+
+
+def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
+    given = config("discrete, normalised")
+    whole = workplace.launch(NODE, config=given)
+    assert whole.wait() == 0, whole.screen
+    cut = workplace.launch(NODE, "diagnostics.delay_ms=2", config=given)
+    kill_after(cut, TICKETS // 2)
+    resumed = workplace.resume(cut, "nodes.policy.count=2")
+    assert resumed.wait() == 0, resumed.screen
+    assert digests(resumed.run) == digests(whole.run)
+
+
+def test_asynchronous_run_with_shared_passes_trains_to_its_end(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        NODE, "scheduler.off_policy_degree=2", "diagnostics.delay_ms=2", config=TASKS["discrete"]
+    )
+    finished(launched)
+    launched.assert_gone()
+
+
+# --- deaths --------------------------------------------------------------------------------------
+
+POINTS = [f"env-0:{point}" for point in handover_faults.ENV_POINTS]
+POINTS += [f"policy-0:{point}" for point in handover_faults.POLICY_POINTS]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_node_killed_in_the_hand_over_is_the_first_cause(workplace: Workplace, point: str) -> None:
+    launched = workplace.launch(config=FAULTY, environment={handover_faults.VARIABLE: point})
+    assert launched.wait(20) == 1, launched.screen
+    launched.assert_gone()
+    node = point.partition(":")[0]
+    assert f"First cause: node '{node}'" in launched.screen
+    assert f"{node} was killed by SIGKILL" in last_line(launched)
+
+
+def test_stopped_policy_node_is_blamed_and_not_the_environments(workplace: Workplace) -> None:
+    """Env nodes wait for their actions longer than a step may take."""
+    launched = workplace.launch(
+        "supervision.heartbeat_timeout_s=2", "environment.step_timeout_s=0.5", config=FAULTY
+    )
+    launched.await_training()
+    os.kill(launched.node("policy-0"), signal.SIGSTOP)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
+    assert "First cause: node 'policy-0'" in launched.screen
+
+
+def test_ctrl_c_ends_a_run_whose_policy_node_does_not_answer(workplace: Workplace) -> None:
+    launched = workplace.launch(config=FAULTY)
+    launched.await_training()
+    os.kill(launched.node("policy-0"), signal.SIGSTOP)
+    time.sleep(0.2)
+    begun_s = time.monotonic()
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 128 + signal.SIGINT
+    assert time.monotonic() - begun_s < 6.0
+    launched.assert_gone()
+
+
+# --- placement auto ------------------------------------------------------------------------------
+
+
+def chosen(launched: Launched) -> dict[str, Any]:
+    policy = yaml.safe_load((launched.run / "config.yaml").read_text())["policy"]
+    assert isinstance(policy, dict)
+    return policy
+
+
+def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
+    stop = "stop={env_steps: 64}"
+    launched = workplace.launch("policy.placement=auto", "checkpoint.at_end=true", stop)
+    assert launched.wait() == 0, launched.screen
+    policy = chosen(launched)
+    assert policy["placement"] in ("env", "node")
+    assert policy["measured"]["step_us"] > 0
+    assert policy["measured"]["handover_us"] > 0
+    (event,) = [event for event in launched.events() if event["what"] == "placement"]
+    assert event["why"].startswith(policy["placement"])
+
+    resumed = workplace.resume(launched, "stop.env_steps=128")
+    assert resumed.wait() == 0, resumed.screen
+    assert chosen(resumed) == policy
+    told = [event for event in resumed.events() if event["what"] == "placement"]
+    assert len(told) == 1, "it is not measured again"
+    resumed.assert_gone()
+
+
+@pytest.mark.parametrize(("act_s", "placement"), [(0.008, "node"), (0.0, "env")])
+def test_auto_takes_policy_nodes_where_that_saves_time(
+    workplace: Workplace, act_s: float, placement: str
+) -> None:
+    """8 steps of 2 ms and one pass of 8 ms in turn, or two passes while the other half steps."""
+    launched = workplace.launch(
+        "policy.placement=auto",
+        "environment.kwargs.step_s=0.002",
+        f"algorithm.act_s={act_s}",
+        "rollout={shards: 1, envs_per_shard: 8, steps: 8}",
+        "nodes.env.count=1",
+        "stop={env_steps: 64}",
+        config={**TOY, "algorithm": {**TOY["algorithm"], "name": "slow_policy:SlowConfig"}},
+    )
+    assert launched.wait() == 0, launched.screen
+    assert chosen(launched)["placement"] == placement, chosen(launched)
+    assert (launched.run / "logs" / "policy-0.log").exists() == (placement == "node")
+    launched.assert_gone()
+
+
+def test_measurement_that_is_killed_costs_only_the_choice(workplace: Workplace) -> None:
+    launched = workplace.toy("", "policy.placement=auto", "stop={env_steps: 64}", step_s=0.05)
+    os.kill(eventually(lambda: launched.node("measure of"), "the measurement"), signal.SIGKILL)
+    assert launched.wait() == 0, launched.screen
+    assert chosen(launched)["placement"] == "env"
+    assert "it could not be measured" in launched.screen
+    launched.assert_gone()
+
+
+def test_ctrl_c_while_it_is_measured_leaves_nothing(workplace: Workplace) -> None:
+    launched = workplace.toy("", "policy.placement=auto", step_s=0.05)
+    launched.node("measure of")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 128 + signal.SIGINT
+    launched.assert_gone()
+
+
+def test_inline_auto_puts_the_policy_beside_the_environments(workplace: Workplace) -> None:
+    launched = workplace.launch("policy.placement=auto", "mode=inline", "stop={env_steps: 64}")
+    assert launched.wait() == 0, launched.screen
+    assert chosen(launched)["placement"] == "env"

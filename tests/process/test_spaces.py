@@ -1,0 +1,102 @@
+"""Composite observations, masks, several choices, stacked frames and repeated actions in runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process.test_resume import kill_after
+
+pytestmark = pytest.mark.process
+
+TICKETS = 12
+SHARDS, ENVS, STEPS = 2, 4, 8
+
+
+def task(name: str, kwargs: dict[str, Any], **environment: Any) -> dict[str, Any]:
+    return {
+        "name": "spaces",
+        "environment": {
+            "id": f"FastLoopTest/{name}-v0",
+            "modules": ["tests.envs.space_toys"],
+            "kwargs": kwargs,
+            **environment,
+        },
+        "rollout": {"shards": SHARDS, "envs_per_shard": ENVS, "steps": STEPS},
+        "algorithm": {"name": "ppo", "hidden_sizes": [8], "minibatch_size": 32, "epochs": 2},
+        "evaluation": {"every_env_steps": None},
+        "checkpoint": {"every_updates": None, "at_end": False},
+        "metrics": {"tensorboard": False},
+        "diagnostics": {"digests": True},
+        "stop": {"env_steps": TICKETS * SHARDS * ENVS * STEPS},
+    }
+
+
+TASKS = {
+    "dict with mask, several choices": task(
+        "Doors", {"many": True, "length": 9}, action_mask="open"
+    ),
+    "mask in the info": task("Doors", {"where": "info"}, action_mask="info.doors"),
+    "nested dict and tuple": task("Robot", {"length": 11}),
+    "grid of choices": task("Robot", {"actions": "grid"}),
+    "binary choices": task("Robot", {"actions": "binary"}),
+    "stacked frames": task("Ticks", {"length": 13}, frame_stack=3),
+    "repeated actions": task("Ticks", {"length": 13, "end": "truncated"}, frame_skip=3),
+}
+
+
+def finished(launched: Launched) -> dict[int, str]:
+    assert launched.wait(60) == 0, launched.screen
+    found = digests(launched.run)
+    assert sorted(found) == list(range(TICKETS))
+    assert len(set(found.values())) == TICKETS, "learning must change the learner"
+    return found
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+    """The toys raise if they get an action that they forbade or that is not in their space."""
+    config = TASKS[name]
+    reference = finished(workplace.launch("mode=inline", config=config))
+    launched = workplace.launch("nodes.env.count=2", "diagnostics.delay_ms=3", config=config)
+    assert finished(launched) == reference
+
+
+@pytest.mark.parametrize("name", ["dict with mask, several choices", "stacked frames"])
+def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+    node = ("policy.placement=node", "policy.groups=2")
+    reference = finished(workplace.launch("mode=inline", *node, config=TASKS[name]))
+    launched = workplace.launch("nodes.env.count=2", *node, config=TASKS[name])
+    assert finished(launched) == reference
+
+
+@pytest.mark.parametrize(
+    "name", ["dict with mask, several choices", "mask in the info", "stacked frames"]
+)
+def test_killed_and_resumed_run_equals_the_run_never_stopped(
+    workplace: Workplace, name: str
+) -> None:
+    config = {**TASKS[name], "checkpoint": {"every_updates": 8, "keep": 100}}
+    whole = finished(workplace.launch(config=config))
+    cut = workplace.launch("diagnostics.delay_ms=20", config=config)
+    kill_after(cut, TICKETS // 2)
+    assert finished(workplace.resume(cut)) == whole
+
+
+def test_evaluation_is_played_with_masks_and_does_not_change_training(
+    workplace: Workplace,
+) -> None:
+    """The toy ends an episode after nine steps, each with a reward of at least one."""
+    config = TASKS["dict with mask, several choices"]
+    reference = finished(workplace.launch(config=config))
+    evaluation = ["evaluation.every_env_steps=128", "evaluation.episodes=5", "evaluation.envs=3"]
+    launched = workplace.launch(*evaluation, config=config)
+    assert finished(launched) == reference
+    rows = read_lines(launched.run / "metrics.jsonl")
+    means = [
+        row["values"]["eval/return_mean"] for row in rows if "eval/return_mean" in row["values"]
+    ]
+    assert means
+    assert min(means) >= 9

@@ -1,0 +1,142 @@
+"""Rollouts pass the user's nodes before they are trained on."""
+
+from __future__ import annotations
+
+import pytest
+
+from fast_core.errors import ConfigError
+from fast_core.events import RolloutOrder, RolloutRef, Train, Transform, Transformed
+from fast_core.scheduler import Send
+from tests.scheduler.simulation import World, make_settings, simulate
+
+
+def staged(**changes: object) -> World:
+    values: dict[str, object] = {"stages": ("first", "second"), "other_nodes": ("first", "second")}
+    world = World(make_settings(**(values | changes)))
+    world.make_ready()
+    return world
+
+
+def collect(world: World, node: str) -> list[Send]:
+    world.start(node)
+    return world.finish(node)
+
+
+def told(sends: list[Send], kind: type) -> list[tuple[str, object]]:
+    return [(node, command) for node, command in sends if isinstance(command, kind)]
+
+
+def test_rollout_visits_the_stages_in_order_and_then_trains() -> None:
+    world = staged(shards=1, env_nodes=("env0",))
+    ref = RolloutRef(shard=0, incarnation=1, slot=0, rollout_id=1)
+    assert told(collect(world, "env0"), Transform) == [("first", Transform(0, ref))]
+    assert told(collect(world, "first"), Transform) == [("second", Transform(0, ref))]
+    sends = collect(world, "second")
+    assert [(node, c.rollouts) for node, c in told(sends, Train)] == [("optimizer", (ref,))]
+
+
+def test_first_stage_gets_rollouts_in_shard_order_whoever_is_faster() -> None:
+    world = staged()
+    assert told(collect(world, "env1"), Transform) == []
+    sends = told(collect(world, "env0"), Transform)
+    assert [(node, c.rollout.shard) for node, c in sends] == [("first", 0), ("first", 1)]
+
+
+def test_above_degree_0_the_first_stage_gets_rollouts_as_they_come() -> None:
+    world = staged(degree=1, slots_per_shard=2)
+    sends = told(collect(world, "env1"), Transform)
+    assert [(node, c.rollout.shard) for node, c in sends] == [("first", 1)]
+
+
+def test_shard_goes_on_collecting_while_a_stage_has_its_rollout() -> None:
+    world = staged(degree=1, slots_per_shard=2)
+    collect(world, "env1")
+    assert world.can_start() == ["env0", "env1", "first"]
+    assert world.scheduler.statistics().rollouts_staged == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"node": "second"}, {"slot": 1}, {"incarnation": 2}, {"rollout_id": 2}, {"shard": 1}],
+)
+def test_report_about_a_rollout_that_a_stage_does_not_have_is_ignored(
+    change: dict[str, object],
+) -> None:
+    world = staged(shards=1, env_nodes=("env0",))
+    collect(world, "env0")
+    names = {"shard": 0, "incarnation": 1, "slot": 0, "rollout_id": 1} | change
+    node = str(names.pop("node", "first"))
+    report = Transformed(node, RolloutRef(**names))  # type: ignore[arg-type]
+    assert world.scheduler.handle(report, 0.0) == []
+    assert world.scheduler.statistics().stale_events == 1
+
+
+def test_repeated_report_is_ignored() -> None:
+    world = staged(shards=1, env_nodes=("env0",), stages=("first",))
+    collect(world, "env0")
+    collect(world, "first")
+    report = Transformed("first", RolloutRef(0, 1, 0, 1))
+    assert world.scheduler.handle(report, 0.0) == []
+
+
+def test_ticket_waits_for_a_due_rollout_that_a_stage_still_has() -> None:
+    """The audit checks the lag: a rollout that is left behind would be trained on too late."""
+    world = staged(degree=1, slots_per_shard=9, stop_env_steps=400, stages=("first",))
+    kept: Transform | None = None
+    withheld = 0
+    while world.ended is None:
+        box = world.inbox["first"]
+        if kept is None and box:
+            kept = box.popleft()  # type: ignore[assignment]
+        if box:
+            world.deliver(Transformed("first", box.popleft().rollout))  # type: ignore[union-attr]
+        elif nodes := world.can_start():
+            world.start(nodes[0])
+            world.finish(nodes[0])
+        else:
+            assert kept is not None, "deadlock"
+            world.deliver(Transformed("first", kept.rollout))
+            kept = None
+            withheld += 1
+    assert world.ended.reason == "finished"
+    assert withheld > 1
+
+
+@pytest.mark.parametrize(("degree", "slots"), [(0, 1), (3, 4)])
+def test_every_rollout_is_transformed_once_and_trained_once(degree: int, slots: int) -> None:
+    world = staged(
+        shards=20,
+        env_nodes=tuple(f"env{k}" for k in range(5)),
+        degree=degree,
+        slots_per_shard=slots,
+        stop_env_steps=4000,
+        savers=("first",),
+        other_nodes=("second",),
+        checkpoint_every_updates=30,
+        checkpoint_at_end=True,
+    )
+    assert simulate(world, scale_ms={Transform: 40, RolloutOrder: 500}).reason == "finished"
+    seen = [
+        (node, command.rollout) for node, command in world.log if isinstance(command, Transform)
+    ]
+    trained = [
+        ref for _, command in world.log if isinstance(command, Train) for ref in command.rollouts
+    ]
+    assert len(seen) == len(set(seen)) == 2 * len(trained) == 2 * len(set(trained)) == 800
+    assert world.checkpoints and "first.bin" in world.checkpoints[-1].commit.files
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_transforms_at_degree_0_does_not_depend_on_timing(seed: int) -> None:
+    orders = []
+    for salt in (0, 100 + seed):
+        world = staged(shards=6, env_nodes=("env0", "env1", "env2"), stop_env_steps=600)
+        simulate(world, seed=salt, scale_ms={Transform: 700})
+        orders.append([(n, c.rollout) for n, c in world.log if isinstance(c, Transform)])
+    assert [c for n, c in orders[0] if n == "first"] == [c for n, c in orders[1] if n == "first"]
+    assert [c for n, c in orders[0] if n == "second"] == [c for n, c in orders[1] if n == "second"]
+
+
+def test_stage_that_is_no_node_of_the_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'nobody'"):
+        make_settings(stages=("nobody",))
