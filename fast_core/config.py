@@ -329,6 +329,15 @@ class SupervisionConfig(Section, frozen=True):
     heartbeat_timeout_s: Annotated[
         Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
     ] = 30.0
+    env_restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of env nodes that the run survives: their shards go on in other "
+            "env nodes with new episodes. An error that an environment raises ends it all the "
+            "same. Needs policy.placement env.",
+        ),
+    ] = 0
     save_s: Annotated[
         Seconds, Meta(description="For a last checkpoint after Ctrl-C; then it ends without one.")
     ] = 1.0

@@ -83,6 +83,14 @@ def _schedules(config: RunConfig) -> Iterator[Problem]:
 
 
 def _nodes(config: RunConfig) -> Iterator[Problem]:
+    restarts, placement = config.supervision.env_restarts, config.policy.placement
+    if restarts and placement != "env":
+        yield Problem(
+            "supervision.env_restarts",
+            f"can be above 0 only with policy.placement env; that is {placement!r}",
+            repr(restarts),
+            "Set policy.placement to env, or supervision.env_restarts to 0.",
+        )
     count, shards = config.nodes.env.count, config.rollout.shards
     if isinstance(count, int) and count > shards:
         yield Problem(

@@ -133,7 +133,7 @@ def layout_of(plan: RunPlan) -> Layout:
         layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
         layout.add(
             f"records/{shard}",
-            Ring.nbytes(plan.slots_per_shard, _RECORD.size),
+            Ring.nbytes(plan.records_per_shard, _RECORD.size),
             writer="head: env node, tail: optimizer",
         )
         for group in range(plan.groups):
@@ -201,7 +201,7 @@ class RunMemory:
         WeightBoard.create(region("weights"), memory.parameters.nbytes)
         EvaluationSlot.create(region("evaluation"), memory.parameters.nbytes)
         for shard in range(plan.config.rollout.shards):
-            Ring.create(region(f"records/{shard}"), plan.slots_per_shard, _RECORD.size)
+            Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
             RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
             for group in range(plan.groups if plan.policy_nodes else 0):
                 envs, name = len(plan.group_envs(group)), f"{shard}.{group}"

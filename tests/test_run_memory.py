@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fast_core.config import RolloutConfig, SchedulerConfig
+from fast_core.config import PolicyConfig, RolloutConfig, SchedulerConfig
 from fast_core.errors import SegmentError
 from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
 from fast_core.spec import FieldSpec
@@ -50,6 +50,29 @@ def test_other_plan_does_not_attach(tmp_path: Path) -> None:
         with pytest.raises(SegmentError):
             RunMemory.attach(make_run_plan(tmp_path, other), memory.segment.fd)
     finally:
+        memory.close()
+
+
+def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path: Path) -> None:
+    beside = {region.name: region for region in layout_of(make_run_plan(tmp_path)).describe()}
+    assert not any(name.startswith(("requests", "replies")) for name in beside)
+    policy = PolicyConfig(placement="node", groups=2)
+    plan = make_run_plan(tmp_path, make_config(policy=policy))
+    regions = {region.name: region for region in layout_of(plan).describe()}
+    for name in ("0.0", "0.1", "1.0", "1.1"):
+        assert regions[f"requests/{name}"].writer == "the env node executing the shard"
+        assert regions[f"replies/{name}"].writer == "the shard's policy node"
+    memory = RunMemory.create(plan)
+    other = RunMemory.attach(plan, memory.segment.fd)
+    try:
+        memory.request(1, 0)["obs"][...] = 3
+        assert (other.request(1, 0)["obs"] == 3).all()
+        assert (other.request(1, 1)["obs"] == 0).all()
+        memory.reply(0, 1).publish(1, incarnation=2, version=3)
+        assert other.reply(0, 1).number() == 1
+        assert other.reply(0, 0).number() == 0
+    finally:
+        other.close()
         memory.close()
 
 

@@ -97,7 +97,7 @@ class Display:
         total = busy + waiting
         return NodeView(
             name=name,
-            state=state.name.lower(),
+            state="dead" if name in self._shell.lost else state.name.lower(),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
             note=self._note(name),
@@ -112,9 +112,9 @@ class Display:
             rank = plan.env_node_names.index(name)
             count = shards // nodes + (rank < shards % nodes)
             return f"{count} shard" + "s" * (count != 1)
-        if name.startswith("optimizer"):
+        if name == OPTIMIZER:
             return plan.config.nodes.optimizer.device
-        if name.startswith("policy-"):
+        if name in plan.policy_node_names:
             return plan.config.nodes.policy.device
         return ""
 
@@ -124,7 +124,7 @@ class Display:
         if name == OPTIMIZER:
             return plan.threads
         given = plan.config.nodes.policy.threads
-        if name.startswith("policy-") and given != "auto":
+        if name in plan.policy_node_names and given != "auto":
             return given
         return default_threads()
 

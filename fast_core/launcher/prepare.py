@@ -114,6 +114,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         savers=wired.savers,
         stages=wired.stages,
         routes=wired.routes,
+        env_restarts=config.supervision.env_restarts,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=plan.slots_per_shard,
         rows_per_rollout=rollout.envs_per_shard * rollout.steps,

@@ -65,6 +65,7 @@ class Shell:
         evaluation: The last evaluation.
         best: The best one, of earlier parts of the run too.
         heard_s: When each node was last heard, on the monotonic clock.
+        lost: Env nodes that died and without which the run goes on.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Shell:
         self.evaluation: EvaluationView | None = None
         self.best = _best_on_file(run)
         self.heard_s: dict[str, float] = {}
+        self.lost: set[str] = set()
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
@@ -143,6 +145,10 @@ class Shell:
                 self._evaluated(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
+            case NodeExited(node, cause) if self._scheduler.survives(event):
+                if node not in self.lost:
+                    self.lost.add(node)
+                    self._report(f"{node} {cause}; the run goes on without it")
             case Failed() | NodeExited():
                 self._failed(event)
         self._carry_out(self._scheduler.handle(event, now_s))
@@ -153,7 +159,8 @@ class Shell:
         """Keep it; a node that reported its failure and then exits is one failure, not two."""
         if isinstance(event, NodeExited) and (not event.cause or self.has_failed(event.node)):
             return
-        self.failures.append(event)
+        report = event.report if isinstance(event, NodeExited) else None
+        self.failures.append(report or event)
         if self.end is not None:
             text = event.error if isinstance(event, Failed) else event.cause
             self._report(f"{event.node} failed while the run ended: {text}")
@@ -261,7 +268,7 @@ class Shell:
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
-        return self.tell_stop(self.plan.node_names)
+        return self.tell_stop([name for name in self.plan.node_names if name not in self.lost])
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from fast_core.envs import ProgressWord
 from fast_core.events import Failed
@@ -36,8 +37,13 @@ class StallDetector:
         self._checked_s = time.monotonic()
         self._forgiven_s: float = 0.0
 
-    def check(self, now_s: float, heard_s: dict[str, float]) -> Failed | None:
-        """The first node found hanging, as a failure; None while all is well."""
+    def check(
+        self, now_s: float, heard_s: dict[str, float], lost: Collection[str] = ()
+    ) -> Failed | None:
+        """The first node found hanging, as a failure; None while all is well.
+
+        Nodes in ``lost`` are gone, which is known.
+        """
         pause_s = now_s - self._checked_s
         if pause_s < CHECK_INTERVAL_S:
             return None
@@ -45,6 +51,8 @@ class StallDetector:
         if pause_s > 2.0:
             self._forgiven_s = now_s
         for index, node in enumerate(self._plan.node_names):
+            if node in lost:
+                continue
             snapshot = self._stats.row(index).snapshot()
             failure = self._hangs(node, snapshot, now_s)
             if failure is None and not self._may_hold_the_gil(snapshot):

@@ -263,15 +263,14 @@ class Supervisor:
         for child in exited:
             self._shell.receive()  # what it said last comes before the news of its end
             if child.name != PROBE and not self._shell.has_failed(child.name):
-                self._shell.take(
-                    describe_death(
-                        self._plan,
-                        self._memory,
-                        child.name,
-                        self._cause(child),
-                        self._log_tail(child.name),
-                    )
-                )
+                cause = self._cause(child)
+                tail = self._log_tail(child.name)
+                report = describe_death(self._plan, self._memory, child.name, cause, tail)
+                may_survive = self._plan.config.supervision.env_restarts > 0
+                if may_survive and child.name in self._plan.env_node_names:
+                    self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
+                else:
+                    self._shell.take(report)
 
     def _cause(self, child: Child) -> str:
         cause = describe_exit(child.status)
@@ -305,7 +304,7 @@ class Supervisor:
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        stall = self._stalls.check(now_s, self._shell.heard_s)
+        stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
         if stall is not None:
             self._shell.take(stall)
 

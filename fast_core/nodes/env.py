@@ -59,7 +59,7 @@ class EnvNode(Node):
             case Assign(shard, incarnation):
                 held = self._shards.get(shard)
                 if held is None:
-                    self._build(shard, incarnation)
+                    self._build(shard, incarnation, taken_over=True)
                 else:
                     held.incarnation = incarnation
             case Collect(rollouts):
@@ -163,11 +163,14 @@ class EnvNode(Node):
 
     # --- shards --------------------------------------------------------------------------------
 
-    def _build(self, shard: int, incarnation: int) -> None:
+    def _build(self, shard: int, incarnation: int, *, taken_over: bool = False) -> None:
         self.doing = f"building the environments of shard {shard}"
         context = self.context
         try:
-            built = Shard(context.plan, context.memory, shard, incarnation, context.stats.words)
+            words = context.stats.words
+            built = Shard(
+                context.plan, context.memory, shard, incarnation, words, taken_over=taken_over
+            )
         except EnvironmentFailed as error:
             self._failure = error.context
             raise

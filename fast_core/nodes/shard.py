@@ -67,9 +67,12 @@ def try_environment(plan: RunPlan, rank: int) -> None:
 class ActionNoise:
     """The random numbers of a shard's policy, one stream per shard, drawn a rollout at a time."""
 
-    def __init__(self, spec: NoiseSpec, seed: int, shard: int, steps: int, envs: int) -> None:
+    def __init__(
+        self, spec: NoiseSpec, seed: int, key: tuple[int, ...], steps: int, envs: int
+    ) -> None:
+        """``key`` is the shard, and the incarnation where the shard was taken over."""
         self._spec, self._shape = spec, (steps, envs, *spec.shape)
-        self._generator = stream(seed, Role.ACTION_NOISE, shard)
+        self._generator = stream(seed, Role.ACTION_NOISE, *key)
 
     def draw(self) -> Array:
         """Noise of one rollout, ``[T, B, ...]`` float32."""
@@ -100,9 +103,20 @@ class Shard:
     """
 
     def __init__(
-        self, plan: RunPlan, memory: RunMemory, shard: int, incarnation: int, words: memoryview
+        self,
+        plan: RunPlan,
+        memory: RunMemory,
+        shard: int,
+        incarnation: int,
+        words: memoryview,
+        *,
+        taken_over: bool = False,
     ) -> None:
-        """Build the environments and reset them, or continue from the plan's checkpoint."""
+        """Build the environments and reset them, or continue from the plan's checkpoint.
+
+        A shard that is ``taken_over`` from a dead node begins anew, with random numbers of its
+        incarnation: what the checkpoint holds of it has been trained on since.
+        """
         rollout = plan.config.rollout
         self.shard, self.incarnation, self._words = shard, incarnation, words
         self.groups: list[EnvGroup] = []
@@ -115,10 +129,14 @@ class Shard:
             raise
         noise = plan.blueprint.noise(plan.environment)
         self._noise = ActionNoise(
-            noise, plan.config.seed, shard, rollout.steps, rollout.envs_per_shard
+            noise,
+            plan.config.seed,
+            (shard, incarnation) if taken_over else (shard,),
+            rollout.steps,
+            rollout.envs_per_shard,
         )
         self._store, self._records = memory.rollouts(shard), memory.records(shard)
-        if plan.checkpoint is None:
+        if plan.checkpoint is None or taken_over:
             for group in self.groups:
                 group.reset()
         else:

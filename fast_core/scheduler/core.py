@@ -65,6 +65,13 @@ class Scheduler:
                 advance(run)
         return run.take_outbox()
 
+    def survives(self, event: Event | LauncherEvent) -> bool:
+        """Whether the run goes on although this event says that a node is gone."""
+        run = self._run
+        if not isinstance(event, NodeExited) or run.ended or run.began_s is None:
+            return False
+        return event.node in run.deaths.lost or run.deaths.survives(event)
+
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
         run = self._run

@@ -301,6 +301,18 @@ def test_both_gradients_learn_the_same(name: str, cell: str) -> None:
         np.testing.assert_allclose(value, after[1][parameter], atol=3e-4, err_msg=parameter)
 
 
+def test_compiler_is_kept_away_from_the_loop_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = []
+    monkeypatch.setattr(torch.compiler, "disable", lambda f: hidden.append(f) or f)
+    monkeypatch.setattr(torch, "compile", lambda f: f)
+    config, environment = ppo(gradient="autograd"), ENVIRONMENTS["discrete"]
+    _, _, batch = made(config, environment)
+    assert not hidden
+    learner = config.make_algorithm(environment, setup(compile=True))
+    assert [f.__name__ for f in hidden] == ["_over_time"]
+    assert learner.update(batch).updates == 1
+
+
 # --- policies ------------------------------------------------------------------------------------
 
 
@@ -411,3 +423,14 @@ def test_learner_continues_exactly_from_its_state(gradient: str) -> None:
     assert learner.update(batch) == other.update(batch)
     for mine, theirs in zip(learner.policy_parameters(), other.policy_parameters(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_update_flops_count_the_recurrent_layer() -> None:
+    environment = ENVIRONMENTS["discrete"]
+    plain, gru, lstm = (
+        ppo(recurrent=cell, shared_torso=True).update_flops(environment, ROWS)
+        for cell in ("none", "gru", "lstm")
+    )
+    heads = 6 * ROWS * (6 - 5) * (3 + 1)  # they take 6 features instead of 5
+    assert gru - plain == 6 * ROWS * 3 * 6 * (5 + 6) + heads
+    assert lstm - gru == 6 * ROWS * 6 * (5 + 6)

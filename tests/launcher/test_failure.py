@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.config import PolicyConfig
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.postmortem import describe_death
 from fast_core.launcher.processes import describe_exit
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
-from tests.nodes.stage import Stage
+from tests.nodes.stage import Stage, make_config
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
@@ -81,6 +82,21 @@ def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
     assert report.doing == "stepping"
     at = report.context
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
+    assert at["last action"] == "1"
+    stage.close()
+
+
+def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) -> None:
+    policy = PolicyConfig(placement="node", groups=2)
+    stage = Stage(tmp_path, make_config(policy=policy))
+    words = stage.memory.stats().row(0).words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, 4, 1
+    progress = stage.memory.progress(1, 1)
+    progress[0], progress[1], progress[2], progress[3] = 0, 12, 3, 9
+    stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
     assert at["last action"] == "1"
     stage.close()
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_core.config import EnvNodesConfig, NodesConfig
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.shard import shard_file
 from fast_core.run_memory import RolloutRecord
-from tests.nodes.stage import Stage, drain, order
+from tests.nodes.stage import Stage, drain, make_config, order
 
 
 def publish(stage: Stage, version: int = 0, value: float = 0.0) -> None:
@@ -132,9 +133,6 @@ def test_env_steps_are_counted(stage: Stage, node: EnvNode) -> None:
 
 
 def test_shard_not_built_in_setup_is_built_when_assigned(tmp_path: Path) -> None:
-    from fast_core.config import EnvNodesConfig, NodesConfig
-    from tests.nodes.stage import make_config
-
     stage = Stage(tmp_path, make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2))))
     publish(stage)
     node = EnvNode(stage.context("env-0"))
@@ -148,11 +146,14 @@ def test_shard_not_built_in_setup_is_built_when_assigned(tmp_path: Path) -> None
         stage.close()
 
 
-def test_shard_restored_from_its_file_goes_on_exactly(
-    stage: Stage, node: EnvNode, tmp_path: Path
-) -> None:
+def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()
+    config = make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))
+    stage = Stage(tmp_path, config)
+    publish(stage)
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
     collect(stage, node, order(0), order(1))
     stage.hub.send("env-0", Save(1, str(folder)))
     drain(node)
@@ -164,7 +165,7 @@ def test_shard_restored_from_its_file_goes_on_exactly(
 
     other_home = tmp_path / "other"
     other_home.mkdir()
-    other = Stage(other_home, checkpoint=folder)
+    other = Stage(other_home, config, checkpoint=folder)
     publish(other)
     resumed = EnvNode(other.context("env-0"))
     resumed.setup()
@@ -178,8 +179,10 @@ def test_shard_restored_from_its_file_goes_on_exactly(
             for field in ("obs", "action", "reward", "terminated", "truncated"):
                 assert np.array_equal(ours[field], theirs[field]), (shard, field)
     finally:
-        resumed.close()
-        other.close()
+        for each in (resumed, node):
+            each.close()
+        for place in (other, stage):
+            place.close()
 
 
 def test_missing_shard_file_is_named(stage: Stage, tmp_path: Path) -> None:

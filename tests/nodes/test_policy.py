@@ -22,7 +22,7 @@ from fast_core.errors import FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
-from fast_core.nodes.asking import Line
+from fast_core.nodes.asking import GroupRollout, Line
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.policy import Inquirer, PolicyNode
 from fast_core.spec import EnvironmentSpec
@@ -258,14 +258,20 @@ def test_waiting_for_actions_counts_as_waiting(make: Make) -> None:
     assert len(states) >= STEPS
 
 
-def test_stop_is_obeyed_between_two_groups(make: Make) -> None:
+def test_stop_is_obeyed_between_two_groups(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = make()
     pair.order()
     pair.env.step()
     pair.policies[0].step()
-    pair.stage.hub.send("env-0", Stop("interrupted"))
+    take_step = GroupRollout._take_step
+
+    def take_step_and_stop(group: GroupRollout) -> None:
+        take_step(group)
+        pair.stage.hub.send("env-0", Stop("interrupted"))
+
+    monkeypatch.setattr(GroupRollout, "_take_step", take_step_and_stop)
     pair.env.step()
-    assert set(steps_taken(pair).values()) == {0}
+    assert sorted(steps_taken(pair).values()) == [0, 0, 0, 1]
     for shard in range(SHARDS):
         assert pair.stage.memory.rollouts(shard).slot(0).committed() == 0
 
@@ -385,6 +391,16 @@ def test_late_reply_after_the_new_request_is_ignored_too(make: Make) -> None:
     assert not new.answered(), "it is counted once"
     assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
     assert inquirer.asks(), "the new request is still open"
+
+
+def test_reply_to_another_request_is_late_though_its_incarnation_fits(make: Make) -> None:
+    pair = make()
+    shard = pair.env._shards[0]
+    line = Line(pair.env.context, shard, shard.groups[0])
+    asked(pair, line, 1.0)
+    line.reply.publish(line.number + 1, incarnation=shard.incarnation, version=0)
+    assert not line.answered()
+    assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
 
 
 def test_reply_of_another_incarnation_is_late_though_its_number_fits(make: Make) -> None:

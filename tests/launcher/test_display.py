@@ -1,0 +1,89 @@
+"""What of a run is shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fast_core import resources
+from fast_core.config import (
+    ExtraNodeConfig,
+    NodesConfig,
+    OptimizerNodeConfig,
+    PolicyConfig,
+    PolicyNodesConfig,
+)
+from fast_core.launcher.display import Display
+from fast_core.monitor.view import NodeView
+from fast_core.resources import Cores
+from fast_core.scheduler.statistics import Statistics
+from tests.nodes.stage import Stage, make_config
+
+NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    nodes = NodesConfig(
+        policy=PolicyNodesConfig(count=2, threads=3),
+        optimizer=OptimizerNodeConfig(threads=2),
+        extra=(
+            ExtraNodeConfig(node="mine:Curiosity"),
+            ExtraNodeConfig(node="a:B", name="policy-x"),
+        ),
+    )
+    config = make_config(nodes=nodes, policy=PolicyConfig(placement="node"))
+    made = Stage(tmp_path, config)
+    yield made
+    made.close()
+
+
+def shown(stage: Stage) -> Display:
+    shell = SimpleNamespace(
+        plan=stage.plan,
+        stats=stage.memory.stats(),
+        statistics=lambda: Statistics(**NOTHING),  # type: ignore[arg-type]
+        pids={"env-0": 7},
+        lost={"env-1"},
+        evaluation=None,
+        best=None,
+    )
+    return Display(shell, None, None)  # type: ignore[arg-type]
+
+
+def test_every_node_has_a_row_with_its_threads_whatever_its_role(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    view = shown(stage).view()
+    rows = {node.name: (node.threads, node.note) for node in view.nodes}
+    assert rows == {
+        "env-0": (1, "1 shard"),
+        "env-1": (1, "1 shard"),
+        "policy-0": (3, "cpu"),
+        "policy-1": (3, "cpu"),
+        "optimizer-0": (2, "cpu"),
+        "evaluator-0": (1, ""),
+        "metrics-0": (1, ""),
+        "curiosity": (1, ""),
+        "policy-x": (1, ""),
+    }
+    assert view.nodes[1].state == "dead"
+    assert view.nodes[0] == NodeView("env-0", "starting", None, None, "1 shard", 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("cores", "text"),
+    [
+        (Cores(4, (0,)), "1 core granted (affinity 1, no quota)"),
+        (Cores(4, (0, 2, 3), 2.5, 8), "2 cores granted (affinity 3, quota 2.5, allotment 8)"),
+    ],
+)
+def test_cores_and_their_limits_are_shown(
+    stage: Stage, cores: Cores, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "cores", lambda: cores)
+    assert shown(stage).view().cores == text
