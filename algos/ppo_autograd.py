@@ -5,7 +5,6 @@ It states the loss the short way and is what the hand-written gradient is tested
 
 from __future__ import annotations
 
-import warnings
 from typing import cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from algos.distributions import I64
 from algos.networks import F32, NetworkShape, parameter_layout
 from algos.ppo_core import Columns, GradientStats, OptimizerState
 from algos.ppo_settings import PPOSettings
+from algos.precision import warn_of_slow_bf16
 from algos.rollouts import MergedRollout
 from algos.staging import Staging, make_staging
 from algos.torch_networks import Network, Rows, tensor_view
@@ -52,7 +52,7 @@ class AutogradCore:
         self._upload = Uploader(staging or make_staging(self._device))
         bf16 = setup.precision == "bf16"
         if bf16:
-            warn_of_slow_bf16(self._device)
+            warn_of_slow_bf16(self._device, "nodes.optimizer.precision")
         self._flat = torch.nn.Parameter(torch.from_numpy(parameters).to(self._device))
         self._flat.grad = torch.zeros_like(self._flat)
         self._network = Network(shape, bf16=bf16)
@@ -103,8 +103,8 @@ class AutogradCore:
         assert self._epoch is not None and self._flat.grad is not None
         table, action, scalars = self._epoch
         self._flat.grad.zero_()
-        # A tensor, so that a scheduled value does not compile anew.
-        clip = torch.tensor(clip_epsilon, device=self._device)
+        # A tensor, so that a scheduled value does not compile anew; filled on the device.
+        clip = torch.full((), clip_epsilon, device=self._device)
         loss, stats = self._loss(
             self._leaves,
             self._minibatch(table, start, stop),
@@ -191,20 +191,3 @@ class AutogradCore:
             clip_fraction = (clipped != ratio).float().mean()
             stats = torch.stack([policy_loss, value_loss, entropy, approx_kl, clip_fraction])
         return loss, stats
-
-
-def warn_of_slow_bf16(device: torch.device) -> None:
-    """Warn, once, of a CPU that has no instructions for bfloat16."""
-    if device.type == "cpu" and not cpu_has_bf16():
-        warnings.warn(
-            "precision: bf16 is slower than fp32 here: this CPU has no bfloat16 instructions "
-            "(avx512_bf16 or amx_bf16). Training goes on; set it to fp32.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-
-def cpu_has_bf16() -> bool:
-    """Whether the CPU multiplies bfloat16 faster than float32."""
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in checks)

@@ -11,6 +11,7 @@ from torch import Tensor
 from algos.images import sees_pixels
 from algos.networks import F32, NetworkShape
 from algos.policies import ActorPolicy
+from algos.precision import warn_of_slow_bf16
 from algos.staging import Staging, make_staging
 from algos.torch_networks import PIXEL, Network, Rows
 from fast_core.algorithm import Array, PolicySetup
@@ -43,6 +44,8 @@ class TorchPolicy(ActorPolicy):
         self._device = torch.device(setup.device)
         self._staging = staging or make_staging(self._device)
         self._bf16 = setup.precision == "bf16"
+        if self._bf16:
+            warn_of_slow_bf16(self._device, "policy.precision")
         self._network = Network(shape, bf16=self._bf16, scaled=True)
         self._leaves: dict[str, Tensor] = {}
         self._buffers: dict[int, Tensor] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -77,6 +78,7 @@ class NoveltyLog(Node):
     consumes = frozenset({Novelty})
     emits = frozenset({Ready})
     finishes_inbox = True  # what came before the end is still written
+    _file: TextIO | None = None
 
     def setup(self) -> None:
         """Open the file in the run directory."""
@@ -85,9 +87,10 @@ class NoveltyLog(Node):
 
     def handle(self, command: Command) -> None:
         """Write one line."""
-        if isinstance(command, Novelty):
+        if isinstance(command, Novelty) and self._file is not None:
             self._file.write(f"{command.shard},{command.cells},{command.bonus:.4g}\n")
 
     def close(self) -> None:
-        """Close the file, also after a failure."""
-        self._file.close()
+        """Close the file; called after a failure too, also one of `setup`."""
+        if self._file is not None:
+            self._file.close()

@@ -92,6 +92,13 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             "Set policy.placement to env, or supervision.env_restarts to 0.",
         )
     count, shards = config.nodes.env.count, config.rollout.shards
+    if placement != "env" and config.nodes.policy.count > shards:
+        yield Problem(
+            "nodes.policy.count",
+            f"must be at most rollout.shards, which is {shards}: a shard asks one policy node",
+            repr(config.nodes.policy.count),
+            f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )
     if isinstance(count, int) and count > shards:
         yield Problem(
             "nodes.env.count",

@@ -53,10 +53,16 @@ class Envelope(Message, frozen=True):
 
 
 class Assign(Message, frozen=True):
-    """Execute a shard from now on (sent once per shard and incarnation)."""
+    """Execute a shard from now on (sent once per shard and incarnation).
+
+    Attributes:
+        taken_over: Whether its node died in this run: then it begins anew, and whatever a
+            checkpoint holds of it has been trained on since.
+    """
 
     shard: int
     incarnation: int
+    taken_over: bool = False
 
 
 class RolloutOrder(msgspec.Struct, frozen=True):

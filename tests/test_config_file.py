@@ -262,6 +262,12 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
+    assert read(MINIMAL, "nodes.policy.count=3")
+    message = refusal(MINIMAL, "nodes.policy.count=3", "policy.placement=node")
+    assert "nodes.policy.count must be at most rollout.shards, which is 2" in message
+
+
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
     linear = "algorithm.learning_rate_schedule=linear"
     message = refusal(MINIMAL, "stop={updates: 5}", linear)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import PolicyConfig, RolloutConfig, SchedulerConfig
-from fast_core.errors import SegmentError
+from fast_core.errors import ConfigError, SegmentError
 from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
 from fast_core.spec import FieldSpec
 from tests.nodes.stage import make_config, make_run_plan
@@ -109,7 +109,7 @@ def test_parameters_are_packed_one_after_the_other() -> None:
     pack = ParameterPack([FieldSpec("w", (2, 3), "float32"), FieldSpec("b", (2,), "float32")])
     flat = pack.empty()
     assert pack.nbytes == flat.nbytes == 32
-    pack.pack([np.arange(6).reshape(2, 3), np.array([8, 9])], flat)
+    pack.pack([np.arange(6, dtype=np.float32).reshape(2, 3), np.float32([8, 9])], flat)
     assert flat.tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
     weight, bias = pack.views(flat)
     assert weight.shape == (2, 3)
@@ -117,10 +117,28 @@ def test_parameters_are_packed_one_after_the_other() -> None:
     assert bias.tolist() == [8, -1]
 
 
-def test_wrong_number_of_parameters_is_an_error() -> None:
-    pack = ParameterPack([FieldSpec("w", (2,), "float32")])
-    with pytest.raises(ValueError, match=r"shorter|longer"):
-        pack.pack([], pack.empty())
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], r"must give 2 arrays.*\(w, b\); got 0"),
+        ([np.zeros((3, 2), np.float32)] * 2, r"'w' as float32 of shape \(2, 3\).*shape \(3, 2\)"),
+        ([np.zeros((2, 3))] * 2, r"'w' as float32 .* got float64"),
+        (
+            [np.zeros((2, 3), np.float32), np.zeros(1, np.float32)],
+            r"'b' as float32 of shape \(2,\)",
+        ),
+    ],
+    ids=["number", "transposed", "dtype", "would broadcast"],
+)
+def test_parameters_that_are_not_what_was_said_are_refused(given: list, text: str) -> None:
+    pack = ParameterPack([FieldSpec("w", (2, 3), "float32"), FieldSpec("b", (2,), "float32")])
+    with pytest.raises(ConfigError, match=text):
+        pack.pack(given, pack.empty())
+
+
+def test_parameter_fields_must_be_float32() -> None:
+    with pytest.raises(ConfigError, match="'w' is float64"):
+        ParameterPack([FieldSpec("w", (2,), "float64")])
 
 
 def test_record_survives_packing() -> None:

@@ -23,7 +23,7 @@ import zmq
 
 from fast_core.distributed.channel import ChannelStatistics, Notify
 from fast_core.errors import TransportError
-from fast_core.events import Command, Event, Heartbeat, Stop
+from fast_core.events import Command, Envelope, Event, Heartbeat, Stop
 from fast_core.wire import decode_command, decode_event, encode
 
 HIGH_WATER_MARK = 10_000
@@ -76,9 +76,10 @@ class ZmqHub:
                 if error.errno == zmq.EAGAIN
                 else "is not connected"
             )
-            raise TransportError(
-                f"{type(command).__name__} for node {node!r} was refused: it {reason}"
-            ) from error
+            what = type(command).__name__
+            if isinstance(command, Envelope):
+                what = f"{command.kind!r} of node {command.node!r}"
+            raise TransportError(f"{what} for node {node!r} was refused: it {reason}") from error
         self._sent += 1
 
     def receive(self) -> list[Event]:

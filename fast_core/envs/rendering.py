@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import make_env
 from fast_core.errors import ConfigError, EnvironmentFailed
 
@@ -33,8 +34,9 @@ def drawing(config: EnvironmentConfig, mode: Mode) -> EnvironmentConfig:
             f"environment {config.id!r} can't be drawn: EnvPool has no pictures, and its "
             "environments are not quite Gymnasium's of that name"
         )
+    config = evaluated(config)
     if mode == "rgb_array" and not has_screen():
-        for name, value in _WITHOUT_SCREEN.items():  # before MuJoCo and pygame are imported
+        for name, value in _WITHOUT_SCREEN.items():  # they are read at the first drawing
             os.environ.setdefault(name, value)
     modes = render_modes(config)
     # Gymnasium shows the images of an environment that has no window of its own.
@@ -91,9 +93,9 @@ def explained(config: EnvironmentConfig, mode: Mode) -> Iterator[None]:
         advice = ""
         if "mujoco" in sys.modules and mode == "rgb_array":
             advice = (
-                f". It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
+                f" It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
                 "screen MUJOCO_GL must be egl, which needs a GPU's or Mesa's libEGL, or osmesa, "
-                "which needs libOSMesa (Debian: libegl1, libosmesa6)"
+                "which needs libOSMesa (Debian: libegl1, libosmesa6)."
             )
-        text = f"{error}{advice}. (It was drawing, render mode {mode!r}.)"
+        text = f"{error} (while drawing, render mode {mode!r}).{advice}"
         raise EnvironmentFailed(text, error.context) from error

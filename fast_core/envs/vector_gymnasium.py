@@ -159,7 +159,7 @@ def _make(
         )
     creator = entry if callable(entry) else load_env_creator(entry)
     takes = inspect.signature(creator).parameters
-    kwargs: dict[str, Any] = _atari(config, takes) | dict(config.kwargs)
+    kwargs: dict[str, Any] = _ours(config, takes) | dict(config.kwargs)
     modes: Sequence[AutoresetMode | None] = [None]
     if "autoreset_mode" in kwargs:
         with contextlib.suppress(ValueError):  # it may have names of its own
@@ -192,10 +192,12 @@ def _mode(env: VectorEnv[Any, Any, Any], config: EnvironmentConfig) -> Autoreset
     return cast("AutoresetMode", mode)
 
 
-def _atari(config: EnvironmentConfig, takes: object) -> dict[str, Any]:
-    """`environment.atari` in the words of ALE's vectorised games."""
+def _ours(config: EnvironmentConfig, takes: object) -> dict[str, Any]:
+    """What FastLoop decides: one thread, and `environment.atari` in the words of ALE's games."""
     names = cast("dict[str, object]", takes)
     found: dict[str, Any] = {}
+    if "num_threads" in names:
+        found["num_threads"] = 1
     if single_frames(config) and "stack_num" in names:
         found["stack_num"] = 1
     if config.atari is None:
@@ -217,7 +219,6 @@ def _atari(config: EnvironmentConfig, takes: object) -> dict[str, Any]:
         "use_fire_reset": atari.fire_on_reset,
         "reward_clipping": atari.clip_rewards,
         "repeat_action_probability": atari.repeat_action_probability,
-        "num_threads": 1,
     }
 
 

@@ -100,22 +100,24 @@ class Display:
             state="dead" if name in self._shell.lost else state.name.lower(),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
-            note=self._note(name),
+            note=self._note(name, row),
             pid=self._shell.pids.get(name),
             threads=self._threads(name),
         )
 
-    def _note(self, name: str) -> str:
+    def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
         if name in plan.env_node_names:
             shards, nodes = plan.config.rollout.shards, plan.env_nodes
             rank = plan.env_node_names.index(name)
             count = shards // nodes + (rank < shards % nodes)
-            return f"{count} shard" + "s" * (count != 1)
+            late = f", {row.late_replies} late replies" if row.late_replies else ""
+            return f"{count} shard" + "s" * (count != 1) + late
         if name == OPTIMIZER:
             return plan.config.nodes.optimizer.device
         if name in plan.policy_node_names:
-            return plan.config.nodes.policy.device
+            rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
+            return plan.config.nodes.policy.device + rows
         return ""
 
     def _threads(self, name: str) -> int:

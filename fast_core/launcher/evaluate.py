@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def evaluate_run(
         while stage.step():
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
+            if mode is not None and (ended := stage.ended()):
+                print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
         if stage.video is not None:
             stage.video.finish()
     print(json.dumps(_result(trained, stage.runner, seed, explore, video)))
@@ -93,6 +96,7 @@ class Stage:
         self.video = None if video is None else VideoFile(video)
         self._environment, self._mode = config.environment, mode
         self._drawn = False
+        self._told = 0
         environment = config.environment if mode is None else drawing(config.environment, mode)
         envs = config.evaluation.envs
         explore_seed = seed if explore else None
@@ -114,6 +118,19 @@ class Stage:
         with self._explained():
             return self.runner.step(self._actor)
 
+    def ended(self) -> str:
+        """A line about the episode that has ended since the last call; of drawn ones only."""
+        runner, ended = self.runner, self._told
+        if ended + 1 == len(runner.lengths) or not runner.lengths[ended + 1]:
+            return ""
+        self._told += 1
+        return f"episode {ended}: return {runner.returns[ended]:g}, {runner.lengths[ended]} steps"
+
+    def restart(self) -> None:
+        """Play the same episodes again."""
+        self.runner.restart()
+        self._told = 0
+
     def close(self) -> None:
         """Close the environments and the window; remove a video that is not finished."""
         if self.video is not None:
@@ -121,11 +138,10 @@ class Stage:
         self.runner.close()
 
     def _watch(self, instance: Instance) -> None:
-        self._drawn = True
         if self.video is not None:
             fps = (instance.render_fps or DEFAULT_FPS) / self._environment.frame_skip
-            with self._explained():
-                self.video.add(instance.render(), fps)
+            self.video.add(instance.render(), fps)
+        self._drawn = True
 
     def _explained(self) -> AbstractContextManager[None]:
         return nullcontext() if self._mode is None else explained(self._environment, self._mode)

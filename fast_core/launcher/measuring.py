@@ -24,8 +24,8 @@ from fast_core.envs.masks import valid_action
 from fast_core.launcher.placement import Parts
 from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import MeasureStart
-from fast_core.memory import StatsColumn
-from fast_core.node import Node, NodeContext
+from fast_core.memory.stats import StatsSnapshot
+from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
 from fast_core.nodes.policy import PolicyNode
 from fast_core.plan import RunPlan
@@ -164,12 +164,18 @@ def _hand_over(context: NodeContext, rows: Array) -> tuple[float, float]:
             ours.wait(seen, WAIT_S)
 
     ask()  # waits until the policy node is there
-    policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0])).words
-    before_ns, before = policy[StatsColumn.BUSY_NS], policy[StatsColumn.REQUESTS]
+    policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0]))
+    busy_ns, requests = _busy_ns(policy.snapshot()), policy.snapshot().requests
     round_us = 1e6 * statistics.fmean(_times(ask, HANDOVER_S))  # a mean like the other
-    busy_ns = policy[StatsColumn.BUSY_NS] - before_ns
-    act_us = busy_ns / 1e3 / max(1, policy[StatsColumn.REQUESTS] - before)
-    return act_us, max(1.0, round_us - act_us)
+    after = policy.snapshot()
+    act_us = (_busy_ns(after) - busy_ns) / 1e3 / max(1, after.requests - requests)
+    return min(act_us, round_us), max(0.0, round_us - act_us)
+
+
+def _busy_ns(row: StatsSnapshot) -> int:
+    """Time spent working, the state that still lasts included."""
+    acting = row.state == NodeState.ACTING
+    return row.busy_ns + (time.monotonic_ns() - row.state_since_ns if acting else 0)
 
 
 def _times(call: Callable[[], None], limit_s: float) -> list[float]:

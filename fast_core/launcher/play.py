@@ -63,25 +63,13 @@ def watch(path: Path, checkpoint: str | None) -> int:
         stage = Stage(trained, EPISODES, trained.config.seed, mode="human")
         try:
             while not (interrupts.count or window_closed()):
-                ended = _ended(stage)
                 if not stage.step():
-                    _tell(stage, EPISODES - 1)
-                    stage.runner.restart()
-                elif ended != _ended(stage):
-                    _tell(stage, ended)
+                    stage.restart()
+                elif ended := stage.ended():
+                    print(ended, flush=True)
         finally:
             stage.close()
         return interrupts.exit_code if interrupts.count else 0
-
-
-def _ended(stage: Stage) -> int:
-    """Episodes that have ended before the one that was stepped last."""
-    return max(0, sum(length > 0 for length in stage.runner.lengths) - 1)
-
-
-def _tell(stage: Stage, episode: int) -> None:
-    returned, length = stage.runner.returns[episode], stage.runner.lengths[episode]
-    print(f"episode {episode}: return {returned:g}, {length} steps", flush=True)
 
 
 def window_closed() -> bool:

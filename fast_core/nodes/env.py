@@ -56,10 +56,10 @@ class EnvNode(Node):
     def handle(self, command: Command) -> None:
         """Queue orders; take shards; save."""
         match command:
-            case Assign(shard, incarnation):
+            case Assign(shard, incarnation, taken_over):
                 held = self._shards.get(shard)
                 if held is None:
-                    self._build(shard, incarnation, taken_over=True)
+                    self._build(shard, incarnation, taken_over=taken_over)
                 else:
                     held.incarnation = incarnation
             case Collect(rollouts):

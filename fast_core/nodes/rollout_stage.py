@@ -6,7 +6,7 @@ from abc import abstractmethod
 from pathlib import Path
 
 from fast_core.algorithm import ShardRollout
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.learner_file import load, save
@@ -75,6 +75,12 @@ class RolloutStage(Node):
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
                     save(Path(directory) / name, self.state_dict())
                 self.context.channel.send(Saved(self.context.name, checkpoint, (name,)))
+            case _:
+                raise FastLoopError(
+                    f"{type(self).__name__} consumes {type(command).__name__}, but its handle() "
+                    "leaves it to RolloutStage, which takes Transform and Save only. Handle it "
+                    "before calling super().handle(command)"
+                )
 
     def _restore(self, path: Path) -> None:
         if not path.exists():

@@ -265,7 +265,7 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
             dropped += 1
         node = run.deaths.least_loaded()
         run.deaths.give(shard, node)
-        run.send(node, run.ledger.assign(shard, node))
+        run.send(node, run.ledger.assign(shard, node, taken_over=True))
     run.rollouts_dropped += dropped
     run.checkpoints.again()
     run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))

@@ -82,14 +82,14 @@ class Ledger:
         """Whether some shard could start a rollout now."""
         return bool(self._idle)
 
-    def assign(self, shard: int, node: str) -> Assign:
+    def assign(self, shard: int, node: str, *, taken_over: bool = False) -> Assign:
         """Give a shard that runs nothing to a node, as its next incarnation."""
         assert self._running[shard] is None
         if not self.owners[shard] and self._free[shard]:
             heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
         self.owners[shard] = node
         self.incarnations[shard] += 1
-        return Assign(shard, self.incarnations[shard])
+        return Assign(shard, self.incarnations[shard], taken_over)
 
     def start(self, ticket: int, min_version: int, last_ticket: int) -> Rollout:
         """Start the next rollout of the idle shard that has started fewest."""

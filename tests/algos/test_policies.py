@@ -111,6 +111,23 @@ def test_discrete_actions_count_from_the_start_of_their_space():
     assert policy.environment_action(np.array([0, 4])).tolist() == [-1, 3]
 
 
+def test_several_choices_count_from_their_starts_in_the_shape_of_their_space():
+    space = SpaceSpec("multi_discrete", (2, 2), "int32", counts=(3,) * 4, starts=(0, -1, 5, 0))
+    environment = EnvironmentSpec("Test-v0", IMAGE, space)
+    policy = PPOConfig().make_policy(environment, PolicySetup("numpy"))
+    stored = np.array([[[0, 0], [0, 0]], [[2, 1], [2, 1]]])
+    sent = policy.environment_action(stored)
+    assert sent.tolist() == [[[0, -1], [5, 0]], [[2, 0], [7, 1]]] and sent.dtype == np.int32
+    assert stored[1, 1, 0] == 2, "rollouts keep what was drawn"
+
+
+def test_one_bound_stands_for_all_dimensions():
+    space = SpaceSpec("box", (2, 2), "float32", low=(-1.0,), high=(0.5,))
+    policy = PPOConfig().make_policy(EnvironmentSpec("Test-v0", IMAGE, space), PolicySetup("numpy"))
+    sent = policy.environment_action(np.array([[[-7.0, 0.0], [0.4, 9.0]]], np.float32))
+    np.testing.assert_allclose(sent, [[[-1.0, 0.0], [0.4, 0.5]]])
+
+
 def test_discrete_observations_become_one_hot_rows():
     config = PPOConfig(hidden_sizes=(4,))
     environment = EnvironmentSpec("Test-v0", CHOICE, SpaceSpec("discrete", (), "int64", n=3))

@@ -229,10 +229,14 @@ def test_bfloat16_update_is_close_to_float32_and_keeps_float32_parameters():
 def test_cpu_without_bfloat16_is_warned_of_once(monkeypatch):
     for check in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, check, lambda: False, raising=False)
-    with pytest.warns(RuntimeWarning, match=r"bf16 is slower.*fp32") as caught:
+    with pytest.warns(
+        RuntimeWarning, match=r"nodes.optimizer.precision: bf16 is slower.*fp32"
+    ) as caught:
         learner = learner_of(ppo(), PICTURE, precision="bf16")
         learner.update(collect(ppo(), PICTURE, learner))
     assert len(caught) == 1
+    with pytest.warns(RuntimeWarning, match=r"policy.precision: bf16 is slower"):
+        ppo().make_policy(PICTURE, PolicySetup("torch", precision="bf16"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -260,13 +264,14 @@ def test_images_of_equal_shape_do_not_share_a_buffer():
     config = ppo()
     policy = config.make_policy(environment, PolicySetup("torch"))
     policy.load([np.array(p) * 3 for p in learner_of(config, environment).policy_parameters()])
-    rng = np.random.default_rng(0)
-    obs = draw_space(two, (4,), rng)
-    swapped = obs.copy()
-    swapped["left"], swapped["right"] = obs["right"], obs["left"]
+    obs = draw_space(two, (4,), np.random.default_rng(0))
     noise = np.zeros(4, np.float32)
-    first, second = (policy.act(o, noise=noise, explore=False) for o in (obs, swapped))
-    assert (first.behaviour_log_prob != second.behaviour_log_prob).any()
+    log_probs = [policy.act(obs, noise=noise, explore=False).behaviour_log_prob]
+    for part in two.parts:
+        changed = obs.copy()
+        changed[part[0]] = 0
+        log_probs.append(policy.act(changed, noise=noise, explore=False).behaviour_log_prob)
+    assert (log_probs[0] != log_probs[1]).all() and (log_probs[0] != log_probs[2]).all()
 
 
 # --- learning ------------------------------------------------------------------------------------

@@ -42,6 +42,16 @@ def play(env: Any, actions: Any, *, resets: bool = True) -> list[Any]:
     return results
 
 
+def steps_of_a_life() -> int:
+    """Steps until the paddle, pushed to the right, first misses the ball."""
+    env = make(atari=LIVES)
+    env.reset(seed=0)
+    steps = 1
+    while not env.step(np.int64(2))[2]:
+        steps += 1
+    return steps
+
+
 def actions(env: Any, steps: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(0, env.action_space.n, steps)
 
@@ -74,6 +84,8 @@ def test_frames_and_rewards_are_those_of_gymnasiums_wrapper(
         rewarded |= reward > 0
         if any(flags):  # theirs shows an older frame then
             ended = True
+            frames = [each.getEpisodeFrameNumber() for each in (ours._ale, theirs.ale)]
+            assert frames[0] == frames[1]
             break
         assert np.array_equal(obs, expected)
     assert rewarded or ended
@@ -165,6 +177,17 @@ def test_a_time_limit_counts_the_steps_of_the_game_and_begins_a_new_one() -> Non
     assert all(truncated or lost for _, truncated, lost in ends)
 
 
+def test_a_new_game_begins_where_a_life_is_lost_in_the_last_step() -> None:
+    steps = steps_of_a_life()
+    env = make(atari=LIVES, kwargs={"max_episode_steps": steps})
+    env.reset(seed=0)
+    results = [env.step(np.int64(2)) for _ in range(steps)]
+    assert results[-1][2:4] == (True, True)
+    assert results[-1][4]["lives"] == 4
+    assert env.reset(seed=1)[1]["lives"] == 5
+    assert env.episode_start == b""
+
+
 def test_the_emulators_limit_in_frames_truncates() -> None:
     env = make(atari=PLAIN, kwargs={"max_num_frames_per_episode": 100})
     assert env.max_episode_steps == 25
@@ -177,15 +200,15 @@ def test_the_emulators_limit_in_frames_truncates() -> None:
 
 
 def test_an_episode_that_began_within_a_game_begins_there_again() -> None:
-    env, other = make(atari=LIVES), make(atari=LIVES)
+    steps = steps_of_a_life()
+    env, other = (make(atari=LIVES, kwargs={"max_episode_steps": steps + 20}) for _ in range(2))
     env.reset(seed=0)
-    lost = False
-    while not lost:
-        lost = env.step(np.int64(2))[2]
+    assert [env.step(np.int64(2))[2] for _ in range(steps)].index(True) == steps - 1
     first, info = env.reset(seed=11)
-    start, taken = env.episode_start, actions(env, 15)
+    start, taken = env.episode_start, actions(env, 60)
     assert info["lives"] == 4
     expected = play(env, taken, resets=False)
+    assert [result[3] for result in expected].count(True) == 1  # at the time limit of the game
     other.reset(seed=3)
     play(other, actions(other, 77), resets=False)
     other.begin_at(start)

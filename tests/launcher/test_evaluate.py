@@ -187,6 +187,8 @@ def test_environment_that_fails_to_draw_is_told_as_that(
     run = make_trained(tmp_path)
     text = run.config.read_text().replace("kwargs: {}", "kwargs: {breaks: true}")
     run.config.write_text(text)
-    with pytest.raises(EnvironmentFailed, match=r"no context.*drawing, render mode 'rgb_array'"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"no context \(while drawing, render mode 'rgb_array'\)\.$"
+    ):
         evaluate_run(run.path, None, video=Path("x.mp4"))
     assert video[0].ended == "close"

@@ -134,3 +134,15 @@ def test_missing_encoder_says_what_to_install(
     monkeypatch.setattr(video.importlib, "import_module", missing)
     with pytest.raises(ConfigError, match="pip install imageio-ffmpeg"):
         VideoFile(tmp_path / "play.mp4")
+
+
+def test_video_that_lacks_frames_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    file = VideoFile(tmp_path / "play.mp4")
+    for number in range(3):
+        file.add(frame(number), 20.0)
+    file.frames += 1
+    with pytest.raises(FastLoopError, match="3 of 4 frames are in it"):
+        file.finish()
+    file.close()
+    assert list(tmp_path.iterdir()) == []

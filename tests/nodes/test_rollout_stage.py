@@ -10,7 +10,7 @@ import pytest
 
 from fast_core.algorithm import ShardRollout
 from fast_core.config import ExtraNodeConfig, NodesConfig
-from fast_core.errors import CheckpointError, SegmentError, TransportError
+from fast_core.errors import CheckpointError, FastLoopError, SegmentError, TransportError
 from fast_core.events import (
     Command,
     Envelope,
@@ -28,6 +28,14 @@ from tests.nodes.stage import Stage, drain, make_config
 
 class Shift(UserMessage, frozen=True):
     by: float
+
+
+class Deaf(RolloutStage):
+    """Declares a message and forgets to handle it."""
+
+    consumes = RolloutStage.consumes | {Shift}
+
+    def transform(self, rollout: ShardRollout) -> None: ...
 
 
 class Adder(RolloutStage):
@@ -129,5 +137,14 @@ def test_declared_message_is_opened_for_the_node(tmp_path: Path) -> None:
     assert isinstance(envelope, Envelope)
     stage.hub.send("adder", msgspec.structs.replace(envelope, kind="other:Kind"))
     with pytest.raises(TransportError, match="does not consume"):
+        drain(node)
+    stage.close()
+
+
+def test_message_that_a_stage_forgets_to_handle_is_an_error(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    node = Deaf(stage.context("adder"))
+    stage.hub.send("adder", decode_command(encode(Shift("other", 5.0))))
+    with pytest.raises(FastLoopError, match=r"Deaf consumes Shift, but its handle\(\) leaves it"):
         drain(node)
     stage.close()

@@ -39,7 +39,7 @@ def test_record_that_a_dead_node_left_is_skipped(tmp_path: Path) -> None:
     stage.hub.send("env-1", Collect((order(1),)))
     drain(first)
     drain(second)  # it dies now: complete, its record is published, its report lost
-    stage.hub.send("env-0", Assign(1, 2))
+    stage.hub.send("env-0", Assign(1, 2, taken_over=True))
     stage.hub.send("env-0", Collect((order(1, incarnation=2),)))
     drain(first)
     reports = [event for event in stage.events() if isinstance(event, RolloutReady)]
@@ -59,7 +59,7 @@ def test_record_of_a_later_incarnation_is_a_fault(tmp_path: Path) -> None:
     stage = make_stage(tmp_path)
     optimizer, first, second = make_nodes(stage)
     stage.hub.send("env-0", Collect((order(0),)))
-    stage.hub.send("env-0", Assign(1, 2))
+    stage.hub.send("env-0", Assign(1, 2, taken_over=True))
     stage.hub.send("env-0", Collect((order(1, incarnation=2),)))
     drain(first)
     stage.hub.send("optimizer-0", Train(0, (ref(0), ref(1)), 0, 2))
@@ -74,8 +74,8 @@ def test_shard_taken_over_begins_anew_even_where_the_run_was_resumed(tmp_path: P
     """The checkpoint has no file of the shard here, so reading it would fail."""
     stage = make_stage(tmp_path, checkpoint=tmp_path)
     node = EnvNode(stage.context("env-0"))
-    node.handle(Assign(1, 2))
-    node.handle(Assign(0, 5))
+    node.handle(Assign(1, 2, taken_over=True))
+    node.handle(Assign(0, 5, taken_over=True))
     node.close()
     stage.close()
 
@@ -85,7 +85,7 @@ def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
     for incarnation in (2, 3):
         stage = make_stage(tmp_path)
         optimizer, first, second = make_nodes(stage)
-        stage.hub.send("env-0", Assign(1, incarnation))
+        stage.hub.send("env-0", Assign(1, incarnation, taken_over=True))
         stage.hub.send("env-0", Collect((order(1, incarnation=incarnation),)))
         drain(first)
         actions.append(stage.memory.rollouts(1).slot(0)["action"].copy())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.process import handover_faults
+from tests.process import handover_faults, test_recurrent, test_spaces
 from tests.process.harness import TOY, Launched, Workplace, digests, eventually
 from tests.process.test_equality import TASKS, finished
 from tests.process.test_resume import TICKETS, config, kill_after
@@ -47,6 +47,27 @@ def test_whole_groups_equal_a_policy_beside_the_environments(workplace: Workplac
     task = TASKS["continuous, normalised"]
     beside = finished(workplace.launch("policy.placement=env", config=task))
     assert finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
+
+
+@pytest.mark.parametrize(
+    "name", ["dict with mask, several choices", "nested dict and tuple", "stacked frames"]
+)
+def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> None:
+    task = test_spaces.TASKS[name]
+    inline = test_spaces.finished(workplace.launch("mode=inline", NODE, config=task))
+    assert test_spaces.finished(workplace.launch(NODE, config=task)) == inline
+    beside = test_spaces.finished(workplace.launch(config=task))
+    assert test_spaces.finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
+
+
+def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> None:
+    found = []
+    for given in (("policy.placement=env",), (NODE, "policy.groups=1")):
+        launched = workplace.launch(*given, config=test_recurrent.RECALL)
+        assert launched.wait(60) == 0, launched.screen
+        found.append(digests(launched.run))
+    assert len(found[0]) == test_recurrent.TICKETS
+    assert found[0] == found[1]
 
 
 def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
@@ -125,7 +146,7 @@ def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     policy = chosen(launched)
     assert policy["placement"] in ("env", "node")
     assert policy["measured"]["step_us"] > 0
-    assert policy["measured"]["handover_us"] > 0
+    assert policy["measured"]["act_node_us"] > 0
     (event,) = [event for event in launched.events() if event["what"] == "placement"]
     assert event["why"].startswith(policy["placement"])
 

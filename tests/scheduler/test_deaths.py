@@ -38,6 +38,7 @@ def test_shards_of_a_dead_node_move_as_their_next_incarnation() -> None:
     world = world_of()
     sends = world.kill("env1")
     assert assigned(sends) == {2: ("env0", 2), 3: ("env0", 2)}
+    assert all(c.taken_over for _, c in sends if isinstance(c, Assign))
     orders = [o for _, c in sends if isinstance(c, Collect) for o in c.rollouts]
     assert [(o.shard, o.incarnation, o.rollout_id) for o in orders] == [(2, 2, 1), (3, 2, 1)]
     statistics = world.scheduler.statistics()

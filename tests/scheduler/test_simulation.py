@@ -12,6 +12,8 @@ from fast_core.events import (
     StopRequested,
     Train,
     Trained,
+    Transform,
+    Transformed,
 )
 from fast_core.scheduler import Scheduler
 from tests.scheduler.simulation import World, make_settings, simulate
@@ -127,19 +129,30 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
     assert resumes > 5
 
 
-def test_work_per_event_does_not_grow_with_the_number_of_shards() -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"degree": 0},
+        {"stages": ("s", "t")},
+        {"stages": ("s",), "degree": 0},
+        {"env_restarts": 5},
+    ],
+)
+def test_work_per_event_does_not_grow_with_the_number_of_shards(changes: dict[str, object]) -> None:
     """Counted in function calls, which no busy machine can disturb."""
-    calls = {shards: _calls_per_event(shards) for shards in (20, 2000)}
+    calls = {shards: _calls_per_event(shards, changes) for shards in (20, 2000)}
     assert calls[2000] < 1.3 * calls[20]
 
 
-def _calls_per_event(shards: int) -> float:
+def _calls_per_event(shards: int, changes: dict[str, object]) -> float:
     settings = make_settings(
         shards=shards,
         env_nodes=tuple(f"env{k}" for k in range(shards)),
-        degree=2,
         slots_per_shard=3,
         stop_env_steps=10 * shards * 5,
+        other_nodes=("s", "t"),
+        **({"degree": 2} | changes),
     )
     world = World(settings)
     world.make_ready()
@@ -162,8 +175,12 @@ def _calls_per_event(shards: int) -> float:
     return calls / events
 
 
-def _answers(world: World, node: str, command: object) -> list[RolloutReady | Trained]:
+def _answers(
+    world: World, node: str, command: object
+) -> list[RolloutReady | Transformed | Trained]:
     match command:
+        case Transform():
+            return [Transformed(node, command.rollout)]
         case Collect():
             return [
                 RolloutReady(

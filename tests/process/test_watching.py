@@ -1,0 +1,71 @@
+"""`fastloop eval --video` and `play` as processes: what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, eventually
+
+pytestmark = pytest.mark.process
+
+CARTPOLE = {
+    "name": "cart",
+    "environment": {"id": "CartPole-v1"},
+    "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
+    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
+    "evaluation": {"every_env_steps": None, "episodes": 3, "envs": 2},
+    "metrics": {"tensorboard": False},
+    "stop": {"env_steps": 64},
+}
+UNSEEN = {"SDL_VIDEODRIVER": "dummy", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+
+
+@pytest.fixture
+def trained(workplace: Workplace) -> Launched:
+    launched = workplace.launch(config=CARTPOLE)
+    assert launched.wait() == 0
+    return launched
+
+
+def command(workplace: Workplace, trained: Launched, *words: str) -> Launched:
+    arguments = ["-m", "fast_core.cli", words[0], str(trained.run), *words[1:]]
+    return workplace.start(arguments, home=trained.home, environment=UNSEEN)
+
+
+def test_video_is_written_and_the_mean_is_that_without(
+    workplace: Workplace, trained: Launched
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    found = []
+    for options in ((), ("--video", "play.mp4")):
+        launched = command(workplace, trained, "eval", *options)
+        assert launched.wait() == 0, launched.screen
+        found.append(json.loads(launched.screen.splitlines()[-1]))
+        launched.assert_gone()
+    assert found[1].pop("video") == "play.mp4"
+    assert found[0] == found[1]
+    assert (trained.home / "play.mp4").stat().st_size > 1000
+
+
+def test_interrupted_video_leaves_nothing(workplace: Workplace, trained: Launched) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    launched = command(workplace, trained, "eval", "--video", "play.mp4", "--episodes", "100000")
+    eventually(lambda: list(trained.home.glob(".play.*.mp4")), f"a video\n{launched.screen}")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130
+    assert "Traceback" not in launched.screen
+    assert not list(trained.home.rglob("*.mp4"))
+    launched.assert_gone()
+
+
+def test_watching_ends_with_an_interrupt(workplace: Workplace, trained: Launched) -> None:
+    pytest.importorskip("pygame")
+    launched = command(workplace, trained, "play")
+    eventually(lambda: "episode 0: return" in launched.screen, f"an episode\n{launched.screen}")
+    launched.signal(signal.SIGINT, group=True)
+    assert launched.wait() == 130
+    assert "Traceback" not in launched.screen
+    launched.assert_gone()
