@@ -24,6 +24,7 @@ ENVIRONMENTS = {
     "mujoco": ["gymnasium[mujoco]>=1.0"],
     "envpool": ["envpool>=1.2"],
 }
+VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
 
 setup(
     name="fastloop",
@@ -55,6 +56,7 @@ setup(
     ],
     extras_require={
         **ENVIRONMENTS,
+        "video": VIDEO,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -64,6 +66,7 @@ setup(
             "types-PyYAML",
             "psutil",
             *chain.from_iterable(ENVIRONMENTS.values()),
+            *VIDEO,
         ],
         "bench": ["stable-baselines3"],
     },

@@ -333,8 +333,8 @@ class SupervisionConfig(Section, frozen=True):
         int,
         Meta(
             ge=0,
-            description="Deaths of env nodes that the run survives: their shards go on in other "
-            "env nodes with new episodes. An error that an environment raises ends it all the "
+            description="Deaths of env nodes that the run survives: their shards move to other "
+            "env nodes and begin anew. An error that an environment raises ends it all the "
             "same. Needs policy.placement env.",
         ),
     ] = 0

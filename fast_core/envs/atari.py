@@ -197,6 +197,11 @@ class AtariGame(gymnasium.Env[Frame, np.int64]):
         """What the game shows, in colour and full size."""
         return self._game.unwrapped.render()
 
+    def get_keys_to_action(self) -> dict[tuple[str, ...], int]:
+        """Which keys mean which action, for people who play."""
+        keys: dict[tuple[str, ...], int] = cast("Any", self._game.unwrapped).get_keys_to_action()
+        return keys
+
     def close(self) -> None:
         """Close the game."""
         self._game.close()

@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
 from fast_core.envs.description import Description, describe
+from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.errors import ConfigError
 
 Env = gymnasium.Env[Any, Any]
@@ -51,7 +52,7 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
     if config.atari is not None or name.startswith("ALE/"):
         import_ale()
     try:
-        return gymnasium.spec(name)
+        spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
         near = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"Nearest: {', '.join(map(repr, near))}. " if near else ""
@@ -59,6 +60,9 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
             f"environment.id must name a registered environment; got {config.id!r} ({error}). "
             f"{hint}environment.modules names the modules that register your own."
         ) from error
+    if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+        catch_mujoco_warnings()
+    return spec
 
 
 def _import(module: str) -> None:

@@ -343,4 +343,5 @@ def test_pictures_are_drawn_at_the_pace_of_steps() -> None:
     assert env.render().shape == (210, 160, 3)
     slower = make("Pong", {"frame_skip": 1}).metadata["render_fps"]
     assert env.metadata["render_fps"] == slower / 4
+    assert set(env.get_keys_to_action().values()) == set(range(6))
     env.close()
