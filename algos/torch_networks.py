@@ -50,6 +50,12 @@ class Network:
         self._shape = shape
         self._bf16 = bf16
         self._scaled = scaled
+        self._activation = torch.tanh if shape.activation == "tanh" else torch.relu
+        layers = range(len(shape.hidden_sizes))
+        self._layers = {
+            torso: [(f"{torso}.{layer}.weight", f"{torso}.{layer}.bias") for layer in layers]
+            for torso in shape.torsos
+        }
         self.memory = None if shape.memory is None else TorchMemory(shape.memory)
 
     def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
@@ -83,19 +89,29 @@ class Network:
 
     def features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
         """What a torso makes of the rows, ``[B, features]`` float32."""
-        shape = self._shape
-        activation = torch.tanh if shape.activation == "tanh" else torch.relu
-        with torch.autocast(rows.vector.device.type, torch.bfloat16, enabled=self._bf16):
-            parts = [
-                self._image(leaves, f"{torso}.image{index}", image, pixels)
-                for index, (image, pixels) in enumerate(zip(shape.images, rows.images, strict=True))
-            ]
-            if shape.inputs or not parts:
-                parts.append(rows.vector)
-            x = parts[0] if len(parts) == 1 else torch.cat([part.float() for part in parts], 1)
-            for index in range(len(shape.hidden_sizes)):
-                x = activation(_linear(leaves, f"{torso}.{index}", x))
+        if not self._bf16:  # even a context that does nothing costs more than a small layer
+            return self._features(leaves, torso, rows)
+        with torch.autocast(rows.vector.device.type, torch.bfloat16):
+            x = self._features(leaves, torso, rows)
         return x.float()
+
+    def _features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        x = self._joined(leaves, torso, rows) if self._shape.images else rows.vector
+        for weight, bias in self._layers[torso]:
+            x = self._activation(functional.linear(x, leaves[weight], leaves[bias]))
+        return x
+
+    def _joined(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        """The features of all images, and the numbers."""
+        parts = [
+            self._image(leaves, f"{torso}.image{index}", image, pixels)
+            for index, (image, pixels) in enumerate(
+                zip(self._shape.images, rows.images, strict=True)
+            )
+        ]
+        if self._shape.inputs:
+            parts.append(rows.vector)
+        return parts[0] if len(parts) == 1 else torch.cat([part.float() for part in parts], 1)
 
     def _image(self, leaves: dict[str, Tensor], name: str, image: ImageShape, x: Tensor) -> Tensor:
         """The features of one image."""

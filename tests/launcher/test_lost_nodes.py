@@ -1,0 +1,117 @@
+"""Env nodes whose death the run survived: nobody waits for them, writes to them or misses them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.errors import TransportError
+from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.stall import StallDetector
+from fast_core.memory import StatsColumn
+from fast_core.monitor.progress import PlainProgress
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.node import NodeState
+from tests.nodes.stage import Stage, make_config
+
+
+class Hub:
+    """Notes what is sent; refuses what goes to the dead."""
+
+    def __init__(self) -> None:
+        self.dead: set[str] = set()
+        self.sent: list[tuple[str, Command]] = []
+
+    def send(self, node: str, command: Command) -> None:
+        if node in self.dead:
+            raise TransportError(f"node {node!r} is not connected")
+        self.sent.append((node, command))
+
+
+class Desk:
+    """A shell that survives one death, and a detector with a clock that the test gives."""
+
+    def __init__(self, folder: Path) -> None:
+        config = make_config(
+            environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=5.0),
+            supervision=SupervisionConfig(env_restarts=1),
+        )
+        self.stage, self.hub, self.log = Stage(folder, config), Hub(), io.StringIO()
+        run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
+        stats, progress = self.stage.memory.stats(), PlainProgress(self.log)
+        plan = self.stage.plan
+        self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
+        for node in plan.node_names:
+            self.shell.take(Ready(node, 1))
+
+    def kill(self, node: str) -> Failed:
+        report = Failed(node, "stepping", f"{node} was killed by SIGKILL", "", {})
+        self.hub.dead.add(node)
+        self.shell.take(NodeExited(node, "was killed by SIGKILL", reaped=True, report=report))
+        return report
+
+    def close(self) -> None:
+        self.shell.close()
+        self.stage.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
+    desk.kill("env-1")
+    assert desk.shell.end is None
+    assert (desk.shell.lost, desk.shell.failures) == ({"env-1"}, [])
+    assert "env-1 was killed by SIGKILL; the run goes on without it" in desk.log.getvalue()
+
+
+def test_message_that_the_dead_no_longer_took_is_no_failure_either(desk: Desk) -> None:
+    desk.kill("env-1")
+    desk.shell.take(NodeExited("env-1", "node 'env-1' is not connected"))
+    assert desk.shell.end is None and desk.shell.failures == []
+    assert desk.log.getvalue().count("goes on without it") == 1
+
+
+def test_dead_node_is_not_told_to_stop(desk: Desk) -> None:
+    desk.kill("env-1")
+    assert desk.shell.stop_nodes() == []
+    told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
+    assert told == set(desk.stage.plan.node_names) - {"env-1"}
+
+
+def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -> None:
+    desk.kill("env-1")
+    report = desk.kill("env-0")
+    assert desk.shell.failures == [report]
+    assert desk.shell.end is not None and desk.shell.end.cause == report
+
+
+def test_dead_node_is_not_taken_for_one_that_hangs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("fast_core.launcher.stall.time.monotonic", lambda: clock[0])
+    detector = StallDetector(desk.stage.plan, desk.stage.memory)
+    row = desk.stage.plan.node_names.index("env-1")
+    desk.stage.memory.stats().row(row).words[StatsColumn.STATE] = NodeState.STEPPING
+
+    def watch(lost: set[str]) -> Failed | None:
+        found = None
+        for _ in range(40):
+            clock[0] += 1.0
+            found = found or detector.check(clock[0], {"env-1": 1000.0}, lost)
+        return found
+
+    assert watch({"env-1"}) is None
+    failure = watch(set())
+    assert failure is not None and failure.node == "env-1"
