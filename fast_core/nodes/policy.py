@@ -11,6 +11,7 @@ from fast_core.events import Command, Ready
 from fast_core.memory import Cell, Doorbell, StatsColumn
 from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
+from fast_core.nodes.devices import check_device
 
 _REQUESTS, _ROWS = int(StatsColumn.REQUESTS), int(StatsColumn.ROWS)
 _BATCHES = int(StatsColumn.BATCHES)
@@ -74,6 +75,8 @@ class PolicyNode(Node):
         super().__init__(context)
         plan = context.plan
         device = plan.config.nodes.policy.device
+        if device != "cpu":
+            check_device(device, "nodes.policy.device")
         self._current = CurrentPolicy(context, plan.policy_setup(device))
         self._inquirers = [
             Inquirer(context, shard, group)
