@@ -54,7 +54,11 @@ def _groups(section: type[Section], path: str, title: str) -> Iterator[str]:
     for key in described.values():
         if key.section is not None:
             below = f"{path}.{key.name}" if path else key.name
-            yield from _groups(key.section, below, below)
+            off = " (null: off, the default; {}: on)" if key.default is None else ""
+            yield from _groups(key.section, below, below + off)
+        if key.items is not None:
+            below = f"{path}.{key.name}" if path else key.name
+            yield from _groups(key.items, below, f"{below}, each item")
 
 
 def _summary(section: type[Section]) -> str:
@@ -81,19 +85,27 @@ def _lines(
 ) -> Iterator[str]:
     indent = "  " * depth
     for key in keys(section).values():
+        if key.section is not None and key.default is None:
+            text = f"{_summary(key.section)} null: off; {{}}: on with its defaults."
+            yield from _comment(text, indent)
+            yield f"{indent}{key.name}: null\n"
+            continue
         if key.section is not None:
             kind = algorithm if key.section is AlgorithmConfig else key.section
             yield f"\n{indent}# {_summary(kind)}\n{indent}{key.name}:\n"
             yield from _lines(kind, depth + 1, name, algorithm)
             continue
-        comment = f"{key.description} Value: {key.allowed}."
-        yield from (f"{indent}# {line}\n" for line in textwrap.wrap(comment, 96 - len(indent)))
+        yield from _comment(f"{key.description} Value: {key.allowed}.", indent)
         if issubclass(section, AlgorithmConfig) and key.name == "name":
             yield f"{indent}name: {name}\n"
         elif key.default is REQUIRED:
             yield f"{indent}{key.name}: # required\n"
         else:
             yield f"{indent}{key.name}: {inline(key.default)}\n"
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    return (f"{indent}# {line}\n" for line in textwrap.wrap(text, 96 - len(indent)))
 
 
 def json_schema(algorithms: AlgorithmTypes) -> str:

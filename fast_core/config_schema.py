@@ -25,6 +25,7 @@ class Key:
         name: Its name in the section.
         annotation: Its type, as annotated.
         section: The type of the group of keys below it, or None for a value.
+        items: The type of the groups that are its items, or None if it is no list of groups.
         optional: Whether null may stand for it.
         default: Its default, or `REQUIRED`.
         description: One sentence.
@@ -33,6 +34,7 @@ class Key:
     name: str
     annotation: object
     section: type[Section] | None
+    items: type[Section] | None
     optional: bool
     default: object
     description: str
@@ -77,18 +79,27 @@ def takes_text(annotation: object) -> bool:
 def _key(field: structs.FieldInfo) -> Key:
     info = inspect.type_info(field.type)
     members = _members(info)
-    sections = [kind.cls for kind in members if isinstance(kind, inspect.StructType)]
+    sections = _sections(members)
+    lists = [kind for kind in members if isinstance(kind, inspect.VarTupleType)]
+    items = _sections([_bare(kind.item_type) for kind in lists])
     default = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         default = field.default_factory()
     return Key(
         name=field.encode_name,
         annotation=field.type,
-        section=sections[0] if len(sections) == 1 and issubclass(sections[0], Section) else None,
+        section=sections[0] if sections else None,
+        items=items[0] if items else None,
         optional=any(isinstance(kind, inspect.NoneType) for kind in members),
         default=default,
         description=_description(info),
     )
+
+
+def _sections(kinds: list[inspect.Type]) -> list[type[Section]]:
+    """The group of keys among ``kinds``, if there is exactly one."""
+    found = [kind.cls for kind in kinds if isinstance(kind, inspect.StructType)]
+    return [kind for kind in found if issubclass(kind, Section)] if len(found) == 1 else []
 
 
 def _bare(info: inspect.Type) -> inspect.Type:

@@ -36,10 +36,18 @@ def test_reference_has_a_row_for_every_value() -> None:
     text = markdown(ALGORITHMS)
     assert "| `gain` | a number above 0 | `0.5` | How much \\| how far. |" in text
     assert "| `label` | text, or null | `null` |" in text
-    assert "| `id` | text | required | Gymnasium environment id. |" in text
+    assert "| `id` | text | required | Gymnasium environment id, or EnvPool's task id. |" in text
     for path in paths(RunConfig):
         name = path.rpartition(".")[2]
-        assert f"| `{name}` |" in text or f"## {path}\n" in text or path in ("nodes", "algorithm")
+        heading = f"## {path}" in text
+        assert f"| `{name}` |" in text or heading or path in ("nodes", "algorithm")
+
+
+def test_reference_explains_groups_that_are_off_and_items_of_lists() -> None:
+    text = markdown(ALGORITHMS)
+    assert "## environment.atari (null: off, the default; {}: on)\n" in text
+    assert "## nodes.extra, each item\n" in text
+    assert "| `node` | text | required |" in text
 
 
 def test_every_key_of_a_run_has_a_description() -> None:
@@ -48,8 +56,7 @@ def test_every_key_of_a_run_has_a_description() -> None:
     while sections:
         for key in keys(sections.pop()).values():
             assert key.description, key.name
-            if key.section is not None:
-                sections.append(key.section)
+            sections += [below for below in (key.section, key.items) if below is not None]
 
 
 def test_template_is_a_configuration_once_what_is_required_is_filled_in() -> None:

@@ -139,8 +139,11 @@ def identity(config: RunConfig) -> dict[str, str]:
     """The keys that must be equal for one run to continue from another's checkpoint."""
     values = {
         "seed": config.seed,
-        "environment.id": config.environment.id,
-        "environment.kwargs": config.environment.kwargs,
+        **{
+            f"environment.{key}": getattr(config.environment, key)
+            for key in ("id", "backend", "kwargs", "atari", "frame_skip", "frame_stack")
+        },
+        "environment.action_mask": config.environment.action_mask,
         "rollout": config.rollout,
         "algorithm.name": config.algorithm.name,
     }
