@@ -10,6 +10,7 @@ import pytest
 
 from fast_core.config import PolicyConfig, SupervisionConfig
 from fast_core.config_rules import problems
+from fast_core.envs import ProgressWord
 from fast_core.errors import SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Train, Trained
 from fast_core.nodes.env import EnvNode
@@ -93,6 +94,29 @@ def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
             node.close()
         stage.close()
     assert not np.array_equal(*actions)
+
+
+def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
+    tmp_path: Path,
+) -> None:
+    stage = make_stage(tmp_path)
+    optimizer, first, second = make_nodes(stage)
+    progress = stage.memory.progress(1)[ProgressWord.EPISODE :][:2]
+    stage.hub.send("env-1", Collect((order(1),)))
+    drain(second)
+    played = stage.memory.rollouts(1).slot(0)["obs"][0].copy()
+    progress[1] += 7
+    before = progress.tolist()
+    stage.hub.send("env-0", Assign(1, 2, taken_over=True))
+    drain(first)
+    assert progress.tolist() == [episode + 1 for episode in before]
+    stage.hub.send("env-0", Collect((order(1, incarnation=2),)))
+    drain(first)
+    begun = stage.memory.rollouts(1).slot(0)["obs"][0]
+    assert not (begun == played).all(axis=1).any()
+    for node in (optimizer, first, second):
+        node.close()
+    stage.close()
 
 
 @pytest.mark.parametrize("placement", ["node", "auto"])
