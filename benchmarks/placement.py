@@ -14,9 +14,7 @@ lowest of the four; ``env_placement`` figures are of the same runs with the poli
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
-import time
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -26,6 +24,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.against_sb3 import number, quick_asked, report
+from benchmarks.bare_loops import START_LIMIT_S, bare_rate
 from benchmarks.launched import launched
 from benchmarks.measure import medians, print_result
 from benchmarks.slow_env import ENVIRONMENT, SlowEnv
@@ -34,8 +33,6 @@ TARGET = 0.95
 NODES = 2
 ENVS = 32
 STEPS = {1.0: 32, 10.0: 8}  # of a rollout, by milliseconds of a step: rounds of 1 s and 2.6 s
-SETTLED_S = 0.3
-START_LIMIT_S = 60.0
 CONFIG = f"""
 name: placement
 environment: {{id: {ENVIRONMENT}, modules: [benchmarks.slow_env]}}
@@ -69,30 +66,9 @@ def fastloop_rate(step_ms: float, *, busy: bool, placement: str, rounds: int) ->
     return counted / (number(last, "time_s") - number(first, "time_s"))
 
 
-def bare_rate(step_ms: float, *, busy: bool, seconds: float) -> float:
+def ideal_rate(step_ms: float, *, busy: bool) -> float:
     """Env steps per second of bare loops in as many processes."""
-    context = multiprocessing.get_context("spawn")
-    counters = [context.Value("q", 0, lock=False) for _ in range(NODES)]
-    barrier = context.Barrier(NODES + 1)
-    loops = [
-        context.Process(
-            target=bare_loop, args=(step_ms / 1000, busy, counter, barrier), daemon=True
-        )
-        for counter in counters
-    ]
-    for loop in loops:
-        loop.start()
-    try:
-        barrier.wait(START_LIMIT_S)
-        time.sleep(SETTLED_S)
-        first, first_s = sum(c.value for c in counters), time.perf_counter()
-        time.sleep(seconds)
-        last, last_s = sum(c.value for c in counters), time.perf_counter()
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.join()
-    return (last - first) / (last_s - first_s)
+    return bare_rate(bare_loop, [(step_ms / 1000, busy)] * NODES, 2.0 + 0.1 * step_ms)
 
 
 def bare_loop(step_s: float, busy: bool, counter: Synchronized[int], barrier: Barrier) -> None:
@@ -126,10 +102,10 @@ def main() -> None:
         for step_ms in STEPS:
             for busy in (False, True):
                 case = f"{step_ms:g}ms_{'busy' if busy else 'asleep'}"
-                bare = bare_rate(step_ms, busy=busy, seconds=2.0 + 0.1 * step_ms)
+                bare = ideal_rate(step_ms, busy=busy)
                 node = fastloop_rate(step_ms, busy=busy, placement="node", rounds=rounds)
                 beside = fastloop_rate(step_ms, busy=busy, placement="env", rounds=rounds)
-                again = bare_rate(step_ms, busy=busy, seconds=2.0 + 0.1 * step_ms)
+                again = ideal_rate(step_ms, busy=busy)
                 ideal = (bare + again) / 2
                 figures |= {
                     f"ideal_{case}_env_steps_per_s": ideal,

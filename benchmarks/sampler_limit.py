@@ -20,9 +20,7 @@ each episode to be able to repeat it; that costs 8 us in each reset. It is the `
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import tempfile
-import time
 from collections.abc import Callable
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier
@@ -31,6 +29,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
+from benchmarks.bare_loops import SETTLED_S, START_LIMIT_S, bare_rate
 from benchmarks.launched import launched
 from benchmarks.measure import alternate, print_result
 from benchmarks.null_algorithm import NullConfig
@@ -44,8 +43,6 @@ NODES = 2
 ENVS = 64
 STEPS = 256
 DEGREE = 2
-SETTLED_S = 0.5
-START_LIMIT_S = 30.0
 CONFIG = f"""
 name: sampler_limit
 environment: {{id: {ENVIRONMENT}}}
@@ -78,30 +75,9 @@ def fastloop_rate(seconds: float, *, balance: bool) -> float:
     return (last - first) / (last_s - first_s)
 
 
-def bare_rate(seconds: float, *, balance: bool) -> float:
+def bare(seconds: float, *, balance: bool) -> float:
     """Env steps per second of all bare loops."""
-    context = multiprocessing.get_context("spawn")
-    counters = [context.Value("q", 0, lock=False) for _ in range(NODES)]
-    barrier = context.Barrier(NODES + 1)
-    loops = [
-        context.Process(
-            target=bare_loop, args=(rank, balance, counters[rank], barrier), daemon=True
-        )
-        for rank in range(NODES)
-    ]
-    for loop in loops:
-        loop.start()
-    try:
-        barrier.wait(START_LIMIT_S)
-        time.sleep(SETTLED_S)
-        first, first_s = sum(c.value for c in counters), time.perf_counter()
-        time.sleep(seconds)
-        last, last_s = sum(c.value for c in counters), time.perf_counter()
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.join()
-    return (last - first) / (last_s - first_s)
+    return bare_rate(bare_loop, [(rank, balance) for rank in range(NODES)], seconds)
 
 
 def bare_loop(seed: int, balance: bool, counter: Synchronized[int], barrier: Barrier) -> None:
@@ -142,9 +118,9 @@ def main() -> None:
     found = alternate(
         rounds,
         fastloop=measured("env nodes, short episodes", fastloop_rate, False),
-        bare=measured("bare loops, short episodes", bare_rate, False),
+        bare=measured("bare loops, short episodes", bare, False),
         fastloop_long=measured("env nodes, long episodes", fastloop_rate, True),
-        bare_long=measured("bare loops, long episodes", bare_rate, True),
+        bare_long=measured("bare loops, long episodes", bare, True),
     )
     figures = {f"{name}_env_steps_per_s": value for name, value in found.items()}
     figures["long_ratio"] = found["fastloop_long"] / found["bare_long"]
