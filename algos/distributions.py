@@ -137,7 +137,7 @@ def _allowed(output: F32, mask: Bool) -> F32:
 
 def _legal(action: I64, exponentials: F32, mask: Bool) -> I64:
     """Replace choices that are not allowed by the likeliest one: rounding may pass the end."""
-    legal = np.take_along_axis(mask, action[None], axis=0)[0]
+    legal = np.take_along_axis(mask, action[None], axis=0)[0] | ~mask.any(axis=0)
     if legal.all():
         return action
     likeliest = np.where(mask, exponentials, np.float32(-1)).argmax(axis=0)

@@ -23,7 +23,8 @@ class ActionMap:
         self._space = space
         self._starts = np.asarray(space.starts, np.int64)
         if space.kind == "box":
-            self._low, self._high = (bound.astype(np.float32) for bound in space.bounds)
+            # In the space's own precision: float32 rounds some bounds of others to the outside.
+            self._low, self._high = (bound.astype(space.dtype) for bound in space.bounds)
 
     def __call__(self, action: Array) -> Array:
         """Clip ``[B, ...]`` to the box, or count from the space's first choices."""
@@ -35,8 +36,9 @@ class ActionMap:
             if self._starts.any():
                 choices = choices + self._starts
             return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
-        clipped = np.minimum(np.maximum(action, self._low), self._high)
-        return clipped.astype(space.dtype, copy=False)
+        within: Array = np.maximum(action.astype(space.dtype, copy=False), self._low)
+        np.minimum(within, self._high, out=within)
+        return within
 
 
 class ActorPolicy:

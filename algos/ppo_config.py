@@ -29,6 +29,12 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
             )
         self.shape(environment)
         rows, steps = setup.rows, setup.steps
+        if self.minibatch_size > rows:
+            raise ConfigError(
+                f"algorithm.minibatch_size must be at most the rows of a ticket (rollout.shards "
+                f"x envs_per_shard x steps = {rows}); got {self.minibatch_size}. "
+                f"Use {rows} or less, or collect more."
+            )
         if self.recurrent != "none" and self.minibatch_size % steps:
             fitting = self.minibatch_size // steps * steps
             near = [size for size in (fitting, fitting + steps) if 0 < size <= rows]
@@ -36,12 +42,6 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
                 f"algorithm.minibatch_size must be a multiple of rollout.steps ({steps}) with "
                 f"algorithm.recurrent {self.recurrent!r}: minibatches are whole sequences; got "
                 f"{self.minibatch_size}. Use {' or '.join(map(str, near))}."
-            )
-        if self.minibatch_size > rows:
-            raise ConfigError(
-                f"algorithm.minibatch_size must be at most the rows of a ticket (rollout.shards "
-                f"x envs_per_shard x steps = {rows}); got {self.minibatch_size}. "
-                f"Use {rows} or less, or collect more."
             )
 
     def shape(self, environment: EnvironmentSpec) -> NetworkShape:

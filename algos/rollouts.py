@@ -43,11 +43,6 @@ class MergedRollout:
     shards: tuple[int, ...]
     state: F32 | None = None
 
-    @property
-    def grid_rows(self) -> int:
-        """Rows of ``obs`` before the final observations: ``(T + 1) * N``."""
-        return len(self.obs) - len(self.final_step)
-
 
 def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -> MergedRollout:
     """Copy the rollouts of ``batch``, which stay valid only for one update."""

@@ -120,7 +120,7 @@ class Staging:
     def upload(self, array: Array) -> Tensor:
         """Copy ``array`` to the device, in the stream's order; it may change at once."""
         source = np.ascontiguousarray(array)
-        target = self._streams.empty(source.shape, torch.from_numpy(source[:0]).dtype)
+        target = self._streams.empty(source.shape, _torch_dtype(source))
         if source.nbytes == 0:
             return target
         source_bytes = source.reshape(-1).view(np.uint8)
@@ -148,6 +148,11 @@ class Staging:
         self._streams.copy_out(host, tensor.detach()).synchronize()
         array: Array = host.numpy()
         return array
+
+
+def _torch_dtype(array: Array) -> torch.dtype:
+    """Of an array like this one; torch warns of those that nobody may write to."""
+    return torch.from_numpy(np.empty(0, array.dtype)).dtype
 
 
 def make_staging(device: torch.device) -> Staging | None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,7 +26,7 @@ from rich.text import Text
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPT_GRACE_S = 10.0
-INTERRUPTED = 130
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAILED = 1
 Better = Literal["higher", "lower"]
 
@@ -132,7 +132,7 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
 
     Returns:
         0 whether or not targets are met, 1 if one failed to run, 2 for a name that is not there,
-        130 after Ctrl-C.
+        130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     benchmarks = find()
     unknown = sorted(set(names) - {benchmark.name for benchmark in benchmarks})
@@ -148,19 +148,43 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
     outcomes: list[Outcome] = []
     status = 0
     try:
-        for number, benchmark in enumerate(chosen, start=1):
-            console.print(f"{benchmark.name} ({number} of {len(chosen)})", style="bold")
-            outcome = run_one(benchmark, quick=quick, tell=_dimly(console))
-            outcomes.append(outcome)
-            if as_json:
-                print(json.dumps(_as_dict(outcome)), flush=True)
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+        with _signals_raised():
+            for number, benchmark in enumerate(chosen, start=1):
+                console.print(f"{benchmark.name} ({number} of {len(chosen)})", style="bold")
+                outcome = run_one(benchmark, quick=quick, tell=_dimly(console))
+                outcomes.append(outcome)
+                if as_json:
+                    print(json.dumps(_as_dict(outcome)), flush=True)
+    except Signalled as signalled:
+        status = 128 + signalled.number
     if outcomes and not as_json:
         console.print(table(outcomes))
     if status == 0 and any(outcome.result is None for outcome in outcomes):
         status = FAILED
     return status
+
+
+class Signalled(BaseException):
+    """A signal came that asks this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Raise `Signalled` on each of them, so that the benchmark that runs is ended, too."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Signalled(number)
+
+    before = {number: signal.signal(number, interrupt) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -174,7 +198,7 @@ def run_one(benchmark: Benchmark, *, quick: bool, tell: Callable[[str], None]) -
     """Run one benchmark in a process of its own, and pass its lines on as they come.
 
     Raises:
-        KeyboardInterrupt: After the benchmark and all that it started have ended.
+        Signalled: After the benchmark and all that it started have ended.
     """
     command = [sys.executable, "-m", f"benchmarks.{benchmark.name}", *(("--quick",) * quick)]
     begun_s, last = time.monotonic(), ""
@@ -206,16 +230,22 @@ def run_one(benchmark: Benchmark, *, quick: bool, tell: Callable[[str], None]) -
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Interrupt a benchmark as Ctrl-C does, which ends what it started; then insist."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGINT)
+    """Interrupt a benchmark as Ctrl-C does, which ends what it started; then insist.
+
+    A second signal while it ends insists at once.
+    """
     try:
-        process.wait(INTERRUPT_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        _signal_group(process, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_GRACE_S)
+    finally:
+        _signal_group(process, signal.SIGKILL)
         process.wait()
+
+
+def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, number)
 
 
 def is_result(line: str) -> bool:

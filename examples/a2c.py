@@ -45,6 +45,11 @@ class A2CConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
                 "examples.a2c takes box observations and discrete actions; got "
                 f"{environment.observation.kind} and {environment.action.kind}."
             )
+        if environment.frames > 1:  # the learner reads `obs`; with `take_obs` it would see stacks
+            raise ConfigError(
+                "examples.a2c takes single observations; got environment.frame_stack "
+                f"{environment.frames}. Set it to 1."
+            )
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """What travels from the learner to the policies, in this order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,10 +38,5 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
     checkout = find_checkout(Path(fast_core.__file__).parent, Path.cwd())
     sys.path.insert(0, str(checkout))
     suite = importlib.import_module("benchmarks.suite")
-    # Ctrl-C must reach the benchmark that runs and end what it has started.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        status: int = suite.run(names, quick=quick, only_list=only_list, as_json=as_json)
-        return status
-    finally:
-        signal.signal(signal.SIGINT, before)
+    status: int = suite.run(names, quick=quick, only_list=only_list, as_json=as_json)
+    return status

@@ -138,7 +138,7 @@ class PolicyConfig(Section, frozen=True):
         Literal["auto", "numpy", "torch"],
         Meta(
             description="Library of the policy's forward pass; auto takes numpy unless the "
-            "network has convolutions."
+            "network has convolutions, or policies act in bf16 or on another device than the CPU."
         ),
     ] = "auto"
     precision: Annotated[

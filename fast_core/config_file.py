@@ -105,7 +105,7 @@ class _Origins:
 
     def of(self, path: str) -> str:
         """Say where the value at ``path`` stands, or where it should."""
-        if any(path == key or path.startswith(f"{key}.") for key in self.overrides):
+        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
             return COMMAND_LINE
         below = any(key.startswith(f"{path}.") for key in self.overrides)
         if path in self.lines:
@@ -180,7 +180,16 @@ class _Conversion:
                     f"{path} is required ({self._origins.of(path)}). {key.description}"
                 )
             return key.default
+        if key.items is not None:
+            return self._items(key.items, tree[key.name], path)
         return self._leaf(key, tree[key.name], path)
+
+    def _items(self, kind: type[Section], value: object, path: str) -> object:
+        """Convert a list of groups of keys."""
+        if not isinstance(value, list):
+            self._wrong(path, "must be a list of groups of keys", value, "Begin each with `- `.")
+            return None
+        return tuple(self.section(kind, item, f"{path}[{i}]") for i, item in enumerate(value))
 
     def _leaf(self, key: Key, value: object, path: str) -> object:
         candidates = [value]

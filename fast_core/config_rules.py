@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 def problems(config: RunConfig) -> list[Problem]:
     """Everything that is wrong with a configuration whose single values are all allowed."""
-    return [*_name(config), *_stop(config), *_schedules(config), *_nodes(config)]
+    return [*_name(config), *_stop(config), *_schedules(config), *_policy(config), *_nodes(config)]
 
 
 def _name(config: RunConfig) -> Iterator[Problem]:
@@ -80,6 +80,21 @@ def _schedules(config: RunConfig) -> Iterator[Problem]:
                 "'linear' without stop.env_steps",
                 "Set stop.env_steps or make the schedule constant.",
             )
+
+
+def _policy(config: RunConfig) -> Iterator[Problem]:
+    policy, device = config.policy, config.nodes.policy.device
+    if policy.backend != "numpy":
+        return
+    beyond = {"policy.precision: bf16": policy.precision == "bf16"}
+    beyond[f"nodes.policy.device: {device}"] = policy.placement != "env" and device != "cpu"
+    for what in (key for key, asked in beyond.items() if asked):
+        yield Problem(
+            "policy.backend",
+            f"must be torch or auto with {what}: NumPy computes in fp32 on the CPU",
+            "'numpy'",
+            "Set it to torch.",
+        )
 
 
 def _nodes(config: RunConfig) -> Iterator[Problem]:

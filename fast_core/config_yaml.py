@@ -32,7 +32,8 @@ class Document:
 
     Attributes:
         tree: What the file says, nested dicts.
-        lines: Line number (from 1) of every dotted key of the file.
+        lines: Line number (from 1) of every dotted key of the file; ``nodes.extra[0].name`` is a
+            key of the first item of a list.
     """
 
     tree: dict[str, object]
@@ -97,6 +98,12 @@ def _lines(node: yaml.Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, 
         if isinstance(key, yaml.ScalarNode):
             yield prefix + key.value, key.start_mark.line + 1
             yield from _lines(value, f"{prefix}{key.value}.", seen)
+            for index, item in enumerate(
+                value.value if isinstance(value, yaml.SequenceNode) else ()
+            ):
+                place = f"{prefix}{key.value}[{index}]"
+                yield place, item.start_mark.line + 1
+                yield from _lines(item, f"{place}.", seen)
 
 
 def _read(text: str) -> tuple[object, yaml.Node | None]:

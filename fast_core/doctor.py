@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from fast_core import resources
@@ -35,6 +36,16 @@ VERSIONS = (
     ("gymnasium", (1, 0)),
     ("pyzmq", (25,)),
     ("msgspec", (0, 18)),
+)
+
+# (module, what needs it, what to install); several distributions may bring a module
+OPTIONAL = (
+    ("ale_py", "Atari", "ale-py"),
+    ("cv2", "Atari", "opencv-python-headless"),
+    ("mujoco", "MuJoCo", "gymnasium[mujoco]"),
+    ("envpool", "environment.backend envpool", "envpool"),
+    ("pygame", "pictures of Gymnasium's classics", "gymnasium[classic-control]"),
+    ("imageio_ffmpeg", "--video", "imageio-ffmpeg"),
 )
 
 _PROBE = """
@@ -76,6 +87,7 @@ def diagnose() -> list[Finding]:
         check_descriptors(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         check_python(sys.version_info[:3]),
         *(check_version(name, oldest, _installed(name)) for name, oldest in VERSIONS),
+        *(check_optional(*each, present=find_spec(each[0]) is not None) for each in OPTIONAL),
         check_extension(_import_memory),
         check_cuda(_probe_torch(), has_gpu=Path("/dev/nvidia0").exists()),
     ]
@@ -178,6 +190,12 @@ def check_python(version: tuple[int, int, int]) -> Finding:
     """Version of the interpreter."""
     advice = "" if version >= (3, 11) else "Install Python 3.11 or newer."
     return Finding("python", ".".join(map(str, version)), advice)
+
+
+def check_optional(module: str, use: str, package: str, *, present: bool) -> Finding:
+    """Whether an optional module is there; without it nothing is wrong."""
+    absent = f"not installed; {use} needs it: pip install '{package}'"
+    return Finding(module, f"present, for {use}" if present else absent)
 
 
 def check_version(name: str, oldest: tuple[int, ...], installed: str | None) -> Finding:

@@ -25,8 +25,8 @@ class UserMessage(Message, frozen=True):
 
     Send one with ``context.channel.send``. It reaches every node whose ``consumes`` names its
     class, in the order of each sender, and the sender's class must name it in ``emits``. Fields
-    are what msgspec encodes: numbers, text, bytes, and tuples, lists, dicts or structs of those.
-    Arrays belong into shared memory.
+    are what msgspec encodes: numbers, text, bytes, and tuples, lists, dicts or structs of those,
+    64 KiB in all at most. Arrays belong into shared memory.
 
     Attributes:
         node: Name of the node that sends it, ``context.name``.
@@ -56,8 +56,8 @@ class Assign(Message, frozen=True):
     """Execute a shard from now on (sent once per shard and incarnation).
 
     Attributes:
-        taken_over: Whether its node died in this run: then it begins anew, and whatever a
-            checkpoint holds of it has been trained on since.
+        taken_over: Whether its node died in this run: then it begins the episodes after those
+            that were begun, and whatever a checkpoint holds of it has been trained on since.
     """
 
     shard: int

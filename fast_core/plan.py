@@ -99,6 +99,12 @@ class RunPlan:
         return self.config.evaluation.every_env_steps is not None
 
     @property
+    def saves(self) -> bool:
+        """Whether the run writes checkpoints."""
+        checkpoint = self.config.checkpoint
+        return checkpoint.every_updates is not None or checkpoint.at_end
+
+    @property
     def extra_node_names(self) -> tuple[str, ...]:
         """Names of the user's nodes, in the order of ``nodes.extra``."""
         return tuple(extra.node_name for extra in self.config.nodes.extra)

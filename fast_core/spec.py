@@ -118,11 +118,11 @@ class SpaceSpec(msgspec.Struct, frozen=True):
     @property
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper bounds of a box, in its shape."""
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        return (
-            np.broadcast_to(low if low.size == 1 else low.reshape(self.shape), self.shape),
-            np.broadcast_to(high if high.size == 1 else high.reshape(self.shape), self.shape),
-        )
+        return self._shaped(self.low), self._shaped(self.high)
+
+    def _shaped(self, bound: tuple[float, ...]) -> NDArray[np.float64]:
+        values = np.asarray(bound)
+        return np.broadcast_to(values.reshape(() if values.size == 1 else self.shape), self.shape)
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True):

@@ -22,6 +22,8 @@ from fast_core.events import (
 )
 
 PROTOCOL_VERSION = 1
+# Of a user's message. Thousands may wait for a node that is busy, so this bounds the memory.
+MESSAGE_LIMIT_BYTES = 65_536
 
 _VERSION_BYTE = bytes([PROTOCOL_VERSION])
 _encoder = msgspec.msgpack.Encoder()
@@ -86,7 +88,7 @@ def seal(message: UserMessage) -> Envelope:
     """Put a user's message into its envelope.
 
     Raises:
-        TransportError: A field holds what can't travel.
+        TransportError: A field holds what can't travel, or it is too large.
     """
     kind = kind_of(type(message))
     try:
@@ -97,6 +99,11 @@ def seal(message: UserMessage) -> Envelope:
             "text, bytes, or tuples, lists, dicts and structs of those; arrays belong into shared "
             "memory"
         ) from error
+    if len(payload) > MESSAGE_LIMIT_BYTES:
+        raise TransportError(
+            f"{kind} of node {message.node!r} has {len(payload):,} bytes; a message may have "
+            f"{MESSAGE_LIMIT_BYTES:,}. Send it in parts; arrays belong into shared memory"
+        )
     return Envelope(kind, message.node, payload)
 
 

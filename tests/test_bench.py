@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -31,10 +32,18 @@ INTERRUPTED = '''"""Interrupts the suite and leaves a mark when it is interrupte
 import os, pathlib, signal, time
 TARGET = 1
 try:
-    os.kill(os.getppid(), signal.SIGINT)
+    os.kill(os.getppid(), signal.SIGNUM)
     time.sleep(60)
 except KeyboardInterrupt:
     pathlib.Path("interrupted").touch()
+'''
+STUBBORN = '''"""Interrupts the suite, and once more instead of ending."""
+import os, pathlib, signal, time
+TARGET = 1
+signal.signal(signal.SIGINT, lambda *_: os.kill(os.getppid(), signal.SIGINT))
+pathlib.Path("stubborn").write_text(str(os.getpid()))
+os.kill(os.getppid(), signal.SIGINT)
+time.sleep(600)
 '''
 HELPER = "def helper(): ...\n"
 
@@ -153,15 +162,27 @@ def test_missed_target_is_no_failure_and_json_is_all_of_standard_output(
 
 
 @pytest.mark.process
-def test_interrupt_reaches_the_benchmark_and_ends_the_suite(folder: Path) -> None:
-    add(folder, "interrupted", INTERRUPTED)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_signal_ends_the_benchmark_and_the_suite(folder: Path, name: str, status: int) -> None:
+    add(folder, "interrupted", INTERRUPTED.replace("SIGNUM", name))
+    number = signal.Signals[name]
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         names = ["interrupted", "good"]
-        assert run(names, quick=False, only_list=False, as_json=False) == 130
+        assert run(names, quick=False, only_list=False, as_json=False) == status
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     assert (folder.parent / "interrupted").exists()
+
+
+@pytest.mark.process
+def test_second_signal_ends_at_once_and_leaves_nothing(folder: Path) -> None:
+    """It comes while one that ignores the first is waited for."""
+    add(folder, "stubborn", STUBBORN)
+    assert run(["stubborn"], quick=False, only_list=False, as_json=False) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder.parent / "stubborn").read_text()), 0)
 
 
 @pytest.mark.parametrize(("setting", "plain"), [("1", True), ("", False)])

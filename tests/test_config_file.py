@@ -268,6 +268,15 @@ def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
     assert "nodes.policy.count must be at most rollout.shards, which is 2" in message
 
 
+def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
+    message = refusal(MINIMAL, "policy.backend=numpy", "policy.precision=bf16")
+    assert "policy.backend must be torch or auto with policy.precision: bf16" in message
+    device = ("policy.backend=numpy", "nodes.policy.device=cuda:1")
+    assert read(MINIMAL, *device)  # without policy nodes nothing acts on their device
+    message = refusal(MINIMAL, *device, "policy.placement=node")
+    assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
+
+
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
     linear = "algorithm.learning_rate_schedule=linear"
     message = refusal(MINIMAL, "stop={updates: 5}", linear)
@@ -417,3 +426,37 @@ def test_any_tree_is_accepted_or_refused_as_a_configuration(
         assert "x.yaml" in str(error)
     else:
         assert read(dumps(run)) == run
+
+
+EXTRA = (
+    MINIMAL
+    + """\
+nodes:
+  extra:
+    - node: a:B
+      settings: {cell: 0.1}
+    - node: a:C
+      nam: log
+"""
+)
+
+
+def test_mistake_in_an_item_of_a_list_names_the_item_the_key_and_the_line() -> None:
+    message = refusal(EXTRA)
+    assert "nodes.extra[1].nam is not a key of the configuration; got 'log'" in message
+    assert "x.yaml, line 13" in message and "Did you mean nodes.extra[1].name?" in message
+
+
+def test_items_of_a_list_are_groups_of_keys() -> None:
+    extra = read(EXTRA.replace("nam:", "name:")).nodes.extra
+    assert [(node.node, node.node_name, node.settings) for node in extra] == [
+        ("a:B", "b", {"cell": 0.1}),
+        ("a:C", "log", {}),
+    ]
+    lacking = refusal(MINIMAL, "nodes.extra=[{name: log}]")
+    assert "nodes.extra[0].node is required (command line)" in lacking
+    text = refusal(MINIMAL, 'nodes.extra=["a:B"]')
+    assert "nodes.extra[0] must be a group of keys; got 'a:B' (command line)" in text
+    assert "nodes.extra must be a list of groups of keys" in refusal(MINIMAL, "nodes.extra={}")
+    setting = refusal(MINIMAL, "nodes.extra=[{node: 'a:B', settings: [1]}]")
+    assert "nodes.extra[0].settings must be a group of keys" in setting

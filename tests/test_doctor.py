@@ -12,6 +12,7 @@ from fast_core.doctor import (
     check_descriptors,
     check_extension,
     check_memory,
+    check_optional,
     check_python,
     check_shared_memory,
     check_threads,
@@ -170,3 +171,10 @@ def test_oldest_versions_agree_with_the_requirements() -> None:
     checked = {name: ".".join(map(str, oldest)) for name, oldest in VERSIONS if name in required}
     assert checked == {name: required[name] for name in checked}
     assert {"torch", "gymnasium"} <= checked.keys()
+
+
+def test_missing_optional_module_is_no_fault_but_says_how_to_get_it() -> None:
+    absent = check_optional("cv2", "Atari", "opencv-python-headless", present=False)
+    assert absent.ok
+    assert absent.value == "not installed; Atari needs it: pip install 'opencv-python-headless'"
+    assert check_optional("cv2", "Atari", "x", present=True).value == "present, for Atari"

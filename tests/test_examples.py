@@ -79,6 +79,14 @@ def test_policy_and_learner_of_the_example_agree_on_log_probabilities() -> None:
     assert set(policy.environment_action(out.action).tolist()) == {3, 4}
 
 
+def test_example_refuses_frames_that_it_would_not_stack() -> None:
+    stacked = SpaceSpec("box", (3, 4), "float32", low=(-5.0,) * 12, high=(5.0,) * 12)
+    environment = msgspec.structs.replace(CARTPOLE, observation=stacked, frames=3)
+    setup = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=3)
+    with pytest.raises(ConfigError, match=r"environment\.frame_stack 3"):
+        blueprint().check(environment, setup)  # type: ignore[attr-defined]
+
+
 def test_example_bootstraps_from_the_final_observation_and_stops_at_terminations() -> None:
     setup = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=3)
     learner = blueprint(gamma=0.5).make_algorithm(CARTPOLE, setup)  # type: ignore[attr-defined]

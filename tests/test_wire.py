@@ -8,7 +8,15 @@ import pytest
 
 from fast_core.errors import TransportError
 from fast_core.events import Envelope, RolloutRef, Save, Transform, Transformed, UserMessage
-from fast_core.wire import MessageReader, decode_command, decode_event, encode, kind_of
+from fast_core.wire import (
+    MESSAGE_LIMIT_BYTES,
+    MessageReader,
+    decode_command,
+    decode_event,
+    encode,
+    kind_of,
+    seal,
+)
 
 
 class News(UserMessage, frozen=True):
@@ -52,6 +60,15 @@ def test_message_that_is_not_what_its_class_says_is_refused() -> None:
 def test_what_cannot_travel_is_refused_where_it_is_sent(value: object) -> None:
     with pytest.raises(TransportError, match=r"Other of node 'first' can't travel"):
         encode(Other("first", value))
+
+
+def test_message_that_is_too_large_is_refused_by_its_sender() -> None:
+    """Thousands may wait for a node that is busy."""
+    around = len(seal(Other("first", bytes(1000))).payload) - 1000
+    fits = MESSAGE_LIMIT_BYTES - around
+    assert len(seal(Other("first", bytes(fits))).payload) == MESSAGE_LIMIT_BYTES
+    with pytest.raises(TransportError, match=r"has 65,537 bytes; a message may have 65,536"):
+        seal(Other("first", bytes(fits + 1)))
 
 
 def test_message_with_an_undecodable_field_is_refused_before_it_is_sent() -> None:

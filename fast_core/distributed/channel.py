@@ -66,7 +66,7 @@ class Hub(Protocol):
         ...
 
     def receive(self) -> list[Event]:
-        """Everything that arrived, oldest first per node; never blocks."""
+        """What arrived, oldest first per node; never blocks. Ask again: there may be more."""
         ...
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:

@@ -30,6 +30,9 @@ HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
 OUTBOX_LIMIT = 10_000
 INBOX_LIMIT = 10_000
+# Events that the launcher takes at once. Without a limit, nodes that send as fast as it receives
+# would keep it from everything else.
+RECEIVE_LIMIT = 5_000
 HEARTBEAT_INTERVAL_S = 1.0
 UNIX_PATH_LIMIT = 107
 
@@ -83,7 +86,7 @@ class ZmqHub:
         self._sent += 1
 
     def receive(self) -> list[Event]:
-        """Everything that arrived, oldest first per node; never blocks.
+        """What arrived, oldest first per node, at most `RECEIVE_LIMIT` events; never blocks.
 
         Raises:
             TransportError: A message is not an event of this protocol version. What came before
@@ -93,7 +96,7 @@ class ZmqHub:
             error, self._unreadable = self._unreadable, None
             raise error
         events: list[Event] = []
-        while True:
+        while len(events) < RECEIVE_LIMIT:
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:

@@ -23,7 +23,13 @@ Frame = NDArray[np.uint8]
 State = Any  # ale_py.ALEState; the package is optional and has no types
 _NOOP = 0
 _STEPS_BYTES = 8
-_OWN_KWARGS = ("frameskip", "repeat_action_probability")
+# Arguments of ALE's own environment that `AtariConfig` replaces, and what to say about each.
+_OWN_KWARGS = {
+    "frameskip": "use environment.atari.frame_skip",
+    "repeat_action_probability": "use environment.atari.repeat_action_probability",
+    "obs_type": "use environment.atari.grayscale, or remove environment.atari to observe the RAM",
+    "sound_obs": "remove environment.atari to observe the sound",
+}
 
 
 class AtariGame(gymnasium.Env[Frame, np.int64]):
@@ -218,12 +224,10 @@ def atari_kwargs(spec: EnvSpec, kwargs: dict[str, Any]) -> dict[str, Any]:
             f"environment.atari needs an ALE game; {spec.id!r} is none. Remove environment.atari, "
             "or take an id like 'ALE/Pong-v5'."
         )
-    for name in _OWN_KWARGS:
+    for name, advice in _OWN_KWARGS.items():
         if name in kwargs:
-            key = {"frameskip": "frame_skip"}.get(name, name)
             raise ConfigError(
-                f"environment.kwargs.{name} and environment.atari contradict each other; use "
-                f"environment.atari.{key}"
+                f"environment.kwargs.{name} and environment.atari contradict each other; {advice}"
             )
     return kwargs | {"frameskip": 1, "repeat_action_probability": 0.0}
 

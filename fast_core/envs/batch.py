@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.spec import EnvironmentSpec
 
+ALL_ENVS = -1
+
 
 class ProgressWord(enum.IntEnum):
     """Layout of the 64-bit words in which a batch keeps where it is.
@@ -18,6 +20,8 @@ class ProgressWord(enum.IntEnum):
     The words may lie in shared memory, so that they can still be read after a simulator took
     its process down. ``EPISODE`` begins ``envs`` words with each environment's episode, and as
     many follow with the value of ``STEP`` when that episode began.
+
+    ``ENV`` is the environment that is being stepped, or `ALL_ENVS` where one call steps them all.
 
     Concurrency: written by the batch alone, word by word; nothing publishes them together. Read
     them for diagnosis, best after the writer is gone.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.envs.batch import FinishedEpisodes
+from fast_core.envs.masks import valid_action
 from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
 
@@ -56,6 +59,15 @@ def encode_state(state: BatchState) -> bytes:
     return msgspec.msgpack.encode(state)
 
 
+def lost_episodes(id: str, episodes: Iterable[int]) -> bytes:
+    """State of environments ``id`` of which only the numbers of their open episodes are known.
+
+    A batch that restores it begins the episodes after those.
+    """
+    lost = [OpenEpisode(number, 0, 0, 0.0, b"", None) for number in episodes]
+    return encode_state(BatchState(VERSION, id, FinishedEpisodes([], [], 0), lost))
+
+
 def decode_state(data: bytes, *, id: str, envs: int) -> BatchState:
     """Read what `encode_state` wrote for ``envs`` environments called ``id``.
 
@@ -77,6 +89,24 @@ def decode_state(data: bytes, *, id: str, envs: int) -> BatchState:
             f"{envs} of {id!r}. Resume with the configuration of the saved run."
         )
     return state
+
+
+def aligned_actions(saved: Sequence[OpenEpisode], space: SpaceSpec) -> tuple[Array, list[int]]:
+    """Actions ``[n, B, ...]`` of open episodes up to now, and where those of each begin.
+
+    What stands before they begin are actions that ``space`` contains.
+
+    Raises:
+        CheckpointError: As `decode_actions`.
+    """
+    actions = [decode_actions(episode, space) for episode in saved]
+    count = max(map(len, actions))
+    rows = np.empty((count, len(saved), *space.shape), space.dtype)
+    rows[...] = valid_action(space)
+    starts = [count - len(taken) for taken in actions]
+    for place, taken in enumerate(actions):
+        rows[starts[place] :, place] = taken
+    return rows, starts
 
 
 def decode_actions(episode: OpenEpisode, space: SpaceSpec) -> Array:

@@ -19,7 +19,7 @@ from fast_core.envs.batch_state import (
     VERSION,
     BatchState,
     OpenEpisode,
-    decode_actions,
+    aligned_actions,
     decode_state,
     encode_state,
 )
@@ -272,15 +272,18 @@ class GymnasiumBatch:
         """See `EnvBatch.restore`."""
         saved = decode_state(state, id=self.spec.id, envs=len(self._steps))
         self._finished = saved.finished
-        actions = [decode_actions(episode, self.spec.action) for episode in saved.open]
-        self._open.count = max(map(len, actions))
+        actions, starts = aligned_actions(saved.open, self.spec.action)
+        self._open.count = len(actions)
         for place, episode in enumerate(saved.open):
             if episode.actions is None:
                 self._open.episode[place] = episode.episode
                 self._begin(place)
             else:
-                self._repeat(place, episode, actions[place])
-        self._log_again(actions)
+                self._repeat(place, episode, actions[starts[place] :, place])
+        if self._log is not None:
+            self._log.clear()
+            for row in actions:
+                self._log.append(row, 0)
         self._find_due()
         obs[...] = self._obs.array
 
@@ -296,18 +299,6 @@ class GymnasiumBatch:
         if self._obs.array[place].tobytes() != saved.obs:
             raise not_repeated(instance, saved, "the observation differs from the saved one")
         self._returns[place] = saved.total
-
-    def _log_again(self, actions: list[Array]) -> None:
-        """Keep the actions of restored episodes: each environment's last one stands last."""
-        if self._log is None:
-            return
-        self._log.clear()
-        count = self._open.count
-        rows = np.zeros((count, len(actions), *self.spec.action.shape), self.spec.action.dtype)
-        for place, taken in enumerate(actions):
-            rows[count - len(taken) :, place] = taken
-        for row in rows:
-            self._log.append(row, 0)
 
     def close(self) -> None:
         """See `EnvBatch.close`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fast_core.envs.batch import ProgressWord
+from fast_core.envs.batch import ALL_ENVS, ProgressWord
 from fast_core.seeding import EpisodeSeeds, Role
 
 _STEP = int(ProgressWord.STEP)  # arithmetic on enumeration members takes five times as long
@@ -69,10 +69,13 @@ def read_progress(
 ) -> dict[str, str]:
     """Say where a batch was, from its `ProgressWord` words, after its process died.
 
-    Step 0 is the reset. The names are those of `EnvironmentFailed.context`.
+    Step 0 is the reset. The names are those of `EnvironmentFailed.context`. Where all environments
+    are stepped at once, any of them may be the one.
     """
     place, step = words[ProgressWord.ENV], words[ProgressWord.STEP]
     envs = (len(words) - ProgressWord.EPISODE) // 2
+    if place == ALL_ENVS:
+        return {"environment": f"{first_env} to {first_env + envs - 1}", "shard": str(shard)}
     episode = words[ProgressWord.EPISODE + place]
     index = first_env + place
     at = {"environment": str(index), "shard": str(shard)}

@@ -71,13 +71,23 @@ def check_screen(config: EnvironmentConfig) -> None:
         ConfigError: There is no screen.
     """
     chosen = os.environ.get("SDL_VIDEODRIVER")  # for instance kmsdrm, on a console
-    if has_screen() or (chosen and "mujoco" not in sys.modules):
+    if has_screen() or (chosen and not _draws_with_mujoco(config)):
         return
     raise ConfigError(
         f"no window for environment {config.id!r} can be opened here: neither DISPLAY nor "
         "WAYLAND_DISPLAY is set. Write a video instead (fastloop eval RUN --video FILE.mp4), or "
         "log in with a screen (ssh -X)."
     )
+
+
+def _draws_with_mujoco(config: EnvironmentConfig) -> bool:
+    """Whether a class of the environment comes from a module that imports MuJoCo."""
+    env = make_env(config)
+    try:
+        modules = [sys.modules.get(each.__module__) for each in type(env.unwrapped).__mro__]
+    finally:
+        env.close()
+    return any(hasattr(module, "mujoco") for module in modules)
 
 
 @contextmanager

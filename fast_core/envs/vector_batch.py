@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
-from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
+from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import (
     VERSION,
     BatchState,
     OpenEpisode,
-    decode_actions,
+    aligned_actions,
     decode_state,
     encode_state,
 )
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
+from fast_core.envs.records import leaf_of
 from fast_core.envs.repeating import not_repeated
 from fast_core.envs.rows import Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
@@ -88,6 +89,7 @@ class VectorBatch:
         self._due = _NEVER
         if progress is None:
             progress = memoryview(bytearray(8 * progress_words(envs))).cast("q")
+        progress[ProgressWord.ENV] = 0 if envs == 1 else ALL_ENVS
         self._open = OpenEpisodes([EpisodeSeeds(seed, role, shard, i) for i in indices], progress)
         keep = keep_actions and self._source.seeded
         self._log = ActionLog(envs, self.spec.action) if keep else None
@@ -101,7 +103,7 @@ class VectorBatch:
     @property
     def position(self) -> int:
         """See `EnvBatch.position`; where all are stepped at once, the first."""
-        return self._first_env + self._open.words[ProgressWord.ENV]
+        return self._first_env
 
     @property
     def seeded(self) -> bool:
@@ -320,7 +322,7 @@ class VectorBatch:
         They are stepped together, so those with fewer steps to repeat begin later; what they do
         before is of no account.
         """
-        rows, starts = self._saved_actions(saved)
+        rows, starts = aligned_actions(saved, self.spec.action)
         cast("ActionLog", self._log).clear()
         self._returns.fill(0.0)
         self._open.count = len(rows)
@@ -335,28 +337,25 @@ class VectorBatch:
             self._writer.write(self._source.start(seeds), self._obs.array)
         for t, row in enumerate(rows):
             self._begin_at(t, starts, seeds)
+            self._allow_waiting(t, row, starts)
             self._repeat_step(t, row, starts, seeds, saved)
         self._begin_at(len(rows), starts, seeds)
         for place, episode in enumerate(saved):
             self._check_same(place, episode)
         self._find_due()
 
-    def _saved_actions(self, saved: Sequence[OpenEpisode]) -> tuple[Array, list[int]]:
-        """Actions ``[n, B, ...]`` up to now, and where those of each open episode begin."""
-        space = self.spec.action
-        actions = [decode_actions(episode, space) for episode in saved]
-        count = max(map(len, actions))
-        rows = np.empty((count, self._envs, *space.shape), space.dtype)
-        rows[...] = valid_action(space)
-        starts = [count - len(taken) for taken in actions]
-        for place, taken in enumerate(actions):
-            rows[starts[place] :, place] = taken
-        return rows, starts
-
     def _begin_at(self, t: int, starts: Sequence[int], seeds: Sequence[int]) -> None:
         places = np.array([p for p, start in enumerate(starts) if start == t > 0], np.int64)
         self._begin(places, [seeds[place] for place in places.tolist()], forced=True)
         self._returns[places] = 0.0
+
+    def _allow_waiting(self, t: int, action: Array, starts: Sequence[int]) -> None:
+        """Choose allowed actions for environments whose turn to repeat has not come."""
+        mask = self.spec.action_mask
+        if mask is not None:
+            allowed = leaf_of(self._obs.array, mask)
+            for place in (place for place, start in enumerate(starts) if t < start):
+                action[place] = valid_action(self.spec.action, allowed[place])
 
     def _repeat_step(
         self,

@@ -20,6 +20,7 @@ from fast_core.envs.description import describe
 from fast_core.envs.masks import valid_action
 from fast_core.envs.vector_source import (
     VectorStep,
+    refuse_deciding_twice,
     refuse_wrapping,
     single_frames,
     without_stack,
@@ -175,8 +176,8 @@ def _kwargs(config: EnvironmentConfig, defaults: object) -> dict[str, Any]:
     """Arguments of `envpool.make_gymnasium`; ``defaults`` are the task's.
 
     Raises:
-        ConfigError: ``environment.kwargs`` sets what FastLoop decides, or ``environment.atari``
-            is set for what is no Atari game.
+        ConfigError: ``environment.kwargs`` sets what FastLoop decides, ``environment.atari`` is
+            set for what is no Atari game, or ``noop_max`` is one that crashes EnvPool.
     """
     for name in _OURS:
         if name in config.kwargs:
@@ -184,7 +185,7 @@ def _kwargs(config: EnvironmentConfig, defaults: object) -> dict[str, Any]:
                 f"environment.kwargs.{name} is decided by FastLoop, from the rollout's shards and "
                 "environments and the run's seed. Remove it."
             )
-    kwargs: dict[str, Any] = {"num_threads": 1}
+    kwargs: dict[str, Any] = {}
     if single_frames(config) and hasattr(defaults, "stack_num"):
         kwargs["stack_num"] = 1
     if config.atari is not None:
@@ -196,7 +197,14 @@ def _kwargs(config: EnvironmentConfig, defaults: object) -> dict[str, Any]:
         given = asdict(config.atari)
         kwargs |= {theirs: given[ours] for ours, theirs in _ATARI.items()}
         kwargs |= {"img_height": config.atari.screen_size, "img_width": config.atari.screen_size}
-    return kwargs | dict(config.kwargs)
+    refuse_deciding_twice(config, kwargs)
+    kwargs = {"num_threads": 1} | kwargs | dict(config.kwargs)
+    if kwargs.get("noop_max", 1) < 1:
+        raise ConfigError(
+            f"noop_max must be at least 1 with environment.backend envpool, which crashes at "
+            f"{kwargs['noop_max']}. Use 1, or environment.backend: gymnasium."
+        )
+    return kwargs
 
 
 def _frame_space(space: gymnasium.Space[Any], *, colour: bool) -> gymnasium.Space[Any]:

@@ -10,6 +10,7 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.episodes import Act
 from fast_core.envs.frames import FrameStack
+from fast_core.envs.records import leaf_of
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.seeding import Role
 
@@ -45,6 +46,8 @@ class VectorEpisodes:
         self.spec = self._batch.spec
         row = self.spec.row
         self._obs = np.zeros((envs, *row.shape), row.row_dtype)
+        if self.spec.action_mask is not None:  # rows without an environment forbid nothing
+            leaf_of(self._obs, self.spec.action_mask)[...] = True
         self._final = np.zeros((self._lanes, *row.shape), row.row_dtype)
         self._first = np.zeros(envs, np.bool_)
         self._reward = np.zeros(self._lanes, np.float32)

@@ -21,6 +21,7 @@ from fast_core.envs.description import describe
 from fast_core.envs.making import registered
 from fast_core.envs.vector_source import (
     VectorStep,
+    refuse_deciding_twice,
     refuse_wrapping,
     single_frames,
     without_stack,
@@ -31,6 +32,12 @@ Seeds = Sequence[int]
 _SCALAR = "Use environment.backend: gymnasium."
 # In this order: with Disabled every episode has its own seed.
 _MODES = (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP)
+# In place of what can only reset in the next step.
+_RESETTABLE = {
+    "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": (
+        "fast_core.envs.vector_cartpole:CartPoles"
+    )
+}
 
 
 class GymnasiumVectorSource:
@@ -40,8 +47,9 @@ class GymnasiumVectorSource:
     episode. With *SameStep* the environment does, within the step that ends an episode. With
     *NextStep*, the default, it does so in the step after, whose action it ignores: that step is
     no transition, and it can't be taken for one environment alone, so such an environment is
-    refused. The first of the two that the constructor takes as ``autoreset_mode`` is used,
-    unless ``environment.kwargs`` names one.
+    refused; only for Gymnasium's CartPole there is a substitute, `CartPoles`. The first of the
+    two modes that the constructor takes as ``autoreset_mode`` is used, unless
+    ``environment.kwargs`` names one.
     """
 
     def __init__(self, config: EnvironmentConfig, envs: int) -> None:
@@ -74,9 +82,10 @@ class GymnasiumVectorSource:
     def start(self, seeds: Seeds) -> object:
         """See `VectorSource.start`."""
         if self._form is None:
-            return self._frames(self._first_start(seeds))
-        obs, _ = self._env.reset(seed=self._form(seeds), options=self._copied_options())
-        return self._frames(obs)
+            self._obs = self._first_start(seeds)
+            return self._frames(self._obs)
+        self._obs, _ = self._env.reset(seed=self._form(seeds), options=self._copied_options())
+        return self._frames(self._obs)
 
     def _first_start(self, seeds: Seeds) -> object:
         """Find out which form of seeds its reset takes: one for each environment, or one."""
@@ -157,9 +166,16 @@ def _make(
             f"environment.id {config.id!r} has no vectorised form (vector_entry_point) for "
             f"environment.backend gymnasium_vector. {_SCALAR}"
         )
+    if isinstance(entry, str) and entry in _RESETTABLE:
+        spec = copy.copy(spec)
+        spec.vector_entry_point = entry = _RESETTABLE[entry]
     creator = entry if callable(entry) else load_env_creator(entry)
     takes = inspect.signature(creator).parameters
-    kwargs: dict[str, Any] = _ours(config, takes) | dict(config.kwargs)
+    ours = _ours(config, takes)
+    refuse_deciding_twice(config, ours)
+    kwargs: dict[str, Any] = ours | dict(config.kwargs)
+    if "num_threads" in takes:
+        kwargs.setdefault("num_threads", 1)
     modes: Sequence[AutoresetMode | None] = [None]
     if "autoreset_mode" in kwargs:
         with contextlib.suppress(ValueError):  # it may have names of its own
@@ -193,11 +209,9 @@ def _mode(env: VectorEnv[Any, Any, Any], config: EnvironmentConfig) -> Autoreset
 
 
 def _ours(config: EnvironmentConfig, takes: object) -> dict[str, Any]:
-    """What FastLoop decides: one thread, and `environment.atari` in the words of ALE's games."""
+    """What follows from `environment.atari` and stacked frames, in the words of ALE's games."""
     names = cast("dict[str, object]", takes)
     found: dict[str, Any] = {}
-    if "num_threads" in names:
-        found["num_threads"] = 1
     if single_frames(config) and "stack_num" in names:
         found["stack_num"] = 1
     if config.atari is None:

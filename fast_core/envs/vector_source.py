@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -95,6 +95,20 @@ def refuse_wrapping(config: EnvironmentConfig) -> None:
             f"{config.backend!r}, whose environments are stepped by the library. Leave it out, or "
             "use an argument of the environment's own in environment.kwargs."
         )
+
+
+def refuse_deciding_twice(config: EnvironmentConfig, decided: Collection[str]) -> None:
+    """Refuse arguments that follow from ``environment.atari`` and ``environment.frame_stack``.
+
+    Raises:
+        ConfigError: ``environment.kwargs`` has one of ``decided`` too.
+    """
+    for name in decided:
+        if name in config.kwargs:
+            raise ConfigError(
+                f"environment.kwargs.{name} follows from environment.atari and "
+                f"environment.frame_stack; got {config.kwargs[name]!r} beside them. Remove it."
+            )
 
 
 def single_frames(config: EnvironmentConfig) -> bool:

@@ -44,12 +44,13 @@ class Display:
     def view(self) -> ProgressView:
         """The run as it is now."""
         shell, config = self._shell, self._shell.plan.config
-        now = shell.statistics()
+        now_s = time.monotonic()
+        now = shell.statistics(now_s)
         return ProgressView(
             run_name=config.name,
             seed=config.seed,
             phase=now.phase,
-            elapsed_s=now.elapsed_s,
+            elapsed_s=now_s - shell.started_s if now.phase == "starting" else now.elapsed_s,
             env_steps=now.env_steps_trained,
             updates=now.updates,
             version=now.version,

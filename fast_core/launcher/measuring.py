@@ -24,7 +24,7 @@ from fast_core.envs.masks import valid_action
 from fast_core.launcher.placement import Parts
 from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import MeasureStart
-from fast_core.memory.stats import StatsSnapshot
+from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
 from fast_core.nodes.policy import PolicyNode
@@ -36,6 +36,7 @@ from fast_core.threads import default_threads, set_threads
 STEP_S, ACT_S, HANDOVER_S = 0.4, 0.25, 0.3
 MOST_TIMES = 2_000
 WAIT_S = 1.0
+REST_S = 20e-6
 
 
 def serve_main(name: str, link: socket.socket) -> int:
@@ -165,26 +166,39 @@ def _hand_over(context: NodeContext, rows: Array) -> tuple[float, float]:
 
     ask()  # waits until the policy node is there
     policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0]))
-    busy_ns, requests = _busy_ns(policy.snapshot()), policy.snapshot().requests
-    round_us = 1e6 * statistics.fmean(_times(ask, HANDOVER_S))  # a mean like the other
-    after = policy.snapshot()
-    act_us = (_busy_ns(after) - busy_ns) / 1e3 / max(1, after.requests - requests)
-    return min(act_us, round_us), max(0.0, round_us - act_us)
+    acting_us: list[float] = []
+    busy_ns = _rested(policy).busy_ns
+
+    def note() -> None:
+        nonlocal busy_ns
+        before_ns, busy_ns = busy_ns, _rested(policy).busy_ns
+        acting_us.append((busy_ns - before_ns) / 1e3)
+
+    # Medians, because one of the two may have to wait for a core that others use.
+    round_us = 1e6 * statistics.median(_times(ask, HANDOVER_S, after=note))
+    act_us = min(statistics.median(acting_us), round_us)
+    return act_us, round_us - act_us
 
 
-def _busy_ns(row: StatsSnapshot) -> int:
-    """Time spent working, the state that still lasts included."""
-    acting = row.state == NodeState.ACTING
-    return row.busy_ns + (time.monotonic_ns() - row.state_since_ns if acting else 0)
+def _rested(policy: StatsRow) -> StatsSnapshot:
+    """The policy node's counters when it waits again; asked anew at once, it never would."""
+    while (row := policy.snapshot()).state == NodeState.ACTING:
+        time.sleep(REST_S)
+    return row
 
 
-def _times(call: Callable[[], None], limit_s: float) -> list[float]:
-    """Seconds of each of several calls; at least one, and no new one after ``limit_s``."""
+def _times(
+    call: Callable[[], None], limit_s: float, *, after: Callable[[], None] = lambda: None
+) -> list[float]:
+    """Seconds of each of several calls; at least one, and no new one after ``limit_s``.
+
+    ``after`` is called after each of them and not timed.
+    """
     times: list[float] = []
     end_s = time.perf_counter() + limit_s
-    now_s = time.perf_counter()
-    while not times or (now_s < end_s and len(times) < MOST_TIMES):
+    while not times or (time.perf_counter() < end_s and len(times) < MOST_TIMES):
+        before_s = time.perf_counter()
         call()
-        before_s, now_s = now_s, time.perf_counter()
-        times.append(now_s - before_s)
+        times.append(time.perf_counter() - before_s)
+        after()
     return times

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fast_core import config_file
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.making import Env, make_env
+from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
 from fast_core.errors import ConfigError
 from fast_core.launcher.evaluate import Stage
@@ -46,7 +47,14 @@ def play(what: str, checkpoint: str | None) -> int:
 
 def _environment(path: Path, what: str) -> EnvironmentConfig:
     if path.suffix not in (".yaml", ".yml") and not path.is_file():
-        return EnvironmentConfig(id=what)
+        config = EnvironmentConfig(id=what)
+        try:
+            registered(config)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{what!r} is no run directory, no configuration file and no environment: {error}"
+            ) from error
+        return config
     from algos.registry import algorithm_config_type
 
     return config_file.load(path, [], algorithm_config_type).environment
@@ -79,8 +87,10 @@ def window_closed() -> bool:
         return True
     if glfw is None or "mujoco" not in sys.modules:
         return False
-    window = glfw.get_current_context()
-    return bool(window) and bool(glfw.window_should_close(window))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GLFW warns as long as there has been no window
+        window = glfw.get_current_context()
+        return bool(window) and bool(glfw.window_should_close(window))
 
 
 # --- a person ----------------------------------------------------------------------------------
@@ -110,7 +120,11 @@ def play_by_hand(config: EnvironmentConfig) -> int:
 
 def _import_play() -> tuple[ModuleType, Any]:
     try:
-        return importlib.import_module("gymnasium.utils.play"), importlib.import_module("pygame")
+        with warnings.catch_warnings():
+            # It plots with matplotlib, which nothing here asks for.
+            warnings.filterwarnings("ignore", ".*matplotlib is not installed")
+            play = importlib.import_module("gymnasium.utils.play")
+        return play, importlib.import_module("pygame")
     except ImportError as error:  # Gymnasium's own is one too
         raise ConfigError(
             f"a window to play in needs pygame: {error}. Run `pip install pygame-ce`."

@@ -41,5 +41,7 @@ def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict
         shard=row.shard,
         first_env=plan.group_envs(row.group).start,
     )
+    if not at["environment"].isdecimal():  # all of them at once
+        return at
     action = memory.rollouts(row.shard).slot(row.slot)["action"]
     return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

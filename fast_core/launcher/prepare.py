@@ -37,7 +37,7 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     divided = budget(config, environment, cores)
     backend = config.policy.backend
     if backend == "auto":
-        backend = blueprint.policy_backend(environment)
+        backend = "torch" if needs_torch(config) else blueprint.policy_backend(environment)
     replace = msgspec.structs.replace
     return replace(
         config,
@@ -49,6 +49,12 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
         ),
         policy=replace(config.policy, backend=backend),
     )
+
+
+def needs_torch(config: RunConfig) -> bool:
+    """Whether policies are to act on a device, or in a precision, that NumPy does not have."""
+    policy, device = config.policy, config.nodes.policy.device
+    return policy.precision != "fp32" or (policy.placement == "node" and device != "cpu")
 
 
 def make_plan(
@@ -79,8 +85,7 @@ def make_plan(
         continued_env_steps=continued_env_steps,
     )
     plan.blueprint.check(environment, plan.learner_setup)
-    wants_resume = config.checkpoint.every_updates is not None or config.checkpoint.at_end
-    if wants_resume and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
+    if plan.saves and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
             f"environment.id {environment.id!r} does not repeat: {why}, so a run at "
@@ -93,7 +98,10 @@ def make_plan(
 def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     """Why an environment does not repeat, and what can be done about it."""
     if environment.backend == "gymnasium":
-        why = "reset(seed) and the same actions gave different observations twice"
+        why = (
+            "reset(seed) and the same actions did not give the same observations, rewards and "
+            "ends twice"
+        )
         return why, "Seed all of its randomness from reset(seed)"
     why = f"its single episodes can't be repeated with environment.backend {environment.backend}"
     return why, "Use environment.backend: gymnasium"

@@ -39,7 +39,7 @@ from fast_core.launcher.checkpoints import (
 from fast_core.launcher.display import Display
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.placement import Choice
-from fast_core.launcher.prepare import budget, identity, make_plan, resolve
+from fast_core.launcher.prepare import budget, identity, make_plan, needs_torch, resolve
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
@@ -194,11 +194,11 @@ def _run_processes(
         )
         stack.callback(tree.close, TERMINATE_GRACE_S)
         probe = tree.spawn(PROBE, PROBE_TARGET)
-        # The slow imports of these nodes overlap with everything below.
-        for name in _expected_nodes(config, cores):
-            tree.spawn(name, NODE_TARGET, warm=_warm(name, config))
         if config.policy.placement == "auto":
-            spawn_trial(tree)
+            spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
+        else:  # the slow imports of these nodes overlap with everything below
+            for name in _expected_nodes(config, cores):
+                tree.spawn(name, NODE_TARGET, warm=_warm(name, config))
         environment = ask_probe(
             tree,
             probe,
@@ -214,7 +214,7 @@ def _run_processes(
         config = resolve(config, environment, cores)
         plan = _plan(config, environment, run, continuation)
         nodes = topology(plan)
-        for node in nodes:  # those that nobody could know of before
+        for node in nodes:  # those that are not there yet
             if node.name not in tree.children:
                 tree.spawn(node.name, NODE_TARGET, warm=_warm(node.name, config))
         interrupts.check()
@@ -238,7 +238,9 @@ def _run_processes(
 def _preload(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the learner's torch is imported in its own process."""
     blueprint = cast(Blueprint, config.algorithm)
-    surely = config.policy.backend == "auto" and blueprint.policy_uses_torch()
+    surely = config.policy.backend == "auto" and (
+        needs_torch(config) or blueprint.policy_uses_torch()
+    )
     torch = ("torch",) if surely or config.policy.backend == "torch" else ()
     # a second to import, starts no thread; who lacks it learns that from the probe
     envpool = ("envpool",) if config.environment.backend == "envpool" else ()

@@ -261,9 +261,9 @@ class Shell:
         """When the scheduler wants the time, on the monotonic clock."""
         return self._scheduler.next_wakeup_s()
 
-    def statistics(self) -> Statistics:
-        """A reading of the scheduler."""
-        return self._scheduler.statistics()
+    def statistics(self, now_s: float | None = None) -> Statistics:
+        """A reading of the scheduler, at ``now_s`` or else at the time of its last event."""
+        return self._scheduler.statistics(now_s)
 
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""

@@ -22,7 +22,8 @@ class StallDetector:
     """Compares each node's counters with those of before, on the monotonic clock.
 
     A node counts as hanging while it steps environments and none of its counters moves for
-    ``environment.step_timeout_s``, or when its I/O thread is silent for
+    ``environment.step_timeout_s``, when it makes environments anew for longer than
+    ``supervision.start_timeout_s``, or when its I/O thread is silent for
     ``supervision.heartbeat_timeout_s``. A launcher that was itself paused forgives the pause.
     """
 
@@ -62,24 +63,37 @@ class StallDetector:
         return None
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
-        limit_s = self._plan.config.environment.step_timeout_s
+        limit_s = self._limit_s(row)
         executes = node in self._plan.env_node_names
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
-        if self._last.get(node) != counters or row.state not in _STEPPING or limit_s is None:
+        if self._last.get(node) != counters or limit_s is None:
             self._last[node], self._moved_s[node] = counters, now_s
             return None
         still_s = now_s - max(self._moved_s[node], self._forgiven_s)
         if still_s < limit_s:
             return None
+        what = f"an environment did not return from reset or step within {limit_s:g} s "
+        key = "environment.step_timeout_s"
+        if row.state == NodeState.STARTING:
+            what = f"the environments of a shard that moved here were not begun in {limit_s:g} s "
+            key = "supervision.start_timeout_s"
         return Failed(
             node=node,
             doing=f"{NodeState(row.state).name.lower()} for {still_s:.1f} s without an end",
-            error=f"an environment did not return from reset or step within {limit_s:g} s "
-            "(environment.step_timeout_s)",
+            error=f"{what}({key})",
             traceback="",
             context=describe_place(self._plan, self._memory, row) if executes else {},
         )
+
+    def _limit_s(self, row: StatsSnapshot) -> float | None:
+        """How long a node's counters may stand still in its state, None for ever."""
+        if row.state in _STEPPING:
+            return self._plan.config.environment.step_timeout_s
+        # One that never left that state is not ready, which the scheduler limits.
+        if row.state == NodeState.STARTING and row.state_since_ns:
+            return self._plan.config.supervision.start_timeout_s
+        return None
 
     def _may_hold_the_gil(self, row: StatsSnapshot) -> bool:
         """Whether user code runs that may keep the I/O thread from answering.

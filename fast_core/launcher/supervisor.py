@@ -72,12 +72,7 @@ def ask_probe(
             f"{timeout_s:g} s (supervision.start_timeout_s)"
         )
     if answer is None:
-        raise NodeFailed(
-            f"{_tail(tree.log)}\nthe process that looked at environment "
-            f"{start.environment.id!r} {describe_exit(child.status)}; its stack is above. A reset, "
-            f"step or close may take {start.environment.step_timeout_s} s "
-            "(environment.step_timeout_s)"
-        )
+        raise _probe_death(tree, child, start)
     result = msgspec.msgpack.decode(answer, type=ProbeAnswer)
     if result.config_error:
         own = f"the environment raised:\n{result.traceback}" if result.traceback else ""
@@ -88,6 +83,23 @@ def ask_probe(
             f"at: {result.error}"
         )
     return result.spec
+
+
+def _probe_death(tree: ProcessTree, child: Child, start: ProbeStart) -> NodeFailed:
+    """The error for a probe that is gone without an answer."""
+    said = (
+        f"the process that looked at environment {start.environment.id!r} "
+        f"{describe_exit(child.status)}"
+    )
+    printed = _tail(tree.log)
+    if "most recent call first" in printed:
+        said += (
+            f"; its stack is above. A reset, step or close may take "
+            f"{start.environment.step_timeout_s} s (environment.step_timeout_s)"
+        )
+    else:
+        said += " and left no stack: its own code, or a library it uses, ended the process"
+    return NodeFailed(f"{printed}\n{said}" if printed else said)
 
 
 def _tail(path: Path) -> str:
@@ -112,7 +124,10 @@ def await_answer(
         readable, _, _ = select.select(sources, [], [], max(0.0, left_s))
         interrupts.check()
         if link.fileno() in readable:  # before the news of its end
-            data = link.recv(1 << 20)
+            try:
+                data = link.recv(1 << 20)
+            except ConnectionResetError:  # it died with the question unread
+                data = b""
             if not data:
                 tree.wait_for_exit(child, time.monotonic() + EXIT_NEWS_S)
                 return None
@@ -154,14 +169,14 @@ def await_started(
 
 
 def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
-    """Raise for the first of ``children``, which wait for their plans, that is gone."""
+    """Raise for the first of ``children``, which nothing has told to end, that is gone."""
     for child in children:
         if child.status is not None:
             raise _early_end(child, interrupts)
 
 
 def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
-    """The error for a child that did not live to get its plan.
+    """The error for a child that did not live until the run began.
 
     Raises:
         Interrupted: It died of a signal that was sent to the launcher too.
@@ -169,7 +184,7 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
     return NodeFailed(
-        f"{child.name} {describe_exit(child.status)} before it got its plan; its output is in "
+        f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
         "logs/fork-server.log"
     )
 
@@ -262,7 +277,7 @@ class Supervisor:
             return
         for child in exited:
             self._shell.receive()  # what it said last comes before the news of its end
-            if child.name != PROBE and not self._shell.has_failed(child.name):
+            if child.name in self._plan.node_names and not self._shell.has_failed(child.name):
                 cause = self._cause(child)
                 tail = self._log_tail(child.name)
                 report = describe_death(self._plan, self._memory, child.name, cause, tail)

@@ -18,6 +18,7 @@ from fast_core.launcher.checkpoints import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.contract import make_policy
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.optimizer import LEARNER_FILE
 from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
@@ -77,7 +78,7 @@ def load_trained(path: Path, checkpoint: str | None) -> Trained:
             f"the policy of {run.path} has {len(found.parameters)} bytes, its configuration wants "
             f"{pack.nbytes}; was config.yaml edited?"
         )
-    policy = plan.blueprint.make_policy(environment, plan.policy_setup())
+    policy = make_policy(plan, plan.policy_setup())
     policy.load(pack.views(np.frombuffer(found.parameters, np.float32)))
     return Trained(run, plan, policy, found, source)
 

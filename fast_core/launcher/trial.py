@@ -13,7 +13,7 @@ from fast_core.errors import NodeFailed
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.placement import Choice, Parts, Shape, choose
 from fast_core.launcher.prepare import resolve
-from fast_core.launcher.processes import Child, ProcessTree
+from fast_core.launcher.processes import Child, ProcessTree, describe_exit
 from fast_core.launcher.start import MeasureStart
 from fast_core.launcher.supervisor import await_answer, await_started, give
 from fast_core.plan import RunPlan
@@ -117,8 +117,14 @@ def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
         for child, node in ((serving, plan.policy_node_names[0]), (asking, plan.env_node_names[0])):
             give(tree, child, MeasureStart(plan, node), memory.segment.fd, interrupts)
         answer = await_answer(tree, asking, link, interrupts, time.monotonic() + limit_s)
+    if answer is None and asking.status is None:
+        raise NodeFailed(
+            f"the measurement gave no figures within {limit_s:g} s (supervision.start_timeout_s)"
+        )
     if answer is None:
-        raise NodeFailed(f"the measurement gave no figures within {limit_s:g} s")
+        raise NodeFailed(
+            f"the measurement {describe_exit(asking.status)}; its output is in logs/fork-server.log"
+        )
     return msgspec.msgpack.decode(answer, type=Parts)
 
 

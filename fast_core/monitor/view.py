@@ -81,7 +81,8 @@ class ProgressView:
         run_name: The run's name.
         seed: Its seed.
         phase: What the run as a whole is doing, in a word.
-        elapsed_s: Seconds since the start, monotonic, earlier parts of a resumed run included.
+        elapsed_s: Seconds of training, monotonic, earlier parts of a resumed run included; while
+            it starts, seconds since it was started.
         env_steps: Environment steps trained on.
         updates: Optimizer steps.
         version: Newest policy version.

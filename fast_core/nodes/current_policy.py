@@ -6,6 +6,7 @@ from fast_core.algorithm import PolicySetup
 from fast_core.errors import FastLoopError
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeContext
+from fast_core.nodes.contract import make_policy
 
 
 class CurrentPolicy:
@@ -19,7 +20,7 @@ class CurrentPolicy:
     def __init__(self, context: NodeContext, setup: PolicySetup) -> None:
         """Build the policy; it has no weights yet."""
         plan, memory = context.plan, context.memory
-        self.policy = plan.blueprint.make_policy(plan.environment, setup)
+        self.policy = make_policy(plan, setup)
         self.version = -1
         self._board = memory.weights()
         self._flat = memory.parameters.empty()

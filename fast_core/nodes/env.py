@@ -59,7 +59,9 @@ class EnvNode(Node):
             case Assign(shard, incarnation, taken_over):
                 held = self._shards.get(shard)
                 if held is None:
-                    self._build(shard, incarnation, taken_over=taken_over)
+                    doing = f"building the environments of shard {shard}"
+                    with self.state(NodeState.STARTING, doing):
+                        self._build(shard, incarnation, taken_over=taken_over)
                 else:
                     held.incarnation = incarnation
             case Collect(rollouts):

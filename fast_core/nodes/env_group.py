@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.envs import EnvBatch, make_batch
+from fast_core.envs import EnvBatch, ProgressWord, make_batch
+from fast_core.envs.batch_state import lost_episodes
 from fast_core.envs.frames import FrameStack
 from fast_core.errors import CheckpointError
 from fast_core.nodes.rollout_rows import RolloutRows
@@ -50,11 +51,15 @@ class EnvGroup:
     def __init__(
         self, plan: RunPlan, shard: int, index: int, incarnation: int, progress: memoryview
     ) -> None:
-        """Make the environments; `reset` or `restore` begins."""
+        """Make the environments; `reset`, `take_over` or `restore` begins.
+
+        ``progress`` is where they are, and until now where the node before this one left them.
+        """
         environment = plan.environment
         self.index, self.plan = index, plan
         self.envs = plan.group_envs(index)
         count = len(self.envs)
+        self._left = progress[ProgressWord.EPISODE :][:count].tolist()
         self.batch: EnvBatch = make_batch(
             plan.config.environment,
             seed=plan.config.seed,
@@ -120,6 +125,14 @@ class EnvGroup:
     def reset(self) -> None:
         """Begin an episode in every environment."""
         self.batch.reset(self.obs)
+        self._begin_episodes()
+
+    def take_over(self) -> None:
+        """Begin the episode after the one that a dead node left, in every environment.
+
+        With episode 0 again, the shard would play once more what was trained on already.
+        """
+        self.batch.restore(lost_episodes(self.batch.spec.id, self._left), self.obs)
         self._begin_episodes()
 
     def _begin_episodes(self) -> None:

@@ -10,6 +10,7 @@ from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.actor import Actor
+from fast_core.nodes.contract import make_policy
 from fast_core.nodes.policy_file import BestPolicy, PolicyFile, best_policy_path
 
 STEPS_PER_UNIT = 64
@@ -25,7 +26,7 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = plan.blueprint.make_policy(plan.environment, plan.policy_setup())
+        self._policy = make_policy(plan, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
@@ -88,7 +89,7 @@ class EvaluatorNode(Node):
         if runner.cut:
             context.log.warning(
                 "%d of %d evaluation episodes were cut after %d steps "
-                "(evaluation.max_episode_steps): the environment has no time limit",
+                "(evaluation.max_episode_steps), before their environment ended them",
                 runner.cut,
                 request.episodes,
                 plan.config.evaluation.max_episode_steps,

@@ -22,9 +22,19 @@ def save(path: Path, state: dict[str, object]) -> None:
     """Write ``state`` whole and flushed to disk.
 
     Raises:
-        TypeError: A value is neither tensor, array, number, string nor a list or dict of those.
+        TypeError: As `check`.
     """
-    write_durably(path, msgspec.msgpack.encode(_to_plain(state)))
+    write_durably(path, msgspec.msgpack.encode(_to_plain(state, "")))
+
+
+def check(state: dict[str, object]) -> None:
+    """Check that `save` can write ``state``, before there is anything to lose.
+
+    Raises:
+        TypeError: A value is neither tensor, array, number, string nor a list or dict of those;
+            says where it stands.
+    """
+    _to_plain(state, "")
 
 
 def load(path: Path) -> dict[str, object]:
@@ -58,26 +68,37 @@ def is_tensor(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
 
 
-def _to_plain(value: object) -> object:
+def _to_plain(value: object, where: str) -> object:
+    """``value`` as MessagePack has it; ``where`` it stands in the whole, for errors."""
     if is_tensor(value):
         kind = str(value.dtype).removeprefix("torch.")  # type: ignore[attr-defined]
         shape = list(value.shape)  # type: ignore[attr-defined]
         data = as_array(value)
         assert data is not None
         return {_TENSOR: [kind, shape, data.tobytes()]}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not (value.dtype.hasobject or value.dtype.names):
         return {_ARRAY: [value.dtype.str, list(value.shape), value.tobytes()]}
     if isinstance(value, dict):
-        return {key: _to_plain(item) for key, item in value.items()}
+        for key in value:
+            if not isinstance(key, (str, int)):
+                raise TypeError(f"{_in(where)}has the key {key!r}; keys must be text or integers")
+        return {key: _to_plain(item, f"{where}[{key!r}]") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_plain(item) for item in value]
+        return [_to_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, np.generic):
-        return _to_plain(np.asarray(value))
+        return _to_plain(np.asarray(value), where)
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 63:
         return {"__int__": str(value)}
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value
-    raise TypeError(f"can't save a {type(value).__name__} of a learner's state: {value!r}")
+    raise TypeError(
+        f"{_in(where)}is a {type(value).__name__}, which a checkpoint can't hold; it must be a "
+        f"tensor, a plain array, a number, text, or a list or dict of those; got {value!r}"
+    )
+
+
+def _in(where: str) -> str:
+    return f"state_dict(){where} "
 
 
 def _from_plain(value: object) -> object:

@@ -22,9 +22,10 @@ from fast_core.events import (
 )
 from fast_core.memory import StatsColumn
 from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.contract import checked_report, make_learner
 from fast_core.nodes.devices import check_device
 from fast_core.nodes.digest import digest
-from fast_core.nodes.learner_file import load, save
+from fast_core.nodes.learner_file import check, load, save
 from fast_core.nodes.rollouts import RolloutReader
 from fast_core.run_memory import RolloutRecord
 from fast_core.threads import set_threads
@@ -61,7 +62,9 @@ class OptimizerNode(Node):
         if optimizer.device != "cpu":
             check_device(optimizer.device, "nodes.optimizer.device")
         set_threads(self.threads)
-        self._algorithm = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
+        self._algorithm = make_learner(plan)
+        if plan.saves:
+            check(self._algorithm.state_dict())
         if plan.checkpoint is not None:
             self._restore(Path(plan.checkpoint))
         self._publish()
@@ -103,7 +106,8 @@ class OptimizerNode(Node):
             limit = config.stop.env_steps
             progress = min(1.0, command.env_steps / limit) if limit else 0.0
             before, started_ns = self._version, time.monotonic_ns()
-            report = self.algorithm.update(RolloutBatch(rollouts, command.env_steps, progress))
+            batch = RolloutBatch(rollouts, command.env_steps, progress)
+            report = checked_report(self.algorithm.update(batch))
             self._version += report.updates
             self._env_steps = command.env_steps + config.rows_per_ticket
             metrics = {

@@ -9,7 +9,7 @@ from fast_core.algorithm import ShardRollout
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed
 from fast_core.node import Node, NodeContext, NodeState
-from fast_core.nodes.learner_file import load, save
+from fast_core.nodes.learner_file import check, load, save
 from fast_core.nodes.rollouts import RolloutReader
 
 
@@ -58,6 +58,8 @@ class RolloutStage(Node):
     def setup(self) -> None:
         """Prepare, and restore the state where the run is resumed."""
         self.prepare()
+        if self.context.plan.saves:
+            check(self.state_dict())
         checkpoint = self.context.plan.checkpoint
         if checkpoint is not None:
             self._restore(Path(checkpoint) / state_file(self.context.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from fast_core.algorithm import Array, NoiseSpec, Policy
 from fast_core.durable import write_durably
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
-from fast_core.errors import CheckpointError, FastLoopError
+from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import RolloutSlot, StatsColumn
 from fast_core.nodes.env_group import EnvGroup, GroupState
@@ -26,16 +27,31 @@ _STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
 
 
 class ShardState(msgspec.Struct, frozen=True):
-    """A shard's part of a checkpoint."""
+    """A shard's part of a checkpoint.
+
+    Attributes:
+        shard: Which one.
+        groups: Its environments.
+        noise: Position in the stream of its policy's random numbers.
+        made_in: Incarnation in which its environments were made, which seeded their constructors.
+    """
 
     shard: int
     groups: tuple[GroupState, ...]
     noise: bytes
+    made_in: int = 1
 
 
 def shard_file(directory: str | Path, shard: int) -> Path:
     """Where a shard's state lies inside a checkpoint."""
     return Path(directory) / f"shard-{shard}.msgpack"
+
+
+def _read(path: Path, shard: int) -> ShardState:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=ShardState)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CheckpointError(f"can't read the state of shard {shard}: {error}") from error
 
 
 def try_environment(plan: RunPlan, rank: int) -> None:
@@ -114,19 +130,12 @@ class Shard:
     ) -> None:
         """Build the environments and reset them, or continue from the plan's checkpoint.
 
-        A shard that is ``taken_over`` from a dead node begins anew, with random numbers of its
-        incarnation: what the checkpoint holds of it has been trained on since.
+        A shard that is ``taken_over`` from a dead node begins new episodes, with random numbers
+        of its incarnation: what the checkpoint holds of it has been trained on since.
         """
         rollout = plan.config.rollout
         self.shard, self.incarnation, self._words = shard, incarnation, words
         self.groups: list[EnvGroup] = []
-        try:
-            for index in range(plan.groups):
-                progress = memory.progress(shard, index)
-                self.groups.append(EnvGroup(plan, shard, index, incarnation, progress))
-        except BaseException:
-            self.close()
-            raise
         noise = plan.blueprint.noise(plan.environment)
         self._noise = ActionNoise(
             noise,
@@ -136,11 +145,32 @@ class Shard:
             rollout.envs_per_shard,
         )
         self._store, self._records = memory.rollouts(shard), memory.records(shard)
-        if plan.checkpoint is None or taken_over:
-            for group in self.groups:
+        saved = None
+        if plan.checkpoint is not None and not taken_over:
+            saved = _read(shard_file(plan.checkpoint, shard), shard)
+        self._made_in = incarnation if saved is None else saved.made_in
+        try:
+            for index in range(plan.groups):
+                progress = memory.progress(shard, index)
+                self.groups.append(EnvGroup(plan, shard, index, self._made_in, progress))
+            self._begin(saved, taken_over=taken_over)
+        except BaseException:
+            with suppress(EnvironmentFailed):  # the first error is the cause
+                self.close()
+            raise
+
+    def _begin(self, saved: ShardState | None, *, taken_over: bool) -> None:
+        if saved is not None:
+            groups = regrouped(saved.groups, [len(group.envs) for group in self.groups])
+            for group, state in zip(self.groups, groups, strict=True):
+                group.restore(state)
+            self._noise.restore(saved.noise)
+            return
+        for group in self.groups:
+            if taken_over:
+                group.take_over()
+            else:
                 group.reset()
-        else:
-            self._restore(shard_file(plan.checkpoint, shard))
 
     # --- with the policy beside the environments -----------------------------------------------
 
@@ -260,19 +290,9 @@ class Shard:
         """Write the state to a file of the checkpoint; returns its name."""
         path = shard_file(directory, self.shard)
         groups = tuple(group.state() for group in self.groups)
-        state = ShardState(self.shard, groups, self._noise.state())
+        state = ShardState(self.shard, groups, self._noise.state(), self._made_in)
         write_durably(path, msgspec.msgpack.encode(state))
         return path.name
-
-    def _restore(self, path: Path) -> None:
-        try:
-            state = msgspec.msgpack.decode(path.read_bytes(), type=ShardState)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(f"can't read the state of shard {self.shard}: {error}") from error
-        saved = regrouped(state.groups, [len(group.envs) for group in self.groups])
-        for group, group_state in zip(self.groups, saved, strict=True):
-            group.restore(group_state)
-        self._noise.restore(state.noise)
 
     def close(self) -> None:
         """Close every environment."""

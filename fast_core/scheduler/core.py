@@ -89,9 +89,9 @@ class Scheduler:
         """
         return read_state(self._run)
 
-    def statistics(self) -> Statistics:
-        """The counters at the time of the last event."""
-        return read_statistics(self._run)
+    def statistics(self, now_s: float | None = None) -> Statistics:
+        """The counters; time has gone on to ``now_s``, or stands at the last event."""
+        return read_statistics(self._run, now_s)
 
 
 def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
@@ -155,9 +155,13 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
 
 
 def _transformed(run: Run, event: Transformed) -> None:
-    left = run.stages.leave(event)
+    left, ref = run.stages.leave(event), event.rollout
     if left is None:
-        run.stale += 1
+        run.fail(
+            f"{event.node} reported rollout {ref.rollout_id} of shard {ref.shard} (incarnation "
+            f"{ref.incarnation}, slot {ref.slot}) as transformed, which it does not have; it must "
+            "send one Transformed with the `rollout` of each Transform, when it is done with it"
+        )
     elif left.command is None:
         run.tickets.complete(left.rollout)
     else:

@@ -54,8 +54,8 @@ def read_state(run: Run) -> bytes:
     )
 
 
-def read_statistics(run: Run) -> Statistics:
-    """The counters at the time of the last event."""
+def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
+    """The counters; time has gone on to ``now_s``, or stands at the last event."""
     evaluations, progress, tickets = run.evaluations, run.progress, run.tickets
     return Statistics(
         phase=_phase(run),
@@ -86,7 +86,7 @@ def read_statistics(run: Run) -> Statistics:
         length_mean=run.episodes.length_mean,
         quarantined=run.episodes.quarantined,
         checkpoint=run.checkpoints.number,
-        elapsed_s=run.elapsed_s,
+        elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes_lost=len(run.deaths.lost),
     )
 

@@ -53,5 +53,5 @@ def describe(event: Failed | NodeExited) -> Failure:
     if event.report is not None:
         return describe(event.report)
     cause = event.cause or "it exited although nobody had told it to stop"
-    report = Failed(event.node, "unknown", f"{event.node} is gone: {cause}", "", {})
+    report = Failed(event.node, "unknown", f"{event.node} is lost: {cause}", "", {})
     return Failure(event.node, report.error, report)

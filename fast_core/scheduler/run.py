@@ -85,8 +85,12 @@ class Run:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training, earlier parts of the run included."""
-        return self.earlier_s + (0.0 if self.began_s is None else self.now_s - self.began_s)
+        """Seconds of training at the last event, earlier parts of the run included."""
+        return self.elapsed_at(self.now_s)
+
+    def elapsed_at(self, now_s: float) -> float:
+        """Seconds of training at ``now_s``, earlier parts of the run included."""
+        return self.earlier_s + (0.0 if self.began_s is None else now_s - self.began_s)
 
     @property
     def time_limit_s(self) -> float | None:

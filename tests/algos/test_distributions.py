@@ -188,6 +188,15 @@ def test_masked_samples_have_the_probabilities_of_what_is_allowed():
     np.testing.assert_allclose(np.exp(log_prob), expected[action], rtol=1e-5)
 
 
+def test_row_that_allows_nothing_is_sampled_as_it_is_evaluated():
+    output = np.random.default_rng(4).normal(size=(4, 20_000)).astype(np.float32)
+    noise = np.random.default_rng(5).random(20_000, dtype=np.float32)
+    mask = np.zeros((4, 20_000), np.bool_)
+    action, log_prob = Categorical().sample(output, noise, mask)
+    np.testing.assert_allclose(np.bincount(action) / 20_000, 0.25, atol=0.02)
+    np.testing.assert_array_equal(log_prob, Categorical().evaluate(output, action, mask)[0])
+
+
 def test_two_masked_choices_take_the_short_way_rightly():
     output = np.zeros((2, 4), np.float32)
     mask = np.array([[True, False, True, True], [True, True, False, True]])

@@ -1,9 +1,11 @@
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
+from algos.policies import ActionMap
 from algos.ppo_config import PPOConfig
 from fast_core.algorithm import PolicySetup
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -119,6 +121,14 @@ def test_several_choices_count_from_their_starts_in_the_shape_of_their_space():
     sent = policy.environment_action(stored)
     assert sent.tolist() == [[[0, -1], [5, 0]], [[2, 0], [7, 1]]] and sent.dtype == np.int32
     assert stored[1, 1, 0] == 2, "rollouts keep what was drawn"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_clipped_actions_lie_within_bounds_that_float32_does_not_have(dtype):
+    space = gymnasium.spaces.Box(-0.1, 0.1, (2,), np.dtype(dtype).type)
+    spec = SpaceSpec("box", (2,), dtype, low=(float(space.low[0]),), high=(float(space.high[0]),))
+    for action in ActionMap(spec)(np.array([[-5, 5], [0.05, -0.05]], np.float32)):
+        assert action.dtype == dtype and space.contains(action)
 
 
 def test_one_bound_stands_for_all_dimensions():

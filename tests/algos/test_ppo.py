@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from algos.observations import ObservationEncoder
 from algos.ppo import PPO
@@ -323,6 +324,28 @@ def test_round_without_a_committed_step_changes_nothing_that_policies_see(
     assert report.updates == 0 and report.skipped > 0
     for parameter, old in zip(learner.policy_parameters(), before, strict=True):
         np.testing.assert_array_equal(parameter, old)
+
+
+def test_loss_is_compiled_once_and_only_when_asked_for(monkeypatch, make_environment, make_batch):
+    environment, config = make_environment(), ppo()
+    compiled, calls = [], []
+
+    def compile_(function):
+        compiled.append(function)
+        return lambda *args: calls.append(len(args)) or function(*args)
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    learners = [
+        config.make_algorithm(
+            environment,
+            LearnerSetup(seed=0, shards=2, envs_per_shard=4, steps=8, compile=asked),
+        )
+        for asked in (False, True)
+    ]
+    batch = make_batch(config, environment, learners[0])
+    assert learners[0].update(batch).updates > 0 and not compiled
+    updates = learners[1].update(batch).updates
+    assert (len(compiled), len(calls)) == (1, updates)
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)

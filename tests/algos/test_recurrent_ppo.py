@@ -378,6 +378,8 @@ def test_minibatch_that_cuts_sequences_is_refused_with_those_that_fit() -> None:
     with pytest.raises(ConfigError, match=r"rollout.steps \(12\).*got 20\. Use 12 or 24\."):
         config.check(ENVIRONMENTS["discrete"], setup())
     ppo(recurrent="none", minibatch_size=20).check(ENVIRONMENTS["discrete"], setup())
+    with pytest.raises(ConfigError, match=rf"at most the rows.*Use {ROWS} or less"):
+        ppo(minibatch_size=3 * ROWS + 1).check(ENVIRONMENTS["discrete"], setup())
 
 
 def test_separate_torsos_are_refused() -> None:

@@ -43,7 +43,7 @@ def merge(*rollouts):
 def test_shards_stand_side_by_side_in_merge_order():
     merged = merge(rollout(1), rollout(0))
     assert merged.shards == (1, 0)
-    assert merged.obs.vector.shape == (16, 1) and merged.grid_rows == 16
+    assert merged.obs.vector.shape == (16, 1)
     assert merged.obs.vector[8:12, 0].tolist() == [120, 121, 20, 21]
     assert merged.action[1].tolist() == [110, 111, 10, 11]
     assert merged.reward[0].tolist() == [100.5, 101.5, 0.5, 1.5]
@@ -59,7 +59,7 @@ def test_only_final_observations_of_truncated_steps_are_read():
     first.truncated[1, 0] = True
     first.final_obs[1, 0] = 8.0
     merged = merge(first, second)
-    assert merged.obs.vector[merged.grid_rows :, 0].tolist() == [8.0, 7.0]
+    assert merged.obs.vector[-2:, 0].tolist() == [8.0, 7.0]
     assert merged.final_step.tolist() == [1, 1] and merged.final_column.tolist() == [0, 3]
     assert not merged.truncated[0, 1] and merged.terminated[0, 1]
     assert first.truncated[0, 1], "shared memory is only read"
@@ -126,7 +126,7 @@ def test_every_row_finds_the_frames_that_its_policy_saw(seed, stack, steps, shar
     last = np.concatenate([end for _, _, end in parts], axis=1)
     (image,) = merged.obs.images
     got = looked_up(image)
-    grid = merged.grid_rows
+    grid = len(merged.obs) - len(merged.final_step)
     np.testing.assert_array_equal(got[:grid], seen.reshape(grid, *seen.shape[2:]))
     np.testing.assert_array_equal(got[grid:], last[merged.final_step, merged.final_column])
     assert merged.obs.vector.shape == (len(got), 0)

@@ -99,6 +99,12 @@ def test_array_may_change_once_upload_returns():
     assert first.tolist() == [0, 1, 2, 3]
 
 
+def test_arrays_that_nobody_may_write_to_are_uploaded_without_a_warning():
+    array = np.arange(4, dtype=np.float32)
+    array.flags.writeable = False
+    assert Staging(LazyDevice()).upload(array).tolist() == [0, 1, 2, 3]
+
+
 def test_arrays_that_are_not_contiguous_are_uploaded_in_their_order():
     array = np.arange(12, dtype=np.float32).reshape(3, 4).T
     got = Staging(LazyDevice(), block_bytes=16).upload(array)

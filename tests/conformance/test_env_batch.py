@@ -26,11 +26,12 @@ from tests.envs.vector_toys import with_vector_form
 
 
 def vectorised(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
-    """The environment's vectorised form, with a seed for each episode."""
+    """The environment's own vectorised form, or one that is made of it, with single resets."""
     for module in config.modules:
         importlib.import_module(module)
-    config = replace(config, backend="gymnasium_vector", id=with_vector_form(config.id))
-    return VectorBatch(config, **kwargs)
+    own = gymnasium.spec(config.id).vector_entry_point is not None
+    id = config.id if own else with_vector_form(config.id)
+    return VectorBatch(replace(config, backend="gymnasium_vector", id=id), **kwargs)
 
 
 ADAPTERS: dict[str, Any] = {"gymnasium": GymnasiumBatch, "gymnasium_vector": vectorised}
@@ -404,6 +405,19 @@ def test_progress_words_tell_where_a_dead_process_was(make: Maker) -> None:
     at = read_progress(words, seed=1, role=ROLE, shard=2, first_env=10)
     assert at == {name: caught.value.context[name] for name in at}
     assert (at["episode"], at["step"], len(at)) == ("2", "3", 5)
+
+
+@pytest.mark.parametrize(("envs", "names"), [(3, "10 to 12"), (1, "10")])
+def test_progress_words_blame_none_of_those_that_are_stepped_at_once(envs: int, names: str) -> None:
+    words = memoryview(bytearray(8 * progress_words(envs))).cast("q")
+    batch = vectorised(toy("Counter"), seed=1, shard=2, envs=envs, progress=words, first_env=10)
+    driver = Driver(batch, envs)
+    driver.run(random_actions(batch, envs, 3))
+    at = read_progress(words, seed=1, role=ROLE, shard=2, first_env=10)
+    assert (at["environment"], at["shard"]) == (names, "2")
+    assert at.get("step") == ("3" if envs == 1 else None)
+    assert batch.position == 10
+    batch.close()
 
 
 @settings(

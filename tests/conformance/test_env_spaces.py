@@ -295,6 +295,7 @@ RESUMED = {
     "binary": toy("Robot", kwargs={"length": 9, "actions": "binary"}),
     "mask": doors("obs", many=True, length=9),
     "mask in info": doors("info", length=9),
+    "mask, other lengths": toy("Corridors", action_mask="open"),
     "repeated": toy("Ticks", kwargs={"length": 20}, frame_skip=3),
     "repeated, limit": toy("Ticks", kwargs={"max_episode_steps": 11}, frame_skip=3),
     "stacked": toy("Ticks", frame_stack=3),

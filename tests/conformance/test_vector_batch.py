@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
@@ -17,6 +18,7 @@ from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.probe import probe
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.errors import ConfigError, EnvironmentFailed
+from tests.conformance.test_env_batch import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.vector_toys import with_vector_form
 
@@ -41,6 +43,11 @@ def disabled(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return _vector(config, "Disabled", **kwargs)
 
 
+def own(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
+    """The environment's own vectorised form where it has one: CartPole."""
+    return vectorised(config, **kwargs)
+
+
 def same_step(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return _vector(config, "SameStep", **kwargs)
 
@@ -50,7 +57,7 @@ def envpool(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return VectorBatch(replace(config, backend="envpool"), **kwargs)
 
 
-ADAPTERS = [in_turn, disabled, same_step, envpool]
+ADAPTERS = [in_turn, disabled, own, same_step, envpool]
 UNSEEDED = [same_step, envpool]
 
 
@@ -208,11 +215,27 @@ def test_the_probe_compares_with_the_environments_of_evaluations() -> None:
 
 
 def test_a_form_that_resets_in_the_next_step_is_refused() -> None:
-    """Gymnasium's own CartPole in particular, which knows nothing else."""
+    name = "FastLoopTest/NextStep-v0"
+    gymnasium.registry.pop(name, None)
+    gymnasium.register(name, vector_entry_point=CartPoleVectorEnv)
+    config = EnvironmentConfig(id=name, backend="gymnasium_vector")
     with pytest.raises(ConfigError, match=r"no transition.*environment.backend: gymnasium"):
-        make_batch(replace(CARTPOLE, backend="gymnasium_vector"), seed=0, shard=0, envs=2)
+        make_batch(config, seed=0, shard=0, envs=2)
     with pytest.raises(ConfigError, match="NextStep"):
         _vector(CARTPOLE, "NextStep", seed=0, shard=0, envs=2)
+
+
+def test_gymnasiums_vectorised_cartpole_plays_the_episodes_of_the_scalar_one() -> None:
+    """Of itself it only resets in the next step, a step that is no transition."""
+    config = replace(CARTPOLE, backend="gymnasium_vector", reset_options={"low": 0.01})
+    spec = probe(config, 0)
+    assert (spec.repeatable, spec.max_episode_steps) == (True, 500)
+    batch = make_batch(config, seed=4, shard=1, envs=5)
+    scalar = in_turn(replace(config, backend="gymnasium"), seed=4, shard=1, envs=5)
+    one, other = run(batch, 5, 300), run(scalar, 5, 300)
+    assert same(one, other)
+    assert one.ended.sum() > 30
+    assert min(obs[:, 0].min() for obs in one.obs[:1]) >= 0.01
 
 
 def test_an_environment_without_a_vectorised_form_is_refused() -> None:
@@ -237,6 +260,35 @@ def test_what_changes_single_environments_is_refused(
         pytest.importorskip("envpool")
     with pytest.raises(ConfigError, match=said):
         make_batch(replace(CARTPOLE, backend=backend, **settings), seed=0, shard=0, envs=2)
+
+
+@pytest.mark.parametrize(
+    ("backend", "kwargs", "said"),
+    [
+        ("envpool", {"stack_num": 4}, "environment.kwargs.stack_num follows from"),
+        ("envpool", {"reward_clip": True}, "environment.kwargs.reward_clip follows from"),
+        ("gymnasium_vector", {"stack_num": 4}, "environment.kwargs.stack_num follows from"),
+        ("gymnasium_vector", {"episodic_life": True}, "kwargs.episodic_life follows from"),
+    ],
+)
+def test_what_is_decided_elsewhere_is_refused(backend: Any, kwargs: Any, said: str) -> None:
+    """A stack of four would pass for single frames, the oldest of them."""
+    pytest.importorskip({"envpool": "envpool", "gymnasium_vector": "ale_py"}[backend])
+    id = {"envpool": "Breakout-v5", "gymnasium_vector": "ALE/Breakout-v5"}[backend]
+    config = EnvironmentConfig(id=id, backend=backend, atari=BREAKOUT, kwargs=kwargs)
+    with pytest.raises(ConfigError, match=said):
+        make_batch(config, seed=0, shard=0, envs=2)
+
+
+@pytest.mark.parametrize("settings", [{"atari": AtariConfig(noop_max=0)}, {"noop_max": 0}])
+def test_what_crashes_envpool_is_refused(settings: Any) -> None:
+    pytest.importorskip("envpool")
+    kwargs = {} if "atari" in settings else settings
+    config = EnvironmentConfig(
+        id="Breakout-v5", backend="envpool", atari=settings.get("atari"), kwargs=kwargs
+    )
+    with pytest.raises(ConfigError, match="noop_max must be at least 1"):
+        make_batch(config, seed=0, shard=0, envs=2)
 
 
 def test_a_reset_that_ignores_its_mask_is_noticed() -> None:

@@ -19,6 +19,7 @@ import zmq
 from fast_core.distributed import zmq_channel
 from fast_core.distributed.zmq_channel import (
     HIGH_WATER_MARK,
+    RECEIVE_LIMIT,
     ZmqHub,
     ZmqNodeChannel,
 )
@@ -55,6 +56,39 @@ def test_too_long_path_is_refused_with_a_remedy(tmp_path: Path) -> None:
     path = str(tmp_path / ("x" * 120))
     with pytest.raises(TransportError, match=r"at most 107 are possible.*XDG_RUNTIME_DIR"):
         ZmqHub(path)
+
+
+def test_sender_that_never_stops_does_not_keep_the_launcher(hub: ZmqHub, path: str) -> None:
+    """It has a display, signals and deaths to see to."""
+    channel, ended = ZmqNodeChannel(path, "env-0", lambda: None), threading.Event()
+
+    def talk() -> None:
+        while not ended.is_set():
+            channel.send(LogLine("env-0", "INFO", "again"))
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    try:
+        for _ in range(3):
+            hub.wait(1.0)
+            assert 0 < len(hub.receive()) <= RECEIVE_LIMIT
+    finally:
+        ended.set()
+        while talker.is_alive():
+            hub.receive()
+        channel.close()
+
+
+def test_what_was_left_is_received_next(
+    hub: ZmqHub, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zmq_channel, "RECEIVE_LIMIT", 2)
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    for number in range(5):
+        channel.send(LogLine("env-0", "INFO", str(number)))
+    found = receive_until(hub, 5)
+    assert [line.text for line in found if isinstance(line, LogLine)] == list("01234")
+    channel.close()
 
 
 def test_wait_returns_which_descriptors_are_readable(hub: ZmqHub) -> None:

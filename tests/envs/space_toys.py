@@ -188,6 +188,15 @@ class Doors(gymnasium.Env[Any, Any]):
         return parts, info
 
 
+class Corridors(Doors):
+    """Episodes of doors, as many as the seed draws."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        first = super().reset(seed=seed)
+        self.length = int(self.np_random.integers(3, 12))
+        return first
+
+
 class Ticks(gymnasium.Env[Any, Any]):
     """Observes its own steps as an image; one reward for each, ends after ``length``."""
 
@@ -220,5 +229,5 @@ class Ticks(gymnasium.Env[Any, Any]):
         return np.full((2, 2), self.steps + self.offset, np.uint8)
 
 
-for _each in (Doors, Robot, Ticks):
+for _each in (Corridors, Doors, Robot, Ticks):
     gymnasium.register(f"FastLoopTest/{_each.__name__}-v0", entry_point=_each)

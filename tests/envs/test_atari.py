@@ -316,6 +316,8 @@ def test_an_evaluation_plays_whole_games_and_counts_their_score() -> None:
     [
         ({"kwargs": {"frameskip": 2}}, "environment.atari.frame_skip"),
         ({"kwargs": {"repeat_action_probability": 0.1}}, "atari.repeat_action_probability"),
+        ({"kwargs": {"obs_type": "ram"}}, "kwargs.obs_type and environment.atari contradict"),
+        ({"kwargs": {"sound_obs": True}}, "kwargs.sound_obs and environment.atari contradict"),
         ({"frame_skip": 2}, "environment.frame_skip 2 and environment.atari contradict"),
         ({"kwargs": {"continuous": True}}, "discrete actions"),
     ],

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import mujoco_warnings
 from fast_core.envs.making import make_env
+from fast_core.errors import ConfigError
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -31,3 +34,13 @@ def test_warnings_go_to_the_log_once_and_into_no_file(
     assert len(caplog.records) == 1
     assert "unstable" in caplog.text
     assert not list(tmp_path.iterdir())
+
+
+def test_what_it_can_not_draw_with_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> NoReturn:
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    monkeypatch.setattr(mujoco_warnings, "importlib", SimpleNamespace(import_module=broken))
+    with pytest.raises(ConfigError, match=r"MUJOCO_GL='osmesa'.*glGetError.*libosmesa6"):
+        mujoco_warnings.catch_mujoco_warnings()

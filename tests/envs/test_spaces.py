@@ -24,6 +24,12 @@ def test_a_box_with_equal_bounds_carries_one_number_each() -> None:
     assert (low.shape, low.max(), high.min()) == ((84, 84, 4), 0.0, 255.0)
 
 
+def test_a_box_that_is_one_number_has_bounds_of_its_shape() -> None:
+    low, high = space_spec(Box(-1, 2, (), np.float32), "here").bounds
+    assert (low.shape, high.shape) == ((), ())
+    assert (float(low), float(high)) == (-1, 2)
+
+
 def test_different_bounds_are_kept_one_by_one() -> None:
     low, high = np.array([[0, 1], [2, 3]], np.float32), np.full((2, 2), 5, np.float32)
     spec = space_spec(Box(low, high, dtype=np.float32), "it")

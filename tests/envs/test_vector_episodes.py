@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fast_core.envs.rendering import drawing
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.envs.vector_episodes import VectorEpisodes
 from fast_core.seeding import Role
+from tests.envs.driver import toy
 from tests.envs.vector_toys import with_vector_form
 
 VECTOR = EnvironmentConfig(id=with_vector_form("CartPole-v1"), backend="gymnasium_vector")
@@ -93,6 +95,21 @@ def test_the_policy_sees_all_rows_and_where_episodes_begin() -> None:
     seen.clear()
     run(vector(episodes=6, envs=3), act)
     assert sum(began.sum() for _, began in seen) >= 6
+
+
+def test_rows_without_an_environment_forbid_nothing() -> None:
+    corridors = toy("Corridors", action_mask="open")
+    importlib.import_module("tests.envs.space_toys")
+    config = replace(corridors, id=with_vector_form(corridors.id), backend="gymnasium_vector")
+    generator = np.random.default_rng(0)
+
+    def act(obs: Any, _began: Any) -> Any:
+        assert obs["open"].any(axis=1).all()
+        return np.array([1 + generator.choice(np.flatnonzero(mask)) for mask in obs["open"]])
+
+    runner = run(VectorEpisodes(config, episodes=5, envs=9, seed=5), act)
+    assert min(runner.lengths) >= 3
+    runner.close()
 
 
 def test_episodes_without_an_end_are_cut_and_counted() -> None:

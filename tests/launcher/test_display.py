@@ -16,12 +16,14 @@ from fast_core.config import (
     PolicyConfig,
     PolicyNodesConfig,
 )
+from fast_core.launcher import display
 from fast_core.launcher.display import Display
 from fast_core.monitor.view import NodeView
 from fast_core.resources import Cores
 from fast_core.scheduler.statistics import Statistics
 from tests.nodes.stage import Stage, make_config
 
+BEGUN_S = 1000.0
 NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training"}
 
 
@@ -41,11 +43,16 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def shown(stage: Stage) -> Display:
+def shown(stage: Stage, phase: str = "training") -> Display:
+    def statistics(now_s: float) -> Statistics:
+        counters = NOTHING | {"phase": phase, "elapsed_s": now_s - BEGUN_S}
+        return Statistics(**counters)  # type: ignore[arg-type]
+
     shell = SimpleNamespace(
         plan=stage.plan,
         stats=stage.memory.stats(),
-        statistics=lambda: Statistics(**NOTHING),  # type: ignore[arg-type]
+        statistics=statistics,
+        started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
         lost={"env-1"},
         evaluation=None,
@@ -87,3 +94,11 @@ def test_cores_and_their_limits_are_shown(
 ) -> None:
     monkeypatch.setattr(resources, "cores", lambda: cores)
     assert shown(stage).view().cores == text
+
+
+def test_time_goes_on_while_nothing_happens(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        display, "time", SimpleNamespace(monotonic=lambda: 1030.0, monotonic_ns=int)
+    )
+    assert shown(stage).view().elapsed_s == 30.0
+    assert shown(stage, "starting").view().elapsed_s == 35.0, "since it was started"

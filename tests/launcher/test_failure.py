@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import PolicyConfig
+from fast_core.envs.batch import ALL_ENVS
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.postmortem import describe_death
@@ -83,6 +84,16 @@ def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
     at = report.context
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert at["last action"] == "1"
+    stage.close()
+
+
+def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    words = stage.memory.stats().row(0).words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    stage.memory.progress(1)[0] = ALL_ENVS
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert at == {"shard": "1", "environment": "0 to 1"}
     stage.close()
 
 

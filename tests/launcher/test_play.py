@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import gymnasium
 import pytest
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.rendering import check_screen
 from fast_core.errors import ConfigError
 from fast_core.launcher import play as playing
 from fast_core.launcher.play import play, play_by_hand
@@ -60,6 +62,22 @@ def test_person_plays_until_the_window_is_closed(
     assert play(BY_HAND, None) == 0
     assert ByHand.actions == [0, 0, 0, 1, 1, 1]
     assert "Keys 0 to 1" in capsys.readouterr().out
+
+
+def test_what_is_neither_a_run_nor_an_environment_is_called_so() -> None:
+    with pytest.raises(ConfigError, match="'runs/typo' is no run directory, no configuration file"):
+        play("runs/typo", None)
+
+
+def test_nothing_is_said_of_packages_that_playing_does_not_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gymnasium's module warns where matplotlib is missing, and warnings are errors here."""
+    pytest.importorskip("pygame")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "gymnasium.utils.play", raising=False)
+    monkeypatch.setattr(ByHand, "after_step", lambda number: signal.raise_signal(signal.SIGINT))
+    assert play(BY_HAND, None) == 130
 
 
 @pytest.mark.parametrize("file", [False, True])
@@ -138,10 +156,26 @@ def test_closing_is_seen_in_both_kinds_of_windows(monkeypatch: pytest.MonkeyPatc
         assert playing.window_closed() is closed
 
 
+def test_nothing_is_said_before_there_is_a_window() -> None:
+    """MuJoCo brings GLFW along, which warns of every call before its first window."""
+    pytest.importorskip("mujoco")
+    pytest.importorskip("glfw")
+    assert not playing.window_closed()
+
+
 def test_actions_without_keys_are_refused() -> None:
     pytest.importorskip("pygame")
     with pytest.raises(ConfigError, match=r"can't be played by keyboard.*Box"):
         play_by_hand(EnvironmentConfig(id="Pendulum-v1"))
+
+
+def test_mujoco_needs_a_screen_and_nobody_else_minds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SDL can draw into nothing, as it is told here; GLFW would abort the process."""
+    pytest.importorskip("mujoco")
+    check_screen(EnvironmentConfig(id=BY_HAND))
+    with pytest.raises(ConfigError, match="DISPLAY"):
+        check_screen(EnvironmentConfig(id="HalfCheetah-v5"))
+    check_screen(EnvironmentConfig(id=BY_HAND))  # with MuJoCo imported
 
 
 def test_window_needs_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:

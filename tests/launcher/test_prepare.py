@@ -14,6 +14,7 @@ from fast_core.config import (
     NodesConfig,
     OptimizerNodeConfig,
     PolicyConfig,
+    PolicyNodesConfig,
     RolloutConfig,
     SchedulerConfig,
 )
@@ -39,6 +40,22 @@ def test_auto_threads_grow_only_with_the_update() -> None:
 
 def test_auto_backend_is_numpy() -> None:
     assert resolve(make_config(), CARTPOLE, 1).policy.backend == "numpy"
+
+
+@pytest.mark.parametrize(
+    ("policy", "device", "backend"),
+    [
+        (PolicyConfig(precision="bf16"), "cpu", "torch"),
+        (PolicyConfig(placement="node"), "cuda", "torch"),
+        (PolicyConfig(placement="node"), "cpu", "numpy"),
+        (PolicyConfig(placement="env"), "cuda", "numpy"),  # no policy node, so no use of a device
+    ],
+)
+def test_policy_acts_with_torch_where_numpy_can_not(
+    policy: PolicyConfig, device: str, backend: str
+) -> None:
+    config = make_config(policy=policy, nodes=NodesConfig(policy=PolicyNodesConfig(device=device)))
+    assert resolve(config, CARTPOLE, 1).policy.backend == backend
 
 
 def test_what_is_given_stays() -> None:

@@ -14,7 +14,7 @@ from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
-STEP_LIMIT_S, SILENCE_LIMIT_S = 10.0, 20.0
+STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S = 10.0, 20.0, 40.0
 EVALUATOR_ROW, OPTIMIZER_ROW, ENV_ROW = 3, 2, 0
 
 
@@ -51,7 +51,9 @@ class Watched:
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     config = make_config(
         environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=STEP_LIMIT_S),
-        supervision=SupervisionConfig(heartbeat_timeout_s=SILENCE_LIMIT_S),
+        supervision=SupervisionConfig(
+            heartbeat_timeout_s=SILENCE_LIMIT_S, start_timeout_s=START_LIMIT_S
+        ),
     )
     stage = Stage(tmp_path, config)
     yield Watched(stage, monkeypatch)
@@ -59,9 +61,21 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 
 
 def test_waiting_learning_and_saving_take_as_long_as_they_like(watched: Watched) -> None:
-    for state in (NodeState.STARTING, NodeState.WAITING, NodeState.LEARNING, NodeState.SAVING):
+    assert watched.run(3 * START_LIMIT_S) is None, "the scheduler limits the start of the run"
+    for state in (NodeState.WAITING, NodeState.LEARNING, NodeState.SAVING):
         watched.enter(ENV_ROW, state)
         assert watched.run(3 * STEP_LIMIT_S) is None
+
+
+def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
+    """Its node was ready long ago, so no other limit covers what it makes now."""
+    watched.words(ENV_ROW)[StatsColumn.STATE_SINCE_NS] = 7
+    watched.enter(ENV_ROW, NodeState.STARTING)
+    assert watched.run(START_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert failure.node == "env-0"
+    assert "in 40 s (supervision.start_timeout_s)" in failure.error
 
 
 def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from fast_core.launcher import supervisor as module
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes import Child, frame
 from fast_core.launcher.start import ProbeStart
-from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe, await_started
+from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe, await_answer, await_started
 from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.stage import CARTPOLE, Stage, make_config
@@ -122,6 +123,38 @@ def test_dead_probe_is_noticed_although_somebody_holds_its_link(
         ask(tree, interrupts, timeout_s=3600.0)
 
 
+def test_probe_that_was_reset_while_it_read_its_question_is_gone(
+    tree: FakeTree, interrupts: Interrupts
+) -> None:
+    """The kernel reports a peer that died with unread data as a reset connection."""
+    link = tree[PROBE].link.dup()
+    link.sendall(b"question")
+    tree.theirs[PROBE].close()
+    tree.dies(PROBE, -9)
+    deadline_s = time.monotonic() + 3600.0
+    with link:
+        assert await_answer(tree, tree[PROBE], link, interrupts, deadline_s) is None  # type: ignore[arg-type]
+    assert tree[PROBE].status == -9
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("", r"^the process .* exited with status 3 and left no stack"),
+        ("licence expired", r"^licence expired\nthe process .* left no stack"),
+        ("main.py (most recent call first)", r"its stack is above\. A reset"),
+    ],
+)
+def test_stack_is_promised_only_where_there_is_one(
+    tree: FakeTree, interrupts: Interrupts, tmp_path: Path, printed: str, said: str
+) -> None:
+    tree.log = tmp_path / "fork-server.log"
+    tree.log.write_text(printed)
+    tree.dies(PROBE, 3)
+    with pytest.raises(NodeFailed, match=said):
+        ask(tree, interrupts)
+
+
 def test_probe_that_does_not_answer_is_given_up(tree: FakeTree, interrupts: Interrupts) -> None:
     with pytest.raises(NodeFailed, match=r"not made, reset and stepped within 0\.01 s"):
         ask(tree, interrupts, timeout_s=0.01)
@@ -158,7 +191,7 @@ def test_child_that_dies_as_soon_as_it_is_forked_is_named(
     tree.tell(lambda: setattr(tree["env-0"], "pid", 5))
     tree["env-1"].pid = 0
     tree.dies("env-0", 3)
-    with pytest.raises(NodeFailed, match=r"env-0 exited with status 3 before it got its plan"):
+    with pytest.raises(NodeFailed, match=r"env-0 exited with status 3 before the run began"):
         await_started(tree, tree.children.values(), interrupts, 10.0)  # type: ignore[arg-type]
 
 
@@ -187,7 +220,7 @@ def test_node_that_died_while_the_probe_was_asked_is_named(
     tree: FakeTree, interrupts: Interrupts, stage: Stage
 ) -> None:
     tree["optimizer-0"].status = -11
-    with pytest.raises(NodeFailed, match="optimizer-0 was killed by SIGSEGV before it got"):
+    with pytest.raises(NodeFailed, match="optimizer-0 was killed by SIGSEGV before the run"):
         start_nodes(tree, interrupts, stage)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fast_core.monitor.progress_line import progress_line
-from fast_core.monitor.view import StopCondition
+from fast_core.monitor.view import NodeView, StopCondition
 from tests.monitor.views import EMPTY, VIEW
 
 
@@ -18,6 +18,12 @@ def test_line_of_a_run_that_has_nothing_yet() -> None:
     assert progress_line(EMPTY, 0.0, 0.0) == (
         "[0.0 s] starting · env steps 0 · 0 env steps/s · 0.0 updates/s"
     )
+
+
+def test_line_of_a_start_names_what_it_waits_for() -> None:
+    nodes = (NodeView("env-0", "waiting"), NodeView("optimizer-0", "starting"))
+    line = progress_line(replace(EMPTY, elapsed_s=12.0, nodes=nodes), 0.0, 0.0)
+    assert line == "[12 s] starting · not ready yet: optimizer-0"
 
 
 def test_env_steps_are_told_when_another_limit_is_nearer() -> None:

@@ -210,8 +210,15 @@ def test_learner_file_keeps_tensors(tmp_path: Path) -> None:
 
 
 def test_learner_file_refuses_what_it_can_not_keep(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="can't save a set"):
-        save(tmp_path / "learner", {"x": {1, 2}})
+    structured = np.zeros(2, [("a", np.int64)])
+    for value, what in (
+        ({1, 2}, "a set, which"),
+        (np.array([None, {}]), "a ndarray, which"),
+        (structured, "a ndarray, which"),
+        ({(1, 2): 0}, "keys must be text"),
+    ):
+        with pytest.raises(TypeError, match=rf"state_dict\(\)\['x'\]\[1\] .*{what}"):
+            save(tmp_path / "learner", {"x": [0, value]})
 
 
 @pytest.mark.parametrize("cut", [1, 10, 1000])

@@ -23,6 +23,7 @@ from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
 from fast_core.nodes.asking import GroupRollout, Line
+from fast_core.nodes.contract import CheckedPolicy
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.policy import Inquirer, PolicyNode
 from fast_core.spec import EnvironmentSpec
@@ -109,9 +110,10 @@ class Pair:
         return self.stage.memory.stats().row(row).words
 
     def acting(self, rank: int = 0) -> CountingPolicy:
-        policy = self.policies[rank]._current.policy
-        assert isinstance(policy, CountingPolicy)
-        return policy
+        checked = self.policies[rank]._current.policy
+        assert isinstance(checked, CheckedPolicy)
+        assert isinstance(checked.policy, CountingPolicy)
+        return checked.policy
 
     def close(self) -> None:
         self.env.close()

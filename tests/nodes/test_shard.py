@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fast_core.config import PolicyConfig, RolloutConfig
-from fast_core.errors import CheckpointError
+from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder
+from fast_core.nodes.env_group import EnvGroup
 from fast_core.nodes.shard import Shard
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.counting import CountingConfig, CountingPolicy
@@ -75,6 +78,25 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield make_one
     for each in made:
         each.close()
+
+
+def test_shard_that_can_not_begin_closes_its_environments_and_tells_why(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    def fail(*_: object) -> NoReturn:
+        raise EnvironmentFailed("no licence", {})
+
+    def close(batch: GymnasiumBatch) -> NoReturn:
+        closed.append(batch)
+        raise EnvironmentFailed("window gone", {})
+
+    monkeypatch.setattr(EnvGroup, "reset", fail)
+    monkeypatch.setattr(GymnasiumBatch, "close", close)
+    with pytest.raises(EnvironmentFailed, match="no licence"):
+        make()
+    assert len(closed) == 1
 
 
 def ends(rollout: dict[str, NDArray[np.generic]]) -> NDArray[np.bool_]:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, NoReturn
 
 import msgspec
 import numpy as np
 import pytest
 
-from fast_core.config import PolicyConfig, SupervisionConfig
+from fast_core.config import EnvironmentConfig, PolicyConfig, SupervisionConfig
 from fast_core.config_rules import problems
-from fast_core.envs import ProgressWord
-from fast_core.errors import SegmentError
-from fast_core.events import Assign, Collect, RolloutReady, Train, Trained
+from fast_core.envs import EnvBatch, ProgressWord, make_batch
+from fast_core.errors import EnvironmentFailed, SegmentError
+from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
+from fast_core.node import NodeState
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.optimizer import OptimizerNode
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 
-def make_stage(folder: Path, *, checkpoint: Path | None = None) -> Stage:
-    config = make_config(supervision=SupervisionConfig(env_restarts=1))
+def make_stage(
+    folder: Path,
+    *,
+    checkpoint: Path | None = None,
+    backend: Literal["gymnasium", "gymnasium_vector"] = "gymnasium",
+) -> Stage:
+    config = make_config(
+        environment=EnvironmentConfig(id="CartPole-v1", backend=backend),
+        supervision=SupervisionConfig(env_restarts=1),
+    )
     return Stage(folder, config, checkpoint=checkpoint)
 
 
@@ -81,6 +91,57 @@ def test_shard_taken_over_begins_anew_even_where_the_run_was_resumed(tmp_path: P
     stage.close()
 
 
+def test_node_that_takes_over_is_seen_to_begin_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may hang, or hold the GIL for long, as at the start of a run."""
+    stage = make_stage(tmp_path)
+    node = EnvNode(stage.context("env-0"))
+    seen = []
+
+    def build(*args: object, **kwargs: object) -> NoReturn:
+        seen.append((NodeState(node.context.stats.snapshot().state), node.doing))
+        raise EnvironmentFailed("no licence", {})
+
+    monkeypatch.setattr("fast_core.nodes.env.Shard", build)
+    node.enter(NodeState.WAITING, "waiting for work")
+    with pytest.raises(EnvironmentFailed):
+        node.handle(Assign(1, 2, taken_over=True))
+    assert seen == [(NodeState.STARTING, "building the environments of shard 1")]
+    node.close()
+    stage.close()
+
+
+def test_shard_taken_over_is_made_as_it_was_when_its_run_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a constructor draws depends on the incarnation, and its episodes on what it drew."""
+    made: list[int] = []
+
+    def note(*args: object, incarnation: int, **kwargs: object) -> EnvBatch:
+        made.append(incarnation)
+        return make_batch(*args, incarnation=incarnation, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("fast_core.nodes.env_group.make_batch", note)
+    stage = make_stage(tmp_path)
+    node = EnvNode(stage.context("env-0"))
+    node.handle(Assign(0, 1))
+    node.handle(Assign(1, 3, taken_over=True))
+    node.handle(Save(1, str(tmp_path)))
+    node.close()
+    resumed = EnvNode(make_stage(tmp_path, checkpoint=tmp_path).context("env-0"))
+    resumed.setup()
+    resumed.handle(Assign(1, 4))
+    assert made == [1, 3, 1, 3]
+    resumed.handle(Save(2, str(tmp_path)))
+    resumed.close()
+    again = EnvNode(make_stage(tmp_path, checkpoint=tmp_path).context("env-0"))
+    again.handle(Assign(1, 5))
+    assert made[4:] == [3]
+    again.close()
+    stage.close()
+
+
 def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
     actions = []
     for incarnation in (2, 3):
@@ -96,10 +157,11 @@ def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
     assert not np.array_equal(*actions)
 
 
+@pytest.mark.parametrize("backend", ["gymnasium", "gymnasium_vector"])
 def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
-    tmp_path: Path,
+    tmp_path: Path, backend: Literal["gymnasium", "gymnasium_vector"]
 ) -> None:
-    stage = make_stage(tmp_path)
+    stage = make_stage(tmp_path, backend=backend)
     optimizer, first, second = make_nodes(stage)
     progress = stage.memory.progress(1)[ProgressWord.EPISODE :][:2]
     stage.hub.send("env-1", Collect((order(1),)))

@@ -203,7 +203,9 @@ class Launched:
         left = [f"process {process}" for process in self.members()]
         left += [f"shared memory {name}" for name in sorted(shared_memory() - self._memory)]
         left += [f"folder {path}" for path in sorted(self.home.glob("fastloop-*"))]
-        left += [f"socket {path}" for path in self.home.rglob("*") if path.is_socket()]
+        # os.walk, because folders may go meanwhile
+        files = (Path(folder, name) for folder, _, names in os.walk(self.home) for name in names)
+        left += [f"socket {path}" for path in files if path.is_socket()]
         return left
 
     def assert_gone(self, within_s: float = GONE_WITHIN_S) -> None:

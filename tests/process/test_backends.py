@@ -48,6 +48,16 @@ def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     assert found[0] == found[1] == found[2]
 
 
+def test_gymnasiums_vectorised_cartpole_trains_as_the_scalar_one(workplace: Workplace) -> None:
+    found = []
+    for backend in ("gymnasium", "gymnasium_vector"):
+        launched = workplace.launch(f"environment.backend={backend}", config=TASK)
+        assert launched.wait(90) == 0, launched.screen
+        found.append(digests(launched.run))
+    assert sorted(found[0]) == list(range(TICKETS))
+    assert found[0] == found[1]
+
+
 def test_checkpoints_of_what_can_not_be_repeated_are_refused(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
     launched = workplace.launch("checkpoint.at_end=true", config=TASK)

@@ -382,7 +382,7 @@ def test_node_that_dies_while_it_waits_for_its_plan_ends_the_start(workplace: Wo
     assert launched.wait(5) == 1, launched.screen
     launched.assert_gone()
     last = launched.screen.strip().splitlines()[-1]
-    assert "was killed by SIGKILL before it got its plan" in last
+    assert "was killed by SIGKILL before the run began" in last
     assert "logs/fork-server.log" in last
 
 

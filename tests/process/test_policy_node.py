@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.process import handover_faults, test_recurrent, test_spaces
-from tests.process.harness import TOY, Launched, Workplace, digests, eventually
+from tests.process.harness import TOY, Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS, finished
 from tests.process.test_resume import TICKETS, config, kill_after
 
@@ -87,6 +87,32 @@ def test_asynchronous_run_with_shared_passes_trains_to_its_end(workplace: Workpl
     )
     finished(launched)
     launched.assert_gone()
+
+
+ECHO: dict[str, Any] = {
+    "name": "echo",
+    "environment": {"id": "fastloop/Ticket-v0", "modules": ["echo"]},
+    "rollout": {"shards": 6, "envs_per_shard": 5, "steps": 7},
+    "algorithm": {"name": "echo:EchoConfig"},
+    "policy": {"placement": "node", "groups": 3},
+    "nodes": {"env": {"count": 3}, "policy": {"count": 2, "max_batch": 4}},
+    "scheduler": {"off_policy_degree": 3},
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": None, "at_end": False},
+    "metrics": {"tensorboard": False, "interval_s": 0.01},
+    "stop": {"updates": 200},
+}
+
+
+def test_every_row_has_the_answer_to_its_own_observation_and_who_gave_it(
+    workplace: Workplace,
+) -> None:
+    """SCH-09, with passes over several groups and weights that change within a rollout."""
+    launched = workplace.launch("diagnostics.delay_ms=2", config=ECHO)
+    assert launched.wait(60) == 0, launched.screen
+    rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
+    differ = [value for row in rows for key, value in row.items() if "versions_differ" in key]
+    assert any(differ), "weights changed within no rollout: nothing was tested"
 
 
 # --- deaths --------------------------------------------------------------------------------------
@@ -178,12 +204,31 @@ def test_auto_takes_policy_nodes_where_that_saves_time(
     launched.assert_gone()
 
 
-def test_measurement_that_is_killed_costs_only_the_choice(workplace: Workplace) -> None:
+def test_nothing_of_the_run_takes_the_cores_while_it_is_measured(workplace: Workplace) -> None:
+    """The nodes import for seconds; that would be measured too."""
     launched = workplace.toy("", "policy.placement=auto", "stop={env_steps: 64}", step_s=0.05)
-    os.kill(eventually(lambda: launched.node("measure of"), "the measurement"), signal.SIGKILL)
+    launched.node("measure of")
+    server = launched.node("fork server")
+    forked = [process for process in launched.members() if process.parent == server]
+    assert len(forked) <= len(["probe", "measure", "measure-policy"]), forked
+    assert launched.wait() == 0, launched.screen
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("measure of", "the measurement was killed by SIGKILL; its output is in"),
+        ("measure-policy of", "measure-policy was killed by SIGKILL before the run began"),
+    ],
+)
+def test_end_of_a_measurement_costs_only_the_choice_and_is_told_as_it_was(
+    workplace: Workplace, name: str, cause: str
+) -> None:
+    launched = workplace.toy("", "policy.placement=auto", "stop={env_steps: 64}", step_s=0.05)
+    os.kill(eventually(lambda: launched.node(name), "the measurement"), signal.SIGKILL)
     assert launched.wait() == 0, launched.screen
     assert chosen(launched)["placement"] == "env"
-    assert "it could not be measured" in launched.screen
+    assert f"it could not be measured: {cause}" in launched.screen
     launched.assert_gone()
 
 

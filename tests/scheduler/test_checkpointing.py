@@ -201,6 +201,17 @@ def test_resumed_run_sends_what_the_uninterrupted_one_sent(degree: int, evaluati
         assert work(resumed.log) == work(whole.log[checkpoint.sent :])
 
 
+def test_time_goes_on_between_events_and_stands_still_after_the_end() -> None:
+    world = World(make_settings(stop_env_steps=None, stop_time_s=100.0))
+    assert world.scheduler.statistics(7.0).elapsed_s == 0.0, "nothing has begun"
+    world.make_ready()
+    begun_s = world.now_s
+    assert world.scheduler.statistics(begun_s + 3.0).elapsed_s == pytest.approx(3.0)
+    simulate(world)
+    used_s = world.scheduler.statistics().elapsed_s
+    assert world.scheduler.statistics(1e9).elapsed_s == used_s
+
+
 def test_resumed_run_keeps_the_time_it_had_used() -> None:
     settings = make_settings(stop_env_steps=None, stop_time_s=100.0, checkpoint_every_updates=40)
     world = World(settings)

@@ -46,7 +46,7 @@ def test_failure_ends_the_run_at_once_with_its_cause() -> None:
 def test_death_without_a_report_is_described_by_how_it_died() -> None:
     world = ready_world()
     world.deliver(NodeExited("env0", "killed by SIGKILL (out of memory?)"))
-    assert end_of(world).text == "env0 is gone: killed by SIGKILL (out of memory?)"
+    assert end_of(world).text == "env0 is lost: killed by SIGKILL (out of memory?)"
     cause = end_of(world).cause
     assert cause is not None
     assert (cause.node, cause.error) == ("env0", end_of(world).text)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fast_core.errors import ConfigError
-from fast_core.events import RolloutOrder, RolloutRef, Train, Transform, Transformed
+from fast_core.events import (
+    EndRun,
+    RolloutOrder,
+    RolloutRef,
+    Train,
+    Transform,
+    Transformed,
+)
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
 
@@ -55,28 +62,41 @@ def test_shard_goes_on_collecting_while_a_stage_has_its_rollout() -> None:
     assert world.scheduler.statistics().rollouts_staged == 1
 
 
+def failure_of(world: World, event: Transformed) -> str:
+    """Why the run ends with this event."""
+    sends = world.scheduler.handle(event, 0.0)
+    (end,) = [command for _, command in sends if isinstance(command, EndRun)]
+    assert end.reason == "failed"
+    return end.text
+
+
 @pytest.mark.parametrize(
     "change",
     [{"node": "second"}, {"slot": 1}, {"incarnation": 2}, {"rollout_id": 2}, {"shard": 1}],
 )
-def test_report_about_a_rollout_that_a_stage_does_not_have_is_ignored(
+def test_report_about_a_rollout_that_a_stage_does_not_have_ends_the_run(
     change: dict[str, object],
 ) -> None:
+    """The rollout that it does have might never be reported: then the run would wait for ever."""
     world = staged(shards=1, env_nodes=("env0",))
     collect(world, "env0")
     names = {"shard": 0, "incarnation": 1, "slot": 0, "rollout_id": 1} | change
     node = str(names.pop("node", "first"))
     report = Transformed(node, RolloutRef(**names))  # type: ignore[arg-type]
-    assert world.scheduler.handle(report, 0.0) == []
-    assert world.scheduler.statistics().stale_events == 1
+    assert f"{node} reported rollout" in failure_of(world, report)
 
 
-def test_repeated_report_is_ignored() -> None:
+def test_repeated_report_ends_the_run() -> None:
+    """Whoever reports early or twice may write to a slot that is not its own any more."""
     world = staged(shards=1, env_nodes=("env0",), stages=("first",))
     collect(world, "env0")
     collect(world, "first")
     report = Transformed("first", RolloutRef(0, 1, 0, 1))
-    assert world.scheduler.handle(report, 0.0) == []
+    assert failure_of(world, report) == (
+        "first reported rollout 1 of shard 0 (incarnation 1, slot 0) as transformed, which it does "
+        "not have; it must send one Transformed with the `rollout` of each Transform, when it is "
+        "done with it"
+    )
 
 
 def test_ticket_waits_for_a_due_rollout_that_a_stage_still_has() -> None:

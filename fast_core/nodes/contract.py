@@ -1,0 +1,179 @@
+"""What an algorithm's parts must return; who strays from it is named with what was got.
+
+Most faults of an algorithm of one's own would else show far away, or not at all: one row too few
+is broadcast, and an action of another dtype steps the environment a little differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fast_core.algorithm import (
+    ActionOutput,
+    Algorithm,
+    Array,
+    Policy,
+    PolicySetup,
+    UpdateReport,
+)
+from fast_core.errors import ConfigError
+from fast_core.plan import RunPlan
+from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
+
+_POLICY = ("load", "act", "environment_action")
+_LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
+
+
+def make_policy(plan: RunPlan, setup: PolicySetup) -> Policy:
+    """Build the policy of a run.
+
+    Raises:
+        ConfigError: The blueprint made something else.
+    """
+    policy = plan.blueprint.make_policy(plan.environment, setup)
+    _check_methods(policy, "make_policy", _POLICY)
+    return CheckedPolicy(
+        policy,
+        plan.blueprint.action_field(plan.environment),
+        plan.environment.action,
+        plan.blueprint.state_size(plan.environment),
+    )
+
+
+def make_learner(plan: RunPlan) -> Algorithm:
+    """Build the learner of a run.
+
+    Raises:
+        ConfigError: The blueprint made something else.
+    """
+    learner = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
+    _check_methods(learner, "make_algorithm", _LEARNER)
+    return learner
+
+
+class CheckedPolicy:
+    """A policy whose actions have the shapes that rows need and the dtypes that are declared.
+
+    Attributes:
+        policy: What it checks.
+    """
+
+    def __init__(
+        self, policy: Policy, stored: FieldSpec, taken: SpaceSpec, state_size: int
+    ) -> None:
+        """``stored`` is a row of the action column, ``taken`` what the environment takes."""
+        self.policy = policy
+        self._stored = stored.shape, as_dtype(stored.dtype)
+        self._taken = taken.shape, taken.row_dtype
+        self._state_size = state_size
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """See `Policy.load`."""
+        self.policy.load(parameters)
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        """See `Policy.act`.
+
+        Raises:
+            ConfigError: It returned something else, or other rows than those of ``obs``.
+        """
+        output = self.policy.act(obs, noise=noise, explore=explore, state=state)
+        if not isinstance(output, ActionOutput):
+            raise ConfigError(
+                "act of the policy must return a fast_core.algorithm.ActionOutput; got "
+                f"{_form(output)}"
+            )
+        action, log_prob, remembered = output
+        rows = len(obs)
+        action = _fitting(action, rows, *self._stored, "act of the policy must return `action`")
+        if np.shape(log_prob) != (rows,):
+            raise ConfigError(
+                "act of the policy must return `behaviour_log_prob` of shape "
+                f"{(rows,)}, one number for each row; got {_form(log_prob)}"
+            )
+        expected = (rows, self._state_size)
+        if self._state_size and (remembered is None or np.shape(remembered) != expected):
+            raise ConfigError(
+                f"act of the policy must return `state` of shape {expected}, as "
+                f"state_size of the algorithm says; got {_form(remembered)}"
+            )
+        return output if action is output.action else output._replace(action=action)
+
+    def environment_action(self, action: Array) -> Array:
+        """See `Policy.environment_action`.
+
+        Raises:
+            ConfigError: It returned what the action space does not take.
+        """
+        taken = self.policy.environment_action(action)
+        what = "environment_action of the policy must return actions"
+        return _fitting(taken, len(action), *self._taken, what)
+
+
+def checked_report(report: UpdateReport) -> UpdateReport:
+    """The report of an update in plain numbers, which a message can carry.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not isinstance(report, UpdateReport):
+        raise ConfigError(
+            "update of the algorithm must return a fast_core.algorithm.UpdateReport; got "
+            f"{_form(report)}"
+        )
+    counts = {}
+    for name in ("updates", "skipped"):
+        value = getattr(report, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            raise ConfigError(
+                f"update of the algorithm must report `{name}` as an integer of at least 0; got "
+                f"{value!r}"
+            )
+        counts[name] = int(value)
+    metrics = {str(name): _number(name, value) for name, value in report.metrics.items()}
+    return UpdateReport(**counts, metrics=metrics)
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        if not isinstance(value, str | bytes):
+            return float(value)  # type: ignore[arg-type]  # NumPy's and torch's numbers are welcome
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise ConfigError(
+        f"update of the algorithm must report metrics that are single numbers; got {name!r} as "
+        f"{_form(value)}"
+    )
+
+
+def _fitting(
+    array: object, rows: int, shape: tuple[int, ...], dtype: np.dtype[np.generic], what: str
+) -> Array:
+    """``array`` in ``dtype``, if it is ``[rows, *shape]`` and nothing of it is lost."""
+    if isinstance(array, np.ndarray) and array.shape == (rows, *shape):
+        if array.dtype == dtype:
+            return array
+        if array.dtype.kind in "biu" or (array.dtype.kind == dtype.kind == "f"):
+            return array.astype(dtype)
+    raise ConfigError(f"{what} of shape {(rows, *shape)} and dtype {dtype}; got {_form(array)}")
+
+
+def _check_methods(part: object, maker: str, methods: Sequence[str]) -> None:
+    lacking = [name for name in methods if not callable(getattr(part, name, None))]
+    if lacking:
+        raise ConfigError(
+            f"{maker} of the algorithm must return an object with {', '.join(methods)}; got "
+            f"{_form(part)}, which lacks {', '.join(lacking)}"
+        )
+
+
+def _form(value: object) -> str:
+    """What ``value`` is, without its contents where those are long."""
+    if isinstance(value, np.ndarray | np.generic):
+        return f"shape {value.shape} of {value.dtype}"
+    text = repr(value)
+    return f"a {type(value).__name__}" if len(text) > 60 else f"{text} ({type(value).__name__})"

@@ -1,0 +1,107 @@
+"""A policy that says which observation it saw and which weights it had, and a learner that checks.
+
+Importing this module registers `fastloop/Ticket-v0`, whose observations are all different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from fast_core.algorithm import (
+    ActionOutput,
+    Algorithm,
+    Array,
+    Blueprint,
+    LearnerSetup,
+    Policy,
+    PolicySetup,
+    RolloutBatch,
+    UpdateReport,
+)
+from fast_core.config import AlgorithmConfig
+from fast_core.spec import EnvironmentSpec, FieldSpec
+
+VERSIONS = 1 << 20
+
+
+class Ticket(gymnasium.Env[np.ndarray, np.int64]):
+    """Observes (what reset drew, step of the episode)."""
+
+    observation_space = Box(0, np.inf, (2,), np.float32)
+    action_space = Discrete(VERSIONS)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self._obs = np.array([self.np_random.random(), 0], np.float32)
+        return self._obs.copy(), {}
+
+    def step(self, action: np.int64) -> Any:
+        self._obs[1] += 1
+        return self._obs.copy(), 0.0, bool(self._obs[1] == 11), False, {}
+
+
+class EchoConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+    """The action is the version of the weights, the log-probability the sum of what was seen."""
+
+    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        return (FieldSpec("version", (1,), "float32"),)
+
+    def updates_granted(self, rows: int) -> int:
+        return 1
+
+    def uses_torch(self, *, device: str, compile: bool) -> bool:
+        return False
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        return EchoPolicy()
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        return EchoLearner()
+
+
+class EchoPolicy:
+    """Nothing in it is learned."""
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        self._version = int(parameters[0][0])
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        return ActionOutput(np.full(len(obs), self._version, np.int64), obs.sum(axis=1))
+
+    def environment_action(self, action: Array) -> Array:
+        return action
+
+
+class EchoLearner:
+    """Its weight is its version; any row that is not what its policy answered ends the run."""
+
+    def __init__(self) -> None:
+        self._version = 0
+
+    def update(self, batch: RolloutBatch) -> UpdateReport:
+        several = False
+        for rollout in batch.rollouts:
+            np.testing.assert_array_equal(rollout.action, rollout.policy_version)
+            np.testing.assert_array_equal(rollout.behaviour_log_prob, rollout.obs[:-1].sum(axis=2))
+            several |= len(np.unique(rollout.policy_version)) > 1
+        self._version += 1
+        return UpdateReport(1, 0, {"versions_differ": float(several)})
+
+    def policy_parameters(self) -> list[Array]:
+        return [np.array([self._version], np.float32)]
+
+    def state_dict(self) -> dict[str, object]:
+        return {"version": self._version}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self._version = int(str(state["version"]))
+
+
+gymnasium.register("fastloop/Ticket-v0", entry_point=Ticket)
