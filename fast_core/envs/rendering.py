@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
+from gymnasium.envs.registration import load_env_creator
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
-from fast_core.envs.making import make_env
+from fast_core.envs.making import make_env, registered
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 Mode = Literal["human", "rgb_array"]
@@ -81,12 +82,11 @@ def check_screen(config: EnvironmentConfig) -> None:
 
 
 def _draws_with_mujoco(config: EnvironmentConfig) -> bool:
-    """Whether a class of the environment comes from a module that imports MuJoCo."""
-    env = make_env(config)
-    try:
-        modules = [sys.modules.get(each.__module__) for each in type(env.unwrapped).__mro__]
-    finally:
-        env.close()
+    """Whether what makes the environment, or a class it is of, is in a module with MuJoCo."""
+    entry = registered(config).entry_point
+    creator: object = load_env_creator(entry) if isinstance(entry, str) else entry
+    makers = creator.__mro__ if isinstance(creator, type) else (creator,)
+    modules = [sys.modules.get(getattr(each, "__module__", "")) for each in makers]
     return any(hasattr(module, "mujoco") for module in modules)
 
 
@@ -101,7 +101,7 @@ def explained(config: EnvironmentConfig, mode: Mode) -> Iterator[None]:
         yield
     except EnvironmentFailed as error:
         advice = ""
-        if "mujoco" in sys.modules and mode == "rgb_array":
+        if mode == "rgb_array" and _draws_with_mujoco(config):
             advice = (
                 f" It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
                 "screen MUJOCO_GL must be egl, which needs a GPU's or Mesa's libEGL, or osmesa, "

@@ -28,6 +28,9 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     """Replace every ``auto`` by what it stands for here, so that a resumed run uses it again.
 
     ``policy.placement: auto`` stands for env unless it was measured before (`placement`).
+
+    Raises:
+        ConfigError: The chosen backend can't compute the policy.
     """
     if config.policy.placement == "auto":
         placed = msgspec.structs.replace(config.policy, placement="env")
@@ -35,9 +38,15 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     nodes = config.nodes
     blueprint = RunPlan(config, environment, "", 1, 1, "numpy").blueprint
     divided = budget(config, environment, cores)
-    backend = config.policy.backend
+    backend, needed = config.policy.backend, blueprint.policy_backend(environment)
     if backend == "auto":
-        backend = "torch" if needs_torch(config) else blueprint.policy_backend(environment)
+        backend = "torch" if needs_torch(config) else needed
+    if backend == "numpy" and needed == "torch":
+        raise ConfigError(
+            f"policy.backend must be auto or torch for the network that {config.algorithm.name!r} "
+            f"has for {environment.id!r}; got 'numpy', which has no convolutions. Leave it out, or "
+            "choose a network without them."
+        )
     replace = msgspec.structs.replace
     return replace(
         config,

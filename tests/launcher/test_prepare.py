@@ -20,6 +20,7 @@ from fast_core.config import (
 )
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
+from fast_core.spec import SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config, make_run_plan
 
 LARGE = PPOConfig(name="ppo", hidden_sizes=(2048, 2048), minibatch_size=16)
@@ -56,6 +57,18 @@ def test_policy_acts_with_torch_where_numpy_can_not(
 ) -> None:
     config = make_config(policy=policy, nodes=NodesConfig(policy=PolicyNodesConfig(device=device)))
     assert resolve(config, CARTPOLE, 1).policy.backend == backend
+
+
+def test_numpy_is_refused_for_convolutions_before_anything_starts() -> None:
+    pixels = SpaceSpec("box", (84, 84), "uint8", low=(0.0,), high=(255.0,))
+    environment = msgspec.structs.replace(CARTPOLE, observation=pixels)
+    for backend, allowed in (("auto", True), ("torch", True), ("numpy", False)):
+        config = make_config(policy=PolicyConfig(backend=backend))
+        if allowed:
+            assert resolve(config, environment, 2).policy.backend == "torch"
+        else:
+            with pytest.raises(ConfigError, match=r"policy\.backend must be auto or torch"):
+                resolve(config, environment, 2)
 
 
 def test_what_is_given_stays() -> None:
