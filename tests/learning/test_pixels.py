@@ -1,0 +1,34 @@
+"""What only stacked frames can tell is learned from pixels, and isn't without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.learning.test_ppo_learning import evaluations, train
+
+pytestmark = [pytest.mark.learning, pytest.mark.process]
+
+BUDGET = "stop.env_steps=30_000"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("algorithm.network=residual_cnn",),
+        ("policy.placement=node", "nodes.optimizer.precision=bf16", "policy.precision=bf16"),
+    ],
+    ids=["nature", "residual", "bf16 in a policy node"],
+)
+def test_moves_are_learned_from_stacked_frames(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    run = train(tmp_path, "ppo_drift.yaml", BUDGET, *overrides)
+    assert evaluations(run)[-1][1] >= 0.95
+
+
+def test_moves_stay_a_guess_with_single_frames(tmp_path: Path) -> None:
+    run = train(tmp_path, "ppo_drift.yaml", BUDGET, "environment.frame_stack=1")
+    returns = [value for _, value in evaluations(run)]
+    assert len(returns) >= 4
+    assert max(returns) <= 0.5
