@@ -127,8 +127,11 @@ def quick_asked(description: str) -> bool:
     return bool(parser.parse_args().quick)
 
 
-def run(race: Race, variants: dict[str, tuple[str, ...]], *, quick: bool) -> None:
-    """Measure and print the last line; the first variant is the one that the ratio is of."""
+def run(race: Race, variants: dict[str, tuple[str, ...]], *, quick: bool, **more: float) -> None:
+    """Measure and print the last line; the first variant is the one that the ratio is of.
+
+    ``more`` figures are printed with those that were measured.
+    """
     skipped = race.skipped()
     found = race.measure(variants, quick=quick, peer=not skipped)
     best = best_peer(found)
@@ -136,4 +139,4 @@ def run(race: Race, variants: dict[str, tuple[str, ...]], *, quick: bool) -> Non
     if best is not None:
         found |= {f"{name}_ratio": rate / best for name, rate in ours.items()}
     ratio = None if best is None else ours[next(iter(variants))] / best
-    print_result(race.name, ratio, race.target, skipped=skipped, **found)
+    print_result(race.name, ratio, race.target, skipped=skipped, **found, **more)

@@ -37,7 +37,8 @@ RACE = Race(
 def main() -> None:
     """Measure everything and print the last line."""
     quick = quick_asked("PPO on Pong against Stable-Baselines3.")
-    run(RACE, {"fastloop": QUIET, "fastloop_bf16": (*QUIET, *BF16)}, quick=quick)
+    variants = {"fastloop": QUIET, "fastloop_bf16": (*QUIET, *BF16)}
+    run(RACE, variants, quick=quick, fastloop_bf16_target=BF16_TARGET)
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ class PolicyConfig(Section, frozen=True):
         Count,
         Meta(
             description="Parts of a shard that take turns with placement node: while one waits "
-            "for its actions, another steps. At most envs_per_shard."
+            "for its actions, another steps. More than envs_per_shard count as that many."
         ),
     ] = 2
     measured: Annotated[
@@ -334,8 +334,8 @@ class SupervisionConfig(Section, frozen=True):
         Meta(
             ge=0,
             description="Deaths of env nodes that the run survives: their shards move to other "
-            "env nodes and begin anew. An error that an environment raises ends it all the "
-            "same. Needs policy.placement env.",
+            "env nodes and go on with new episodes. An error that an environment raises ends it "
+            "all the same. Needs policy.placement env.",
         ),
     ] = 0
     save_s: Annotated[

@@ -24,7 +24,7 @@ from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failure import describe_failure, environment_traceback
-from fast_core.launcher.processes import frame, take
+from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
@@ -148,3 +148,4 @@ def _redirect_output(path: Path) -> None:
     os.dup2(log, 2)
     os.close(log)
     faulthandler.enable(file=2)
+    faulthandler.register(STACK_SIGNAL, file=2)  # written without Python, whatever holds the GIL

@@ -94,6 +94,12 @@ def make_plan(
         continued_env_steps=continued_env_steps,
     )
     plan.blueprint.check(environment, plan.learner_setup)
+    granted: object = plan.blueprint.updates_granted(config.rows_per_ticket)
+    if not isinstance(granted, int) or granted < 0:
+        raise ConfigError(
+            f"algorithm.name {config.algorithm.name!r}: updates_granted() must return the number "
+            f"of optimizer steps of a ticket; got {granted!r}"
+        )
     if plan.saves and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -163,6 +169,7 @@ def identity(config: RunConfig) -> dict[str, str]:
         "environment.action_mask": config.environment.action_mask,
         "rollout": config.rollout,
         "algorithm.name": config.algorithm.name,
+        "nodes.extra": config.nodes.extra,
     }
     return {
         key: msgspec.json.encode(value, order="sorted").decode() for key, value in values.items()

@@ -29,6 +29,7 @@ from fast_core.errors import ConfigError, NodeFailed, TransportError
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
 _REAP_S = 1.0
+STACK_SIGNAL = signal.SIGUSR1  # a node writes the stacks of its threads into its log
 _WATCHDOG_S = 2.0
 # Environment variable of all processes of a run but the launcher and the watchdog.
 _MARK = "FASTLOOP_RUN"
@@ -258,6 +259,12 @@ class ProcessTree:
         if child.pid and child.status is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, number)
+
+    def ask_for_stack(self, child: Child) -> None:
+        """Have a child that lives write the stacks of its threads into its log; not its group."""
+        if child.pid and child.status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child.pid, STACK_SIGNAL)
 
     def signal_living(self, number: signal.Signals) -> None:
         """Send a signal to the process group of every living child."""

@@ -28,6 +28,7 @@ from fast_core.errors import (
     TopologyError,
 )
 from fast_core.events import LogLine
+from fast_core.launcher.blame import blaming
 from fast_core.launcher.budget import CoreBudget, env_node_count
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
@@ -159,9 +160,9 @@ def _run(
         os.environ.setdefault(name, value)
     try:
         check_topology(config)
-        if config.mode == "inline":
-            return _run_inline(config, run, continuation, progress, interrupts)
-        return _run_processes(config, run, continuation, progress, interrupts)
+        start = _run_inline if config.mode == "inline" else _run_processes
+        with blaming(config.algorithm):
+            return start(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
         progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
         return interrupts.exit_code

@@ -35,6 +35,8 @@ UNTOLD_POLL_S = 0.02
 FORCED_GRACE_S = 0.3
 TERMINATE_GRACE_S = 0.3
 LOG_TAIL_BYTES = 4_000
+STACK_WAIT_S = 0.5
+STACK_POLL_S = 0.02
 # How long the news of a child's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
@@ -321,7 +323,21 @@ class Supervisor:
         now_s = time.monotonic()
         stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
         if stall is not None:
-            self._shell.take(stall)
+            stack = self._stack(stall.node)
+            self._shell.take(msgspec.structs.replace(stall, traceback=stack))
+
+    def _stack(self, name: str) -> str:
+        """Where a node that hangs is, as it wrote itself; empty if it is stopped."""
+        path = self._shell.run.log(name)
+        before = path.stat().st_size if path.is_file() else 0
+        self._tree.ask_for_stack(self._tree.children[name])
+        deadline_s, written = time.monotonic() + STACK_WAIT_S, before
+        while time.monotonic() < deadline_s and path.is_file():
+            time.sleep(STACK_POLL_S)
+            size, written = written, path.stat().st_size
+            if size == written > before:  # it has come to its end
+                break
+        return _tail(path) if written > before else ""
 
     # --- the end -------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
     launched.assert_gone()
     assert "an environment did not return from reset or step within 1 s" in last_line(launched)
     assert "First cause: node 'env-" in launched.screen
+    assert 'toy_envs.py", line' in launched.screen  # the stack of the call that hangs
 
 
 def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
