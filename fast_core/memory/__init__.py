@@ -18,6 +18,9 @@ from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
 from fast_core.memory.cell import Cell
 from fast_core.memory.doorbell import Doorbell
+from fast_core.memory.priorities import PriorityTree, beta_at, importance_weights
+from fast_core.memory.replay import ReplayArrays, ReplayReader
+from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
@@ -31,6 +34,11 @@ __all__ = [
     "EvaluationSlot",
     "Layout",
     "MemoryAvailable",
+    "PriorityTree",
+    "ReplayArrays",
+    "ReplayFields",
+    "ReplayLog",
+    "ReplayReader",
     "Ring",
     "RolloutSlot",
     "RolloutStore",
@@ -39,6 +47,9 @@ __all__ = [
     "StatsColumn",
     "StatsRow",
     "WeightBoard",
+    "beta_at",
+    "importance_weights",
     "memory_available",
+    "replay_fields",
     "segment_name",
 ]

@@ -21,6 +21,7 @@ HEADERS = HERE.parents[1] / "fast_core" / "memory" / "native"
 THREAD = ("-fsanitize=thread", "-DFASTLOOP_TSAN", "-Wno-tsan")
 ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FAILPOINTS = ("-DFASTLOOP_FAILPOINTS",)
+WEAK = (*FAILPOINTS, "-DFASTLOOP_WEAK_ORDER")
 
 
 def build(source: str, flags: tuple[str, ...], headers: Path, folder: Path) -> Path:
@@ -52,15 +53,30 @@ def run(program: Path, timeout_s: float = 60) -> tuple[int, str]:
     return finished.returncode, finished.stdout + finished.stderr
 
 
+@pytest.mark.parametrize("source", ["stress.cpp", "replay_stress.cpp"])
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
-def test_stress_is_clean_under_the_sanitizer(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    status, output = run(build("stress.cpp", flags, HEADERS, tmp_path))
+def test_stress_is_clean_under_the_sanitizer(
+    tmp_path: Path, source: str, flags: tuple[str, ...]
+) -> None:
+    status, output = run(build(source, flags, HEADERS, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
 
 
-@pytest.mark.parametrize("flags", [(), ("-DFASTLOOP_NO_FUTEX",)], ids=["futex", "no futex"])
-def test_stress_is_clean_as_released(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    status, output = run(build("stress.cpp", ("-O3", *flags), HEADERS, tmp_path))
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [("stress.cpp", ()), ("stress.cpp", ("-DFASTLOOP_NO_FUTEX",)), ("replay_stress.cpp", ())],
+    ids=["futex", "no futex", "replay"],
+)
+def test_stress_is_clean_as_released(tmp_path: Path, source: str, flags: tuple[str, ...]) -> None:
+    status, output = run(build(source, ("-O3", *flags), HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+@pytest.mark.parametrize("flags", [(), ADDRESS], ids=["plain", "address"])
+def test_no_interleaving_and_no_death_gives_a_torn_or_joined_window(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    status, output = run(build("replay.cpp", (*WEAK, *flags), HEADERS, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
 
 
@@ -71,6 +87,11 @@ def test_no_interleaving_gives_a_torn_version(tmp_path: Path) -> None:
 
 def test_death_at_any_point_loses_one_record_and_stops_nobody(tmp_path: Path) -> None:
     status, output = run(build("kill.cpp", FAILPOINTS, HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+def test_priority_tree_finds_the_leaf_of_every_sum(tmp_path: Path) -> None:
+    status, output = run(build("sum_tree.cpp", ADDRESS, HEADERS, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
 
 
@@ -175,6 +196,119 @@ MUTANTS = {
         "seqlock.hpp",
         "    char* place = copy_of(next);",
         "    block_->published.store(next);\n    char* place = copy_of(next);",
+    ),
+    "leaf of zero at a border": (
+        "sum_tree.cpp",
+        (),
+        "sum_tree.hpp",
+        "sum <= left",
+        "sum < left",
+    ),
+    "rest beyond the last leaf": (
+        "sum_tree.cpp",
+        (),
+        "sum_tree.hpp",
+        "chosen > 0 && child[chosen] == 0.0",
+        "false",
+    ),
+    "parent off by one child": (
+        "sum_tree.cpp",
+        (),
+        "sum_tree.hpp",
+        "for (std::size_t k = 0; k < kFan; k += 4)",
+        "for (std::size_t k = 0; k < kFan - 4; k += 4)",
+    ),
+    "all-time greatest": (
+        "sum_tree.cpp",
+        (),
+        "sum_tree.hpp",
+        "most[4] = {};",
+        "most[4] = {level == 1 ? greatest_[level][node] : 0.0};",
+    ),
+    "rows committed before they are written": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "      write_step(env, row, k, columns,",
+        "      store_release(commit_word(env), row + (end == 0 ? 1 : 2));\n"
+        "      write_step(env, row, k, columns,",
+    ),
+    "no fence after the commits": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "    release_fence();\n    FASTLOOP_FAILPOINT",
+        "    FASTLOOP_FAILPOINT",
+    ),
+    "no fence before the second look": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "    acquire_fence();\n",
+        "",
+    ),
+    "no second look": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "window.age >= sources_[window.source].kept",
+        "window.age >= 0 * sources_[window.source].kept",
+    ),
+    "second look without the stacked frames": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "window.row - window.age >= sources_[window.source].kept",
+        "window.row >= sources_[window.source].kept",
+    ),
+    "open rows ignored": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "kOpenRows = 2",
+        "kOpenRows = 0",
+    ),
+    "room for one open row only": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "kOpenRows = 2",
+        "kOpenRows = 1",
+    ),
+    "successor not marked": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "begins_(plan_.envs, true)",
+        "begins_(plan_.envs, load_relaxed(commit_of(0)) == 0)",
+    ),
+    "mark ignored by windows": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "if ((bits & kBegins) != 0) return State::never;",
+        "",
+    ),
+    "mark ignored by stacks": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "frames_ && (bits & kBegins) == 0)",
+        "frames_ && window.row > window.age && bits < 99)",
+    ),
+    "final observation not committed": (
+        "replay.cpp",
+        WEAK,
+        "replay_log.hpp",
+        "row + (end == 0 ? 1 : 2)",
+        "row + (end == 9 ? 2 : 1)",
+    ),
+    "newest row drawn": (
+        "replay.cpp",
+        WEAK,
+        "windows.hpp",
+        "if (next >= source.commit) return State::open;",
+        "if (next > source.commit) return State::open;",
     ),
 }
 

@@ -179,6 +179,9 @@ int add_doorbell(PyObject* module);
 int add_weights(PyObject* module);
 int add_words(PyObject* module);
 int add_mapping(PyObject* module);
+int add_sum_tree(PyObject* module);
+int add_replay_log(PyObject* module);
+int add_replay(PyObject* module);
 
 // Makes the type and adds it to the module under its own name.
 inline int add_type(PyObject* module, PyType_Spec* spec, const char* name) {

@@ -12,7 +12,7 @@ constexpr std::uint64_t kCacheLine = 64;
 constexpr std::uint64_t kMagic = 0x31504F4F4C545346ull;  // "FSTLOOP1" in memory, little endian
 constexpr std::uint32_t kLayoutVersion = 1;
 
-enum class Kind : std::uint32_t { ring = 1, doorbell = 2, weight_board = 3 };
+enum class Kind : std::uint32_t { ring = 1, doorbell = 2, weight_board = 3, replay_log = 4 };
 
 // Lock-free atomics are the only ones that work between processes: a lock table is per process.
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

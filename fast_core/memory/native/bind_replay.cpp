@@ -1,0 +1,251 @@
+// ReplayReader for Python.
+#include <vector>
+
+#include "bind_replay_log.hpp"
+#include "bind_sum_tree.hpp"
+#include "gather.hpp"
+
+namespace fastloop::bind {
+namespace {
+
+struct ReaderView {
+  ReplayReader* reader;  // owned
+};
+// `region` is the tuple of the logs, which it keeps alive.
+using ReaderObject = Attached<ReaderView>;
+
+ReaderObject* reader_cast(PyObject* self) { return reinterpret_cast<ReaderObject*>(self); }
+ReplayReader& reader_of(PyObject* self) { return *reader_cast(self)->view.reader; }
+
+PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* tuple;
+  unsigned long long steps, frames, key0, key1;
+  double gamma;
+  if (!PyArg_ParseTuple(args, "O!KdKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
+                        &frames, &key0, &key1))
+    return nullptr;
+  std::vector<const ReplayLog*> logs;
+  for (Py_ssize_t k = 0; k < PyTuple_Size(tuple); ++k) {
+    PyObject* log = PyTuple_GetItem(tuple, k);
+    logs.push_back(as_log(log));
+    if (logs.back() == nullptr) return nullptr;
+  }
+  auto* self = allocate<ReaderObject>(type);  // zeroed
+  if (self == nullptr) return nullptr;
+  const bool made = guarded<bool>(false, [&] {
+    self->view.reader = new ReplayReader(logs, steps, gamma, frames, {{key0, key1}, 0});
+    return true;
+  });
+  if (made) {
+    self->region = Py_NewRef(tuple);
+    return reinterpret_cast<PyObject*>(self);
+  }
+  Py_DECREF(self);
+  return nullptr;
+}
+
+void reader_dealloc(PyObject* self) {
+  delete reader_cast(self)->view.reader;
+  Py_CLEAR(reader_cast(self)->region);
+  free_object(self);
+}
+
+PriorityTree* tree_for(PyObject* self, PyObject* object) {
+  PriorityTree* tree = as_tree(object);
+  if (tree == nullptr || tree->leaves() == reader_of(self).leaves()) return tree;
+  PyErr_Format(errors.segment, "this reader needs a tree of %llu leaves; got %llu",
+               static_cast<unsigned long long>(reader_of(self).leaves()),
+               static_cast<unsigned long long>(tree->leaves()));
+  return nullptr;
+}
+
+// The arrays of a batch, opened and checked.
+struct Opened {
+  std::vector<Buffer> buffers;
+  BatchTarget target;
+
+  bool open(const ReplayReader& reader, PyObject* tuple, std::uint64_t count) {
+    const ReplayLog& log = reader.log();
+    const auto obs = reader.frames() * log.row_bytes(ReplayLog::obs);
+    std::vector<std::uint64_t> sizes = {obs, obs, log.row_bytes(ReplayLog::action), 4, 4, 4, 4, 8};
+    for (std::size_t c = ReplayLog::first_extra; c < log.columns(); ++c)
+      sizes.push_back(log.row_bytes(c));
+    if (PyTuple_Size(tuple) != static_cast<Py_ssize_t>(sizes.size())) {
+      PyErr_Format(errors.segment, "a batch of these logs has %zu arrays; got %zd", sizes.size(),
+                   PyTuple_Size(tuple));
+      return false;
+    }
+    buffers = std::vector<Buffer>(sizes.size());
+    for (std::size_t k = 0; k < sizes.size(); ++k)
+      if (!buffers[k].open_exactly(PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(k)), true,
+                                   count * sizes[k], "an array of a batch"))
+        return false;
+    const auto at = [&](std::size_t k) { return buffers[k].data(); };
+    target = {at(0), at(1), at(2), reinterpret_cast<float*>(at(3)),
+              reinterpret_cast<float*>(at(4)), reinterpret_cast<float*>(at(5)),
+              reinterpret_cast<std::int32_t*>(at(6)), reinterpret_cast<std::int64_t*>(at(7)), {}};
+    for (std::size_t k = 8; k < sizes.size(); ++k) target.extra.push_back(at(k));
+    return true;
+  }
+};
+
+PyObject* result_of(ReplayReader::Draw drawn) {
+  if (drawn != ReplayReader::Draw::lapped)
+    return PyBool_FromLong(drawn == ReplayReader::Draw::drawn);
+  PyErr_Format(errors.segment,
+               "the writers of the replay logs overtook each of %d draws; replay.capacity is too "
+               "small for the rate of the environments",
+               ReplayReader::kMaxTries);
+  return nullptr;
+}
+
+PyObject* reader_draw(PyObject* self, PyObject* args) {
+  PyObject *arrays, *tree_object = Py_None;
+  unsigned long long count;
+  double beta = 0.0;
+  if (!PyArg_ParseTuple(args, "O!K|Od:draw", &PyTuple_Type, &arrays, &count, &tree_object, &beta))
+    return nullptr;
+  PriorityTree* tree = nullptr;
+  if (tree_object != Py_None && (tree = tree_for(self, tree_object)) == nullptr) return nullptr;
+  Opened opened;
+  if (count < 1 || count > std::uint64_t{1} << 31) {
+    PyErr_Format(PyExc_ValueError, "a batch has 1 to 2^31 rows; got %llu", count);
+    return nullptr;
+  }
+  ReplayReader& reader = reader_of(self);
+  if (!opened.open(reader, arrays, count)) return nullptr;
+  ReplayReader::Draw drawn;
+  {
+    GilRelease released(true);
+    drawn = tree == nullptr ? reader.draw(opened.target, count)
+                            : reader.draw(opened.target, count, *tree, beta);
+  }
+  return result_of(drawn);
+}
+
+PyObject* reader_sync(PyObject* self, PyObject* object) {
+  PriorityTree* tree = tree_for(self, object);
+  if (tree == nullptr) return nullptr;
+  {
+    GilRelease released(true);
+    reader_of(self).sync(*tree);
+  }
+  return Py_NewRef(Py_None);
+}
+
+PyObject* reader_update(PyObject* self, PyObject* args) {
+  PyObject *object, *logs, *rows, *found;
+  if (!PyArg_ParseTuple(args, "OOOO:update", &object, &logs, &rows, &found)) return nullptr;
+  PriorityTree* tree = tree_for(self, object);
+  Buffer log, row, error;
+  if (tree == nullptr || !error.open(found, false)) return nullptr;
+  const auto count = error.size() / 4;
+  if (!log.open_exactly(logs, false, count * 4, "the array of logs") ||
+      !row.open_exactly(rows, false, count * 8, "the array of rows"))
+    return nullptr;
+  std::uint64_t accepted;
+  {
+    GilRelease released(true);
+    accepted = reader_of(self).update(*tree, reinterpret_cast<std::int32_t*>(log.data()),
+                                      reinterpret_cast<std::int64_t*>(row.data()),
+                                      reinterpret_cast<float*>(error.data()), count);
+  }
+  return PyLong_FromUnsignedLongLong(accepted);
+}
+
+template <std::uint64_t (ReplayReader::*figure)()>
+PyObject* reader_figure(PyObject* self, PyObject*) {
+  std::uint64_t value;
+  {
+    GilRelease released(true);
+    value = (reader_of(self).*figure)();
+  }
+  return PyLong_FromUnsignedLongLong(value);
+}
+
+PyObject* reader_counters(PyObject* self, PyObject*) {
+  const auto& counters = reader_of(self).counters();
+  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(counters.drawn),
+                       static_cast<unsigned long long>(counters.rejected),
+                       static_cast<unsigned long long>(counters.lapped));
+}
+
+PyObject* reader_stream(PyObject* self, PyObject*) {
+  const auto& state = reader_of(self).random().state();
+  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
+                       static_cast<unsigned long long>(state.key[1]),
+                       static_cast<unsigned long long>(state.counter));
+}
+
+PyObject* reader_set_stream(PyObject* self, PyObject* args) {
+  unsigned long long key[2], counter;
+  if (!PyArg_ParseTuple(args, "KKK:_set_stream", &key[0], &key[1], &counter)) return nullptr;
+  reader_of(self).random().set_state({{key[0], key[1]}, counter});
+  return Py_NewRef(Py_None);
+}
+
+// Positions of the tree in the logs: two 64-bit numbers per log.
+PyObject* reader_positions(PyObject* self, PyObject* exporter) {
+  ReplayReader& reader = reader_of(self);
+  Buffer to;
+  if (!to.open_exactly(exporter, true, 16 * reader.sources(), "the array of positions"))
+    return nullptr;
+  auto* words = reinterpret_cast<std::uint64_t*>(to.data());
+  for (std::uint64_t k = 0; k < reader.sources(); ++k) {
+    words[2 * k] = reader.seen(k);
+    words[2 * k + 1] = reader.gone(k);
+  }
+  return Py_NewRef(Py_None);
+}
+
+PyObject* reader_set_positions(PyObject* self, PyObject* exporter) {
+  ReplayReader& reader = reader_of(self);
+  Buffer from;
+  if (!from.open_exactly(exporter, false, 16 * reader.sources(), "the array of positions"))
+    return nullptr;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(from.data());
+  for (std::uint64_t k = 0; k < reader.sources(); ++k)
+    reader.set_seen(k, words[2 * k], words[2 * k + 1]);
+  return Py_NewRef(Py_None);
+}
+
+PyObject* reader_leaves(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(reader_of(self).leaves());
+}
+
+PyMethodDef reader_methods[] = {
+    {"draw", reader_draw, METH_VARARGS, nullptr},
+    {"sync", reader_sync, METH_O, nullptr},
+    {"update", reader_update, METH_VARARGS, nullptr},
+    {"committed", reader_figure<&ReplayReader::committed>, METH_NOARGS, nullptr},
+    {"live", reader_figure<&ReplayReader::live>, METH_NOARGS, nullptr},
+    {"valid", reader_figure<&ReplayReader::valid>, METH_NOARGS, nullptr},
+    {"_counters", reader_counters, METH_NOARGS, nullptr},
+    {"_stream", reader_stream, METH_NOARGS, nullptr},
+    {"_set_stream", reader_set_stream, METH_VARARGS, nullptr},
+    {"_positions", reader_positions, METH_O, nullptr},
+    {"_set_positions", reader_set_positions, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef reader_properties[] = {
+    {"leaves", reader_leaves, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot reader_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(reader_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(reader_dealloc)},
+    {Py_tp_methods, reader_methods},
+    {Py_tp_getset, reader_properties},
+    {0, nullptr},
+};
+
+PyType_Spec reader_spec = {"fast_core.memory._native.ReplayReader", sizeof(ReaderObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, reader_slots};
+
+}  // namespace
+
+int add_replay(PyObject* module) { return add_type(module, &reader_spec, "ReplayReader"); }
+
+}  // namespace fastloop::bind

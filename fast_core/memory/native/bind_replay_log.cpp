@@ -1,0 +1,268 @@
+// ReplayLog for Python.
+#include "bind_replay_log.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace fastloop::bind {
+namespace {
+
+struct LogView {
+  ReplayLog* log;  // owned
+};
+using LogObject = Attached<LogView>;
+
+PyTypeObject* log_type = nullptr;
+
+ReplayLog& log_of(PyObject* self) { return *reinterpret_cast<LogObject*>(self)->view.log; }
+
+// Sizes of rows from a tuple of integers.
+bool read_sizes(PyObject* tuple, std::vector<std::uint64_t>& sizes) {
+  const auto count = PyTuple_Size(tuple);
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    sizes.push_back(PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, k)));
+    if (PyErr_Occurred() != nullptr) return false;
+  }
+  return count >= 0;
+}
+
+PyObject* log_nbytes(PyObject*, PyObject* args) {
+  unsigned long long capacity, envs;
+  PyObject* tuple;
+  std::vector<std::uint64_t> sizes;
+  if (!PyArg_ParseTuple(args, "KKO!:replay_nbytes", &capacity, &envs, &PyTuple_Type, &tuple) ||
+      !read_sizes(tuple, sizes))
+    return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    return PyLong_FromUnsignedLongLong(ReplayLog::nbytes(capacity, envs, sizes));
+  });
+}
+
+PyObject* log_create(PyObject*, PyObject* args) {
+  unsigned long long capacity, envs;
+  PyObject *exporter, *tuple;
+  std::vector<std::uint64_t> sizes;
+  if (!PyArg_ParseTuple(args, "OKKO!:replay_create", &exporter, &capacity, &envs, &PyTuple_Type,
+                        &tuple) ||
+      !read_sizes(tuple, sizes))
+    return nullptr;
+  Buffer memory;
+  if (!memory.open(exporter, true)) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    ReplayLog::create(memory.data(), memory.size(), capacity, envs, sizes);
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* log_attach(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* exporter;
+  if (!PyArg_ParseTuple(args, "O:ReplayLog", &exporter)) return nullptr;
+  auto* self = allocate<LogObject>(type);  // zeroed
+  if (self == nullptr) return nullptr;
+  const bool attached = self->memory.open(exporter, true) && guarded<bool>(false, [&] {
+    self->view.log = new ReplayLog(self->memory.data(), self->memory.size());
+    return true;
+  });
+  if (attached) return reinterpret_cast<PyObject*>(self);
+  Py_DECREF(self);
+  return nullptr;
+}
+
+void log_dealloc(PyObject* self) {
+  delete reinterpret_cast<LogObject*>(self)->view.log;
+  reinterpret_cast<LogObject*>(self)->memory.release();
+  free_object(self);
+}
+
+// What one call of append takes, opened and checked.
+struct Step {
+  Buffer column[ReplayLog::kMaxColumns];
+  Buffer terminated, truncated, final_obs;
+  const char* rows[ReplayLog::kMaxColumns];
+
+  bool open_columns(const ReplayLog& log, PyObject* columns, std::uint64_t envs) {
+    if (PyTuple_Size(columns) != static_cast<Py_ssize_t>(log.columns())) {
+      PyErr_Format(errors.segment, "the replay log has %zu columns; got %zd", log.columns(),
+                   PyTuple_Size(columns));
+      return false;
+    }
+    for (std::size_t c = 0; c < log.columns(); ++c) {
+      if (!column[c].open_exactly(PyTuple_GetItem(columns, static_cast<Py_ssize_t>(c)), false,
+                                  envs * log.row_bytes(c), "rows of a replay column"))
+        return false;
+      rows[c] = column[c].data();
+    }
+    return true;
+  }
+
+  // The final observations may be None where no episode ended.
+  bool open_final(const ReplayLog& log, PyObject* rows_or_none, std::uint64_t envs) {
+    if (rows_or_none != Py_None)
+      return final_obs.open_exactly(rows_or_none, false, envs * log.row_bytes(ReplayLog::obs),
+                                    "final observations");
+    for (std::uint64_t k = 0; k < envs; ++k)
+      if (terminated.data()[k] || truncated.data()[k]) {
+        PyErr_SetString(errors.segment, "an episode ended, and its final observation is missing");
+        return false;
+      }
+    return true;
+  }
+};
+
+PyObject* log_append(PyObject* self, PyObject* args) {
+  unsigned long long first;
+  PyObject *columns, *terminated, *truncated, *final_obs;
+  if (!PyArg_ParseTuple(args, "KO!OOO:append", &first, &PyTuple_Type, &columns, &terminated,
+                        &truncated, &final_obs))
+    return nullptr;
+  ReplayLog& log = log_of(self);
+  Step step;
+  if (!step.terminated.open(terminated, false)) return nullptr;
+  const auto envs = step.terminated.size();
+  if (first > log.envs() || envs > log.envs() - first) {
+    PyErr_Format(errors.segment, "rows of environments %llu to %llu; the replay log has 0 to %llu",
+                 first, first + envs - 1, static_cast<unsigned long long>(log.envs() - 1));
+    return nullptr;
+  }
+  if (!step.truncated.open_exactly(truncated, false, envs, "truncated") ||
+      !step.open_columns(log, columns, envs) || !step.open_final(log, final_obs, envs))
+    return nullptr;
+  {
+    GilRelease released(envs * log.row_bytes(ReplayLog::obs) >= kReleaseGilBytes);
+    log.append(first, envs, step.rows, reinterpret_cast<std::uint8_t*>(step.terminated.data()),
+               reinterpret_cast<std::uint8_t*>(step.truncated.data()), step.final_obs.data());
+  }
+  return Py_NewRef(Py_None);
+}
+
+bool known_env(PyObject* self, unsigned long long env) {
+  if (env < log_of(self).envs()) return true;
+  PyErr_Format(PyExc_IndexError, "environment %llu asked of %llu", env,
+               static_cast<unsigned long long>(log_of(self).envs()));
+  return false;
+}
+
+PyObject* log_cut(PyObject* self, PyObject* argument) {
+  const auto env = PyLong_AsUnsignedLongLong(argument);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!known_env(self, env)) return nullptr;
+  log_of(self).cut(env);
+  return Py_NewRef(Py_None);
+}
+
+PyObject* log_committed(PyObject* self, PyObject*) {
+  const ReplayLog& log = log_of(self);
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(log.envs()));
+  for (std::uint64_t env = 0; list != nullptr && env < log.envs(); ++env) {
+    PyObject* count = PyLong_FromUnsignedLongLong(load_acquire(log.commit_of(env)));
+    if (count == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(env), count) != 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+// Number of the first row, and the bytes from it to the last committed one.
+PyObject* log_read(PyObject* self, PyObject* argument) {
+  const auto env = PyLong_AsUnsignedLongLong(argument);
+  if (PyErr_Occurred() != nullptr || !known_env(self, env)) return nullptr;
+  const ReplayLog& log = log_of(self);
+  // Acquire: pairs with the release store in ReplayLog::append.
+  const auto commit = load_acquire(log.commit_of(env));
+  const auto first = commit - log.live(env, commit);
+  PyObject* rows = PyByteArray_FromStringAndSize(
+      nullptr, static_cast<Py_ssize_t>((commit - first) * log.stride()));
+  if (rows == nullptr) return nullptr;
+  std::uint64_t whole;
+  {
+    GilRelease released(true);
+    whole = std::min(log.read(env, first, commit - first, PyByteArray_AsString(rows)), commit);
+  }
+  const auto lost = static_cast<Py_ssize_t>((whole - first) * log.stride());
+  PyObject* kept = lost == 0 ? rows : PySequence_GetSlice(rows, lost, PyByteArray_Size(rows));
+  if (lost != 0) Py_DECREF(rows);
+  return kept == nullptr
+             ? nullptr
+             : Py_BuildValue("(KN)", static_cast<unsigned long long>(whole), kept);
+}
+
+PyObject* log_restore(PyObject* self, PyObject* args) {
+  unsigned long long env, first;
+  PyObject* exporter;
+  if (!PyArg_ParseTuple(args, "KKO:restore", &env, &first, &exporter) || !known_env(self, env))
+    return nullptr;
+  ReplayLog& log = log_of(self);
+  Buffer rows;
+  if (!rows.open(exporter, false)) return nullptr;
+  const auto count = rows.size() / log.stride();
+  if (rows.size() % log.stride() != 0 || count > log.capacity() || first > std::uint64_t{1} << 62) {
+    PyErr_Format(errors.segment,
+                 "saved rows must be at most %llu times %llu bytes; got %llu bytes. "
+                 "They are of a run with other columns or a larger replay.capacity",
+                 static_cast<unsigned long long>(log.capacity()),
+                 static_cast<unsigned long long>(log.stride()),
+                 static_cast<unsigned long long>(rows.size()));
+    return nullptr;
+  }
+  {
+    GilRelease released(true);
+    log.restore(env, first, count, rows.data());
+  }
+  return Py_NewRef(Py_None);
+}
+
+PyObject* log_capacity(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(log_of(self).capacity());
+}
+PyObject* log_envs(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(log_of(self).envs());
+}
+
+PyMethodDef log_methods[] = {
+    {"append", log_append, METH_VARARGS, nullptr},
+    {"cut", log_cut, METH_O, nullptr},
+    {"committed", log_committed, METH_NOARGS, nullptr},
+    {"read", log_read, METH_O, nullptr},
+    {"restore", log_restore, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef log_properties[] = {
+    {"capacity", log_capacity, nullptr, nullptr, nullptr},
+    {"envs", log_envs, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot log_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(log_attach)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(log_dealloc)},
+    {Py_tp_methods, log_methods},
+    {Py_tp_getset, log_properties},
+    {0, nullptr},
+};
+
+PyType_Spec log_spec = {"fast_core.memory._native.ReplayLog", sizeof(LogObject), 0,
+                        Py_TPFLAGS_DEFAULT, log_slots};
+
+PyMethodDef functions[] = {
+    {"replay_nbytes", log_nbytes, METH_VARARGS, nullptr},
+    {"replay_create", log_create, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+const ReplayLog* as_log(PyObject* object) {
+  if (PyObject_TypeCheck(object, log_type)) return &log_of(object);
+  PyErr_Format(PyExc_TypeError, "a replay reader needs ReplayLogs; got %R", object);
+  return nullptr;
+}
+
+int add_replay_log(PyObject* module) {
+  if (PyModule_AddFunctions(module, functions) != 0 ||
+      add_type(module, &log_spec, "ReplayLog") != 0)
+    return -1;
+  log_type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "ReplayLog"));
+  return log_type == nullptr ? -1 : 0;
+}
+
+}  // namespace fastloop::bind

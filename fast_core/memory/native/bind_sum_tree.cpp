@@ -1,0 +1,220 @@
+// PriorityTree for Python. Arrays come as contiguous buffers of 64-bit values; the classes of
+// priorities.py see to their types.
+#include "bind_sum_tree.hpp"
+
+namespace fastloop::bind {
+namespace {
+
+PriorityTree& tree_of(PyObject* self) { return *reinterpret_cast<TreeObject*>(self)->view.tree; }
+
+PyTypeObject* type_ = nullptr;
+
+PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
+  unsigned long long leaves, key0, key1;
+  double alpha, epsilon;
+  if (!PyArg_ParseTuple(args, "KddKK:PriorityTree", &leaves, &alpha, &epsilon, &key0, &key1))
+    return nullptr;
+  auto* self = allocate<TreeObject>(type);  // zeroed
+  if (self == nullptr) return nullptr;
+  const bool made = guarded<bool>(false, [&] {
+    self->view.tree = new PriorityTree(leaves, alpha, epsilon, {{key0, key1}, 0});
+    return true;
+  });
+  if (made) return reinterpret_cast<PyObject*>(self);
+  Py_DECREF(self);
+  return nullptr;
+}
+
+void dealloc(PyObject* self) {
+  delete reinterpret_cast<TreeObject*>(self)->view.tree;
+  free_object(self);
+}
+
+// Opens arrays of 8-byte values, all as long as the first; -1 with an exception set otherwise.
+std::int64_t open_all(PyObject* const* exporters, Buffer* buffers, int count, bool writable) {
+  for (int k = 0; k < count; ++k) {
+    if (!buffers[k].open(exporters[k], writable)) return -1;
+    if (buffers[k].size() % 8 == 0 && buffers[k].size() == buffers[0].size()) continue;
+    PyErr_SetString(errors.segment, "arrays of leaves, rows and values must have one length");
+    return -1;
+  }
+  return static_cast<std::int64_t>(buffers[0].size() / 8);
+}
+
+bool known_leaves(PriorityTree& tree, const std::int64_t* leaf, std::int64_t count) {
+  for (std::int64_t k = 0; k < count; ++k)
+    if (leaf[k] < 0 || static_cast<std::uint64_t>(leaf[k]) >= tree.leaves()) {
+      PyErr_Format(PyExc_IndexError, "leaf %lld asked of %llu", static_cast<long long>(leaf[k]),
+                   static_cast<unsigned long long>(tree.leaves()));
+      return false;
+    }
+  return true;
+}
+
+template <class T>
+T* as(const Buffer& buffer) {
+  return reinterpret_cast<T*>(buffer.data());
+}
+
+PyObject* insert(PyObject* self, PyObject* args) {
+  PyObject* given[2];
+  if (!PyArg_ParseTuple(args, "OO:insert", &given[0], &given[1])) return nullptr;
+  Buffer buffers[2];
+  const auto count = open_all(given, buffers, 2, false);
+  PriorityTree& tree = tree_of(self);
+  const auto* leaf = as<std::int64_t>(buffers[0]);
+  if (count < 0 || !known_leaves(tree, leaf, count)) return nullptr;
+  const double priority = tree.newcomer();
+  for (std::int64_t k = 0; k < count; ++k)
+    tree.insert(static_cast<std::uint64_t>(leaf[k]), as<std::uint64_t>(buffers[1])[k], priority);
+  tree.repair();
+  return Py_NewRef(Py_None);
+}
+
+PyObject* update(PyObject* self, PyObject* args) {
+  PyObject* given[3];
+  if (!PyArg_ParseTuple(args, "OOO:update", &given[0], &given[1], &given[2])) return nullptr;
+  Buffer buffers[3];
+  const auto count = open_all(given, buffers, 3, false);
+  PriorityTree& tree = tree_of(self);
+  const auto* leaf = as<std::int64_t>(buffers[0]);
+  if (count < 0 || !known_leaves(tree, leaf, count)) return nullptr;
+  std::int64_t accepted = 0;
+  {
+    GilRelease released(count >= 64);
+    for (std::int64_t k = 0; k < count; ++k)
+      accepted += tree.update(static_cast<std::uint64_t>(leaf[k]),
+                              as<std::uint64_t>(buffers[1])[k], as<double>(buffers[2])[k]);
+    tree.repair();
+  }
+  return PyLong_FromLongLong(accepted);
+}
+
+PyObject* evict(PyObject* self, PyObject* leaves) {
+  Buffer buffer;
+  const auto count = open_all(&leaves, &buffer, 1, false);
+  PriorityTree& tree = tree_of(self);
+  if (count < 0 || !known_leaves(tree, as<std::int64_t>(buffer), count)) return nullptr;
+  for (std::int64_t k = 0; k < count; ++k)
+    tree.evict(static_cast<std::uint64_t>(as<std::int64_t>(buffer)[k]));
+  tree.repair();
+  return Py_NewRef(Py_None);
+}
+
+PyObject* draw(PyObject* self, PyObject* args) {
+  PyObject* given[2];
+  if (!PyArg_ParseTuple(args, "OO:draw", &given[0], &given[1])) return nullptr;
+  Buffer buffers[2];
+  const auto count = open_all(given, buffers, 2, true);
+  if (count < 0) return nullptr;
+  PriorityTree& tree = tree_of(self);
+  if (!(tree.total() > 0.0)) return Py_NewRef(Py_False);
+  {
+    GilRelease released(count >= 64);
+    auto* leaf = as<std::uint64_t>(buffers[0]);
+    tree.draw(leaf, static_cast<std::uint64_t>(count));
+    for (std::int64_t k = 0; k < count; ++k)
+      as<double>(buffers[1])[k] = tree.priority(leaf[k]) / tree.total();
+  }
+  return Py_NewRef(Py_True);
+}
+
+PyObject* read(PyObject* self, PyObject* args) {
+  PyObject *priorities, *owners;
+  if (!PyArg_ParseTuple(args, "OO:read", &priorities, &owners)) return nullptr;
+  PriorityTree& tree = tree_of(self);
+  Buffer to, owner;
+  if (!to.open_exactly(priorities, true, 8 * tree.leaves(), "the array of priorities") ||
+      !owner.open_exactly(owners, true, 4 * tree.leaves(), "the array of owners"))
+    return nullptr;
+  std::memcpy(to.data(), tree.all(), to.size());
+  std::memcpy(owner.data(), tree.owners(), owner.size());
+  return Py_NewRef(Py_None);
+}
+
+PyObject* restore(PyObject* self, PyObject* args) {
+  PyObject *priorities, *owners;
+  unsigned long long refused[2], key[2], counter;
+  if (!PyArg_ParseTuple(args, "OO(KK)(KKK):restore", &priorities, &owners, &refused[0],
+                        &refused[1], &key[0], &key[1], &counter))
+    return nullptr;
+  PriorityTree& tree = tree_of(self);
+  Buffer from, owner;
+  if (!from.open_exactly(priorities, false, 8 * tree.leaves(), "the array of priorities") ||
+      !owner.open_exactly(owners, false, 4 * tree.leaves(), "the array of owners"))
+    return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    tree.restore(as<double>(from), as<std::uint32_t>(owner), {refused[0], refused[1]});
+    tree.random().set_state({{key[0], key[1]}, counter});
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* stream(PyObject* self, PyObject*) {
+  const auto& state = tree_of(self).random().state();
+  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
+                       static_cast<unsigned long long>(state.key[1]),
+                       static_cast<unsigned long long>(state.counter));
+}
+
+PyObject* refused(PyObject* self, PyObject*) {
+  const auto& counters = tree_of(self).counters();
+  return Py_BuildValue("(KK)", static_cast<unsigned long long>(counters.refused_value),
+                       static_cast<unsigned long long>(counters.refused_stale));
+}
+
+PyObject* get_total(PyObject* self, void*) { return PyFloat_FromDouble(tree_of(self).total()); }
+PyObject* get_greatest(PyObject* self, void*) {
+  return PyFloat_FromDouble(tree_of(self).greatest());
+}
+PyObject* get_leaves(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(tree_of(self).leaves());
+}
+Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(tree_of(self).live()); }
+
+PyMethodDef methods[] = {
+    {"insert", insert, METH_VARARGS, nullptr},
+    {"update", update, METH_VARARGS, nullptr},
+    {"evict", evict, METH_O, nullptr},
+    {"draw", draw, METH_VARARGS, nullptr},
+    {"read", read, METH_VARARGS, nullptr},
+    {"restore", restore, METH_VARARGS, nullptr},
+    {"_stream", stream, METH_NOARGS, nullptr},
+    {"_refused", refused, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"total", get_total, nullptr, nullptr, nullptr},
+    {"greatest", get_greatest, nullptr, nullptr, nullptr},
+    {"leaves", get_leaves, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(attach)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_sq_length, reinterpret_cast<void*>(length)},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"fast_core.memory._native.PriorityTree", sizeof(TreeObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+PriorityTree* as_tree(PyObject* object) {
+  if (PyObject_TypeCheck(object, type_)) return &tree_of(object);
+  PyErr_Format(PyExc_TypeError, "a PriorityTree is needed; got %R", object);
+  return nullptr;
+}
+
+int add_sum_tree(PyObject* module) {
+  if (add_type(module, &spec, "PriorityTree") != 0) return -1;
+  type_ = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "PriorityTree"));
+  return type_ == nullptr ? -1 : 0;
+}
+
+}  // namespace fastloop::bind

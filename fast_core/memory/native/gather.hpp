@@ -1,0 +1,264 @@
+// Draws of windows from replay logs: uniform over all that are valid, or by priority.
+#pragma once
+
+#include <utility>
+
+#include "sum_tree.hpp"
+#include "windows.hpp"
+
+namespace fastloop {
+
+class ReplayReader : public ReplayWindows {
+ public:
+  static constexpr int kMaxTries = 1000;
+
+  enum class Draw { drawn, nothing_valid, lapped };
+
+  struct Counters {
+    std::uint64_t drawn;     // windows given out
+    std::uint64_t rejected;  // rows that were drawn and were not valid
+    std::uint64_t lapped;    // windows that were overwritten while they were copied
+  };
+
+  ReplayReader(const std::vector<const ReplayLog*>& logs, std::uint64_t steps, double gamma,
+               std::uint64_t frames, const CounterRandom::State& seed)
+      : ReplayWindows(logs, steps, gamma, frames), random_(seed) {}
+
+  const Counters& counters() const { return counters_; }
+  CounterRandom& random() { return random_; }
+  // For checkpoints: rows of a log before this are known to the tree.
+  std::uint64_t seen(std::uint64_t source) const { return sources_[source].seen; }
+  std::uint64_t gone(std::uint64_t source) const { return sources_[source].gone; }
+  void set_seen(std::uint64_t source, std::uint64_t seen, std::uint64_t gone) {
+    sources_[source].seen = seen;
+    sources_[source].gone = gone;
+  }
+
+  // Rows committed since the logs were made, over all logs; rows live now.
+  std::uint64_t committed() {
+    snapshot();
+    std::uint64_t sum = 0;
+    for (const auto& source : sources_) sum += source.commit;
+    return sum;
+  }
+  std::uint64_t live() {
+    snapshot();
+    return live_;
+  }
+
+  // Valid windows, counted one by one.
+  std::uint64_t valid() {
+    snapshot();
+    scan();
+    return valid_.size();
+  }
+
+  // ---- uniform draws ------------------------------------------------------------------------
+
+  // Draws `count` windows, each uniformly over all valid ones, with replacement.
+  Draw draw(const BatchTarget& to, std::uint64_t count) {
+    snapshot();
+    valid_.clear();
+    windows_.resize(count);
+    // In passes, so that memory answers for many rows at once.
+    for (auto& window : windows_)
+      if (!pick(window)) return Draw::nothing_valid;
+    for (auto& window : windows_)
+      if (!settle(window)) return Draw::nothing_valid;
+    std::fill_n(to.weight, count, 1.0f);
+    for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
+    refresh();
+    for (std::uint64_t k = 0; k < count; ++k)
+      if (!still_live(windows_[k])) {
+        const auto drawn = draw_again(windows_[k], to, k);
+        if (drawn != Draw::drawn) return drawn;
+      }
+    counters_.drawn += count;
+    return Draw::drawn;
+  }
+
+  // ---- draws by priority ----------------------------------------------------------------------
+
+  // Gives new valid rows a leaf, and takes it from rows that are no longer valid.
+  void sync(PriorityTree& tree) {
+    snapshot();
+    for (std::uint64_t at = 0; at < sources_.size(); ++at) evict_gone(tree, at);
+    tree.repair();  // newcomers get the greatest priority of those that are left
+    const double newcomer = tree.newcomer();
+    for (std::uint64_t at = 0; at < sources_.size(); ++at) insert_new(tree, at, newcomer);
+    tree.repair();
+  }
+
+  // Draws `count` windows in proportion to their priorities, with replacement. Weights are
+  // (P(least likely of the batch) / P(i))^beta: Schaul et al. 2016, arXiv:1511.05952,
+  // algorithm 1, line 10 (the number of rows cancels).
+  Draw draw(const BatchTarget& to, std::uint64_t count, PriorityTree& tree, double beta) {
+    sync(tree);
+    if (!(tree.total() > 0.0)) return Draw::nothing_valid;
+    windows_.resize(count);
+    leaf_.resize(count);
+    share_.resize(count);
+    tree.draw(leaf_.data(), count);
+    for (std::uint64_t k = 0; k < count; ++k) {
+      share_[k] = tree.priority(leaf_[k]) / tree.total();
+      locate(leaf_[k], windows_[k]);
+      prefetch(windows_[k]);
+    }
+    for (std::uint64_t k = 0; k < count; ++k)
+      if (examine(windows_[k]) != State::valid && !replace(tree, k)) return Draw::nothing_valid;
+    for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
+    refresh();
+    for (std::uint64_t k = 0; k < count; ++k)
+      for (int tries = 0; !still_live(windows_[k]); ++tries) {
+        ++counters_.lapped;
+        if (tries == kMaxTries) return Draw::lapped;
+        if (!replace(tree, k)) return Draw::nothing_valid;
+        copy(windows_[k], to, k);
+        refresh();
+      }
+    weigh(to.weight, count, beta);
+    counters_.drawn += count;
+    return Draw::drawn;
+  }
+
+  // Takes absolute errors of rows that were drawn; returns how many were accepted.
+  std::uint64_t update(PriorityTree& tree, const std::int32_t* log, const std::int64_t* row,
+                       const float* error, std::uint64_t count) {
+    std::uint64_t accepted = 0;
+    for (std::uint64_t k = 0; k < count; ++k) {
+      // Numbers that no row has become a leaf that no tree has.
+      const bool known = log[k] >= 0 && row[k] >= 0 &&
+                         static_cast<std::uint64_t>(log[k]) < sources();
+      const auto number = static_cast<std::uint64_t>(row[k]);
+      const auto leaf = known ? leaf_of(static_cast<std::uint64_t>(log[k]), number) : leaves();
+      accepted += tree.update(leaf, number / places(), static_cast<double>(error[k]));
+    }
+    tree.repair();
+    return accepted;
+  }
+
+ private:
+  // ---- picking --------------------------------------------------------------------------------
+
+  // A row, uniformly over all live ones.
+  bool pick(Window& window) {
+    if (live_ == 0) return false;
+    const auto number = random_.below(live_);
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), number);
+    window.source = static_cast<std::uint64_t>(end - ends_.begin());
+    const auto& source = sources_[window.source];
+    const auto back = *end - number;
+    window.row = source.commit - back;
+    window.place = behind(source.head, back);
+    prefetch(window);
+    return true;
+  }
+
+  // Picks again until the window is valid. Where hardly any is, the valid ones are counted out, so
+  // that this ends, and says so when there is none.
+  bool settle(Window& window) {
+    for (int tries = 1; examine(window) != State::valid; ++tries) {
+      ++counters_.rejected;
+      if (tries < kMaxTries && valid_.empty()) {
+        if (!pick(window)) return false;
+        continue;
+      }
+      // Counted out again if what was found has been overwritten since.
+      if (!valid_.empty()) snapshot();
+      scan();
+      if (valid_.empty() || tries > 2 * kMaxTries) return false;
+      const auto& found = valid_[random_.below(valid_.size())];
+      window.source = found.first;
+      move(window, found.second);
+    }
+    return true;
+  }
+
+  void scan() {
+    valid_.clear();
+    Window window{};
+    for (window.source = 0; window.source < sources_.size(); ++window.source) {
+      const auto& source = sources_[window.source];
+      for (auto row = source.first(); row < source.commit; ++row) {
+        move(window, row);
+        if (examine(window) == State::valid) valid_.emplace_back(window.source, row);
+      }
+    }
+  }
+
+  // One window anew, its rows having been overwritten while they were copied.
+  Draw draw_again(Window& window, const BatchTarget& to, std::uint64_t k) {
+    for (int tries = 0; tries < kMaxTries; ++tries) {
+      ++counters_.lapped;
+      snapshot();
+      valid_.clear();
+      if (!pick(window)) return Draw::nothing_valid;
+      if (!settle(window)) return Draw::nothing_valid;
+      copy(window, to, k);
+      refresh();
+      if (still_live(window)) return Draw::drawn;
+    }
+    return Draw::lapped;
+  }
+
+  // ---- priorities -----------------------------------------------------------------------------
+
+  // A row drawn in the place of one that is no longer valid.
+  bool replace(PriorityTree& tree, std::uint64_t k) {
+    do {
+      ++counters_.rejected;
+      tree.evict(leaf_[k], windows_[k].row / places());
+      sync(tree);
+      if (!(tree.total() > 0.0)) return false;
+      tree.draw(&leaf_[k], 1);
+      share_[k] = tree.priority(leaf_[k]) / tree.total();
+      locate(leaf_[k], windows_[k]);
+    } while (examine(windows_[k]) != State::valid);
+    return true;
+  }
+
+  void evict_gone(PriorityTree& tree, std::uint64_t at) {
+    auto& source = sources_[at];
+    for (auto row = source.gone; row < std::min(source.first(), source.seen); ++row)
+      tree.evict(leaf_of(at, row));
+    source.gone = std::max(source.gone, source.first());
+    source.seen = std::max(source.seen, source.first());
+    // Rows that are there, but not the frames before them.
+    Window window{};
+    window.source = at;
+    const auto end = std::min(source.seen, source.first() + frames() - 1);
+    for (auto row = source.first(); row < end; ++row) {
+      move(window, row);
+      if (examine(window) != State::valid) tree.evict(leaf_of(at, row));
+    }
+  }
+
+  void insert_new(PriorityTree& tree, std::uint64_t at, double newcomer) {
+    auto& source = sources_[at];
+    Window window{};
+    window.source = at;
+    for (; source.seen < source.commit; ++source.seen) {
+      move(window, source.seen);
+      const auto state = examine(window);
+      if (state == State::open) break;
+      if (state == State::valid)
+        tree.insert(leaf_of(at, window.row), window.row / places(), newcomer);
+    }
+  }
+
+  void weigh(float* weight, std::uint64_t count, double beta) const {
+    const double least = *std::min_element(share_.begin(), share_.end());
+    for (std::uint64_t k = 0; k < count; ++k)
+      weight[k] = std::pow(static_cast<float>(least / share_[k]), static_cast<float>(beta));
+  }
+
+  CounterRandom random_;
+  Counters counters_{};
+  // Of one call, kept for their memory.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> valid_;
+  std::vector<Window> windows_;
+  std::vector<std::uint64_t> leaf_;
+  std::vector<double> share_;
+};
+
+}  // namespace fastloop

@@ -1,0 +1,259 @@
+// Windows of replay logs: which are valid, and copies of them.
+//
+// A window begins at an origin row and has n steps, or fewer where its episode ends. It is valid
+// when its last observation is there, nothing in it crosses the mark of a new beginning, and the
+// frames stacked for its first observation are still there.
+#pragma once
+
+#include <algorithm>
+
+#include "replay_log.hpp"
+
+namespace fastloop {
+
+// Where the columns of a batch go; row i of each lies at i times its size.
+struct BatchTarget {
+  char* obs;       // stacked frames, the newest last
+  char* next_obs;  // likewise
+  char* action;
+  float* reward;
+  float* discount;
+  float* weight;
+  std::int32_t* log;
+  std::int64_t* row;
+  std::vector<char*> extra;  // further columns of the origin row
+};
+
+// The logs of all environments as one reader sees them.
+class ReplayWindows {
+ public:
+  static constexpr std::uint64_t kMaxFrames = 255;
+
+  ReplayWindows(const std::vector<const ReplayLog*>& logs, std::uint64_t steps, double gamma,
+                std::uint64_t frames)
+      : steps_(steps), frames_(frames) {
+    if (logs.empty()) throw Refused("a replay reader needs at least one log");
+    log_ = logs[0];
+    if (!(gamma >= 0.0 && gamma <= 1.0)) throw Refused("gamma must lie in 0..1");
+    if (steps < 1 || frames < 1 || frames > kMaxFrames)
+      throw Refused("a replay reader needs n-step windows of at least 1 step and 1..255 frames");
+    const auto& first = *logs[0];
+    if (steps > first.capacity() || first.capacity() - steps < frames)
+      throw Refused("replay logs of " + std::to_string(first.capacity()) +
+                    " rows hold no window of " + std::to_string(steps) + " steps and " +
+                    std::to_string(frames) + " frames; raise replay.capacity");
+    for (const auto* log : logs) {
+      bool alike = log->capacity() == first.capacity() && log->columns() == first.columns();
+      for (std::size_t c = 0; alike && c < first.columns(); ++c)
+        alike = log->row_bytes(c) == first.row_bytes(c);
+      if (!alike) throw Refused("replay logs of one reader must have equal capacities and columns");
+      for (std::uint64_t env = 0; env < log->envs(); ++env) sources_.emplace_back(log, env);
+    }
+    stride_ = first.stride();
+    for (std::uint64_t k = 0; k <= steps; ++k)
+      power_.push_back(k == 0 ? 1.0 : power_.back() * gamma);
+  }
+
+  const ReplayLog& log() const { return *log_; }
+  std::uint64_t sources() const { return sources_.size(); }
+  std::uint64_t leaves() const { return sources_.size() * log().places(); }
+  std::uint64_t frames() const { return frames_; }
+
+ protected:
+  // One environment's log, and where it stood at the last snapshot.
+  struct Source {
+    Source(const ReplayLog* from, std::uint64_t number)
+        : log(from), env(number), bits(from->bits_of(number)) {
+      for (std::size_t c = 0; c < from->columns(); ++c) column.push_back(from->column_of(c, number));
+    }
+
+    std::uint64_t first() const { return commit - count; }
+
+    const ReplayLog* log;
+    std::uint64_t env;
+    const char* bits;
+    std::vector<const char*> column;
+    std::uint64_t commit = 0;  // rows before it are whole
+    std::uint64_t count = 0;   // live rows, which are the last ones
+    std::uint64_t head = 0;    // place of row `commit`
+    std::uint64_t kept = 0;    // rows before it may have been overwritten, after a refresh
+    std::uint64_t seen = 0;    // rows before it have their leaf, or will never have one
+    std::uint64_t gone = 0;    // rows before it have lost it
+  };
+
+  enum class State { valid, open, never };
+
+  struct Window {
+    std::uint64_t source;
+    std::uint64_t row;
+    std::uint64_t place;  // of the row in its log
+    std::uint64_t age;    // frames of the same episode before the row, at most frames - 1
+    std::uint64_t steps;  // from the row to its last observation
+    bool terminated;
+  };
+
+  std::uint64_t places() const { return log().places(); }
+  std::uint64_t place_of(std::uint64_t row) const { return row % places(); }
+  std::uint64_t leaf_of(std::uint64_t source, std::uint64_t row) const {
+    return source * places() + place_of(row);
+  }
+  // Less than a whole log away, without a division.
+  std::uint64_t ahead(std::uint64_t place, std::uint64_t rows) const {
+    place += rows;
+    return place < places() ? place : place - places();
+  }
+  std::uint64_t behind(std::uint64_t place, std::uint64_t rows) const {
+    return place < rows ? place + places() - rows : place - rows;
+  }
+  // The row that has a leaf: the live one at its place.
+  void locate(std::uint64_t leaf, Window& window) const {
+    window.source = leaf / places();
+    window.place = leaf % places();
+    const auto& source = sources_[window.source];
+    // The place of the next row holds the oldest one, which is gone: examine refuses `commit`.
+    window.row = source.commit - behind(source.head, window.place);
+  }
+
+  void move(Window& window, std::uint64_t row) const {
+    window.row = row;
+    window.place = place_of(row);
+  }
+
+  // ---- where the logs stand -------------------------------------------------------------------
+
+  // Live rows as of now; everything that follows is decided by these, until the next refresh.
+  void snapshot() {
+    live_ = 0;
+    for (auto& source : sources_) {
+      // Acquire: pairs with the release store in ReplayLog::append.
+      source.commit = load_acquire(source.log->commit_of(source.env));
+      source.count = source.log->live(source.env, source.commit);
+      source.head = place_of(source.commit);
+      live_ += source.count;
+    }
+    ends_.clear();
+    std::uint64_t end = 0;
+    for (const auto& source : sources_) ends_.push_back(end += source.count);
+  }
+
+  // After copies: which of their rows have stayed.
+  void refresh() {
+    // Acquire fence: pairs with the release fence in ReplayLog::append.
+    acquire_fence();
+    for (auto& source : sources_) {
+      // Relaxed: ordered by the fence above.
+      const auto commit = load_relaxed(source.log->commit_of(source.env));
+      source.kept = commit - source.log->live(source.env, commit);
+    }
+  }
+
+  bool still_live(const Window& window) const {
+    return window.row - window.age >= sources_[window.source].kept;
+  }
+
+  // ---- windows --------------------------------------------------------------------------------
+
+  // Fills in what the bits of the rows say of the window that begins at `window.row`.
+  State examine(Window& window) const {
+    const auto& source = sources_[window.source];
+    if (window.row < source.first() || window.row >= source.commit) return State::never;
+    auto bits = bits_at(source, window.place);
+    if ((bits & kOrigin) == 0) return State::never;
+    if (!find_age(source, window, bits)) return State::never;
+    for (window.steps = 1;; ++window.steps) {
+      const auto next = window.row + window.steps;
+      window.terminated = (bits & kTerminated) != 0;
+      if (next >= source.commit) return State::open;
+      if ((bits & kEnded) != 0) return State::valid;
+      bits = bits_at(source, ahead(window.place, window.steps));
+      // The writer was replaced, and what came next was never written.
+      if ((bits & kBegins) != 0) return State::never;
+      if (window.steps == steps_) return State::valid;
+    }
+  }
+
+  // ---- copies ---------------------------------------------------------------------------------
+
+  // What examine and copy will touch of a row and the next; of long rows the bits and the first
+  // lines, the processor sees to the rest.
+  void prefetch(const Window& window) const {
+    const auto& source = sources_[window.source];
+    const char* row = source.column[ReplayLog::obs] + window.place * stride_;
+    // GCC takes a function that only prefetches for one without effect, and drops its calls.
+    __asm__ volatile("");
+    for (std::uint64_t at = 0; at < std::min(2 * stride_, 8 * kCacheLine); at += kCacheLine)
+      __builtin_prefetch(row + at);
+    __builtin_prefetch(source.bits + (window.place + 1) * stride_);
+    if (2 * stride_ > 8 * kCacheLine) __builtin_prefetch(source.bits + window.place * stride_);
+  }
+
+  void copy(const Window& window, const BatchTarget& to, std::uint64_t k) const {
+    const auto& source = sources_[window.source];
+    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
+    const auto next_age = std::min(window.age + window.steps, frames_ - 1);
+    copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
+    copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
+    copy_one(to.action, source, ReplayLog::action, window.place, k);
+    for (std::size_t c = 0; c < to.extra.size(); ++c)
+      copy_one(to.extra[c], source, ReplayLog::first_extra + c, window.place, k);
+    to.reward[k] = return_of(source, window);
+    to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
+    to.log[k] = static_cast<std::int32_t>(window.source);
+    to.row[k] = static_cast<std::int64_t>(window.row);
+  }
+
+  std::vector<Source> sources_;
+  std::uint64_t live_ = 0;           // rows, at the last snapshot
+  std::vector<std::uint64_t> ends_;  // of each source, in a count of all live rows
+
+ private:
+  std::uint8_t bits_at(const Source& source, std::uint64_t place) const {
+    std::uint8_t bits;
+    load_row(&bits, source.bits + place * stride_, 1);
+    return bits;
+  }
+
+  // How far back the stack of the first observation reaches; false if that is gone.
+  bool find_age(const Source& source, Window& window, std::uint8_t bits) const {
+    window.age = 0;
+    while (window.age + 1 < frames_ && (bits & kBegins) == 0) {
+      if (window.row - window.age == source.first()) return false;
+      ++window.age;
+      bits = bits_at(source, behind(window.place, window.age));
+    }
+    return true;
+  }
+
+  void copy_one(char* to, const Source& source, std::size_t column, std::uint64_t place,
+                std::uint64_t k) const {
+    const auto nbytes = log().row_bytes(column);
+    load_row(to + k * nbytes, source.column[column] + place * stride_, nbytes);
+  }
+
+  // The observation at a place and the `age` ones before it; the oldest stands again for what is
+  // missing.
+  void copy_stack(char* to, const Source& source, std::uint64_t place, std::uint64_t age) const {
+    const auto nbytes = log().row_bytes(ReplayLog::obs);
+    for (auto back = frames_; back-- > 0; to += nbytes) {
+      const auto from = behind(place, std::min(back, age));
+      load_row(to, source.column[ReplayLog::obs] + from * stride_, nbytes);
+    }
+  }
+
+  float return_of(const Source& source, const Window& window) const {
+    double sum = 0.0;
+    for (std::uint64_t k = 0; k < window.steps; ++k) {
+      float reward;
+      load_row(&reward, source.column[ReplayLog::reward] + ahead(window.place, k) * stride_, 4);
+      sum += power_[k] * static_cast<double>(reward);
+    }
+    return static_cast<float>(sum);
+  }
+
+  const ReplayLog* log_ = nullptr;  // the first; all outlive the reader
+  std::uint64_t steps_, frames_;
+  std::uint64_t stride_ = 0;   // of rows
+  std::vector<double> power_;  // gamma^k
+};
+
+}  // namespace fastloop

@@ -1,0 +1,265 @@
+"""Draws of n-step windows from the replay logs of all shards, in the replay node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.errors import SegmentError
+from fast_core.memory import _native
+from fast_core.memory.header import Array, align, array_at
+from fast_core.memory.priorities import PriorityTree, key_of
+from fast_core.memory.replay_log import LEADING, ReplayFields, ReplayLog, check_rows
+from fast_core.spec import as_dtype
+
+
+@dataclass(frozen=True)
+class ReplayArrays:
+    """Where ``N`` drawn windows go.
+
+    Attributes:
+        obs: ``[N, ...]``; ``[N, frames, ...]`` with stacked frames, the newest last.
+        next_obs: The same after the window, the final observation where the episode ended.
+        action: ``[N, ...]``.
+        reward: ``[N]`` float32, ``r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)``.
+        discount: ``[N]`` float32, ``gamma^k``, 0 where the window ended with a terminated step.
+        weight: ``[N]`` float32, importance weights, 1 with uniform draws.
+        log: ``[N]`` int32, which environment: shard times environments per shard, plus its number.
+        row: ``[N]`` int64, number of the window's first row in its log.
+        extra: Further columns of that row, by name.
+    """
+
+    obs: Array
+    next_obs: Array
+    action: Array
+    reward: NDArray[np.float32]
+    discount: NDArray[np.float32]
+    weight: NDArray[np.float32]
+    log: NDArray[np.int32]
+    row: NDArray[np.int64]
+    extra: dict[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def allocate(cls, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
+        """Arrays in private memory."""
+        return cls.at(memoryview(bytearray(cls.nbytes(fields, rows, frames))), fields, rows, frames)
+
+    @staticmethod
+    def nbytes(fields: ReplayFields, rows: int, frames: int = 1) -> int:
+        """Bytes of a region that holds them."""
+        return sum(align(nbytes) for nbytes, _, _ in _batch_columns(fields, rows, frames))
+
+    @classmethod
+    def at(cls, memory: memoryview, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
+        """Arrays over ``memory``, a batch slot for instance; its values are left as they are."""
+        arrays, begin = [], 0
+        for nbytes, dtype, shape in _batch_columns(fields, rows, frames):
+            arrays.append(array_at(memory, begin, dtype, shape))
+            begin += align(nbytes)
+        names = [column.name for column in fields[len(LEADING) :]]
+        obs, next_obs, action, reward, discount, weight, log, row, *rest = arrays
+        extra = dict(zip(names, rest, strict=True))
+        return cls(obs, next_obs, action, reward, discount, weight, log, row, extra)
+
+    def in_order(self) -> tuple[Array, ...]:
+        """All arrays, as the native core takes them."""
+        leading = (self.obs, self.next_obs, self.action, self.reward, self.discount)
+        return (*leading, self.weight, self.log, self.row, *self.extra.values())
+
+
+@dataclass(frozen=True)
+class ReplayReaderStatistics:
+    """Figures of a reader.
+
+    Attributes:
+        drawn: Windows given out.
+        rejected: Rows drawn that were no valid beginning of a window, and were drawn again.
+        lapped: Windows that were overwritten while they were copied, and were drawn again.
+        live: Rows that are there now, final observations and the newest ones included.
+    """
+
+    drawn: int
+    rejected: int
+    lapped: int
+    live: int
+
+
+@dataclass(frozen=True)
+class RankedRow:
+    """One row as `ReplayReader.highest` shows it; ``age`` counts the rows of its log after it."""
+
+    log: int
+    row: int
+    age: int
+    priority: float
+
+
+class ReplayReader:
+    """Draws n-step windows from the logs of all shards; belongs to one thread.
+
+    A window begins at a step and has ``steps`` of them, or fewer where its episode ends. It is
+    valid when all of it and the observation after it are committed, when it lies within one
+    episode and one incarnation of the writer, and when the frames stacked for its first
+    observation are still there. Uniform draws give each valid window of all logs the same
+    probability.
+
+    Concurrency:
+        Reads the logs without waiting for anybody and writes nothing that is shared. A copy whose
+        rows were overwritten meanwhile is thrown away and drawn again.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[ReplayLog],
+        *,
+        steps: int,
+        gamma: float,
+        frames: int = 1,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        """Reads ``logs``, one per shard in their order, all of one plan.
+
+        Args:
+            logs: Of every shard.
+            steps: Steps of a window, ``n``.
+            gamma: Discount of one step.
+            frames: Observations that are stacked.
+            seed: Of the draws.
+
+        Raises:
+            SegmentError: The plans differ, or a log has fewer rows than a window needs.
+        """
+        if any(log.fields != logs[0].fields for log in logs):
+            raise SegmentError("the replay logs of one run must have the same columns")
+        self.fields = logs[0].fields
+        self.frames = frames
+        self._logs = tuple(logs)
+        natives = tuple(log.native for log in logs)
+        self._native = _native.ReplayReader(natives, steps, gamma, frames, *key_of(seed))
+
+    @property
+    def leaves(self) -> int:
+        """Leaves that a `PriorityTree` of these logs has."""
+        return self._native.leaves
+
+    def arrays(self, rows: int) -> ReplayArrays:
+        """Arrays that hold ``rows`` windows, in private memory."""
+        return ReplayArrays.allocate(self.fields, rows, self.frames)
+
+    def draw(
+        self, to: ReplayArrays, priorities: PriorityTree | None = None, beta: float = 0.0
+    ) -> bool:
+        """Fills ``to`` with windows drawn independently; False if no window is valid yet.
+
+        With ``priorities`` the tree is brought up to date first, windows are drawn in proportion
+        to it, and ``weight`` is `importance_weights`.
+
+        Raises:
+            SegmentError: An array has the wrong size, the tree is not one of these logs, or the
+                writers overtook every one of a thousand tries.
+        """
+        return self._native.draw(to.in_order(), len(to.row), priorities, beta)
+
+    def sync(self, priorities: PriorityTree) -> None:
+        """Gives new valid rows a leaf, and empties those of rows that are gone."""
+        self._native.sync(priorities)
+
+    def update(
+        self,
+        priorities: PriorityTree,
+        log: NDArray[np.int32],
+        row: NDArray[np.int64],
+        error: NDArray[np.float32],
+    ) -> int:
+        """Sets priorities of drawn rows from their absolute errors; returns how many it could.
+
+        All ``[N]``, ``log`` and ``row`` as they were drawn. What `PriorityTree.update` refuses is
+        refused here, rows that have been overwritten too.
+        """
+        check_rows(log, "log", np.dtype(np.int32), ())
+        check_rows(row, "row", np.dtype(np.int64), ())
+        check_rows(error, "error", np.dtype(np.float32), ())
+        return self._native.update(priorities, log, row, error)
+
+    def valid(self) -> int:
+        """How many windows could be drawn now; counts them one by one."""
+        return self._native.valid()
+
+    def committed(self) -> int:
+        """Rows that were ever written to all logs."""
+        return self._native.committed()
+
+    def highest(self, priorities: PriorityTree, count: int) -> list[RankedRow]:
+        """The ``count`` rows of the highest priority, highest first, to look at."""
+        values = priorities.priorities()
+        leaves = np.argsort(-values, kind="stable")[:count]
+        committed = [commit for log in self._logs for commit in log.native.committed()]
+        return [
+            _ranked(int(leaf), committed, self.leaves, float(values[leaf]))
+            for leaf in leaves
+            if values[leaf] > 0.0
+        ]
+
+    def statistics(self) -> ReplayReaderStatistics:
+        """Figures as of now."""
+        return ReplayReaderStatistics(*self._native._counters(), live=self._native.live())
+
+    def state(self) -> dict[str, object]:
+        """Random stream, and how far the priority tree has followed the logs."""
+        return {"stream": self._native._stream(), "positions": self._positions()}
+
+    def load(self, state: dict[str, object]) -> None:
+        """Continue exactly from `state`; the logs and the tree must have been loaded before.
+
+        Raises:
+            SegmentError: The logs hold less than they did then.
+        """
+        positions = np.ascontiguousarray(state["positions"], np.uint64)
+        committed = [commit for log in self._logs for commit in log.native.committed()]
+        if positions.shape != (len(committed), 2) or (positions[:, 0] > committed).any():
+            raise SegmentError(
+                "the saved reader has seen rows that these replay logs do not hold; "
+                "load the logs first, or begin with an empty priority tree"
+            )
+        self._native._set_positions(positions)
+        self._native._set_stream(*cast("list[int]", state["stream"]))
+
+    def _positions(self) -> NDArray[np.uint64]:
+        positions = np.empty((sum(log.envs for log in self._logs), 2), np.uint64)
+        self._native._positions(positions)
+        return positions
+
+
+def _batch_columns(
+    fields: ReplayFields, rows: int, frames: int
+) -> list[tuple[int, np.dtype[np.generic], tuple[int, ...]]]:
+    """Bytes, dtype and shape of each array of a batch."""
+    obs, action, _, *extra = fields
+    stack = (frames,) if frames > 1 else ()
+    shapes = [
+        (obs.dtype, (*stack, *obs.shape)),
+        (obs.dtype, (*stack, *obs.shape)),
+        (action.dtype, action.shape),
+        ("float32", ()),
+        ("float32", ()),
+        ("float32", ()),
+        ("int32", ()),
+        ("int64", ()),
+        *((column.dtype, column.shape) for column in extra),
+    ]
+    return [
+        (rows * math.prod(shape) * as_dtype(dtype).itemsize, as_dtype(dtype), (rows, *shape))
+        for dtype, shape in shapes
+    ]
+
+
+def _ranked(leaf: int, committed: list[int], leaves: int, priority: float) -> RankedRow:
+    places = leaves // len(committed)
+    log, place = divmod(leaf, places)
+    age = (committed[log] - 1 - place) % places
+    return RankedRow(log, committed[log] - 1 - age, age, priority)

@@ -1,0 +1,192 @@
+"""Circular logs of transitions, one per environment of a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.errors import SegmentError
+from fast_core.memory import _native
+from fast_core.memory.header import (
+    HEADER_BYTES,
+    Array,
+    check_header,
+    check_room,
+    write_header,
+)
+from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
+
+ReplayFields = tuple[FieldSpec, ...]
+
+_BOOL = np.dtype(np.bool_)
+LEADING = ("obs", "action", "reward")
+
+
+def replay_fields(
+    row: SpaceSpec, action: FieldSpec, extra: Sequence[FieldSpec] = ()
+) -> ReplayFields:
+    """The columns of a replay log.
+
+    Args:
+        row: What an environment returns (``EnvironmentSpec.row``): one frame where they are
+            stacked.
+        action: How actions are stored (``Blueprint.action_field``).
+        extra: Further columns, drawn for the first row of each window.
+    """
+    obs = FieldSpec("obs", row.shape, row.dtype)
+    return (obs, action, FieldSpec("reward", (), "float32"), *extra)
+
+
+@dataclass(frozen=True)
+class ReplayLogStatistics:
+    """Figures of the logs of one shard; ``committed`` counts the rows ever written of each."""
+
+    capacity: int
+    envs: int
+    nbytes: int
+    committed: tuple[int, ...]
+
+
+class ReplayLog:
+    """The logs of one shard: ``capacity`` rows of each of its ``envs`` environments.
+
+    A step takes one row, and a second one for the final observation where its episode ends; the
+    observation after a step is that of the next row. Whether a step terminated or was truncated
+    takes bits of one byte per row.
+
+    Concurrency:
+        The node that executes the shard writes, anybody reads. A commit counter per environment
+        is stored with release after the rows, and a release fence stands between it and the rows
+        that follow. Readers copy, pass an acquire fence, and look again whether what they copied
+        has stayed (`ReplayReader`). A writer killed at any point leaves the rows it had not
+        committed, at most one step of each environment. A writer that attaches goes on behind the
+        last committed rows, and marks its first ones: nothing is joined across that mark.
+    """
+
+    def __init__(self, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> None:
+        """Use ``create`` or ``attach``."""
+        self.fields = fields
+        self.capacity = capacity
+        self.envs = envs
+        self.native = _native.ReplayLog(memory[HEADER_BYTES:])
+        self._nbytes = self.nbytes(fields, capacity, envs)
+        self._columns = [(f.name, as_dtype(f.dtype), f.shape) for f in fields]
+
+    @staticmethod
+    def nbytes(fields: ReplayFields, capacity: int, envs: int) -> int:
+        """Bytes of the region.
+
+        Raises:
+            SegmentError: The fields are not those of a log, or a number makes no sense.
+        """
+        return HEADER_BYTES + _native.replay_nbytes(capacity, envs, _row_bytes(fields))
+
+    @classmethod
+    def create(cls, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> Self:
+        """Makes empty logs in ``memory`` and attaches to them."""
+        check_room(memory, cls.nbytes(fields, capacity, envs), "replay log")
+        _native.replay_create(memory[HEADER_BYTES:], capacity, envs, _row_bytes(fields))
+        write_header(memory, "replay log", _plan(fields, capacity, envs))
+        return cls(memory, fields, capacity, envs)
+
+    @classmethod
+    def attach(cls, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> Self:
+        """Attaches to the logs in ``memory``; SegmentError if they were made by another plan."""
+        check_header(memory, "replay log", _plan(fields, capacity, envs))
+        return cls(memory, fields, capacity, envs)
+
+    def append(
+        self,
+        obs: Array,
+        action: Array,
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: Array | None = None,
+        *,
+        extra: Sequence[Array] = (),
+        first: int = 0,
+    ) -> None:
+        """Appends one step of ``B`` environments, from number ``first`` on.
+
+        Args:
+            obs: ``[B, ...]``, what was observed before the step: single frames where they are
+                stacked.
+            action: ``[B, ...]``, as stored.
+            reward: ``[B]``.
+            terminated: ``[B]``.
+            truncated: ``[B]``.
+            final_obs: ``[B, ...]``, read where an episode ended; None where none did.
+            extra: Further columns, as the fields have them.
+            first: Number of the first environment within the shard.
+
+        Raises:
+            SegmentError: An array has another type, shape or length than declared, or a final
+                observation is missing. Nothing is stored then.
+        """
+        columns = (obs, action, reward, *extra)
+        for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
+            check_rows(array, name, dtype, shape)
+        check_rows(terminated, "terminated", _BOOL, ())
+        check_rows(truncated, "truncated", _BOOL, ())
+        if final_obs is not None:
+            check_rows(final_obs, "final_obs", *self._columns[0][1:])
+        self.native.append(first, columns, terminated, truncated, final_obs)
+
+    def cut(self, env: int) -> None:
+        """Lets nothing that is appended next for ``env`` follow from what is there.
+
+        For an episode that is given up without a final observation; its last rows, whose windows
+        stay open, are never drawn.
+        """
+        self.native.cut(env)
+
+    def save(self, env: int) -> tuple[int, bytearray]:
+        """Number of the first row of one environment that is there, and all rows as they lie.
+
+        Anybody may call it while the writer goes on, for one environment after the other, so that
+        a checkpoint needs little memory. Rows overwritten meanwhile are left out.
+        """
+        return self.native.read(env)
+
+    def load(self, env: int, first: int, rows: bytes | bytearray) -> None:
+        """Puts back what `save` gave, before any node of the run reads or writes the logs.
+
+        Raises:
+            SegmentError: They are rows of other columns, or more than the capacity.
+        """
+        self.native.restore(env, first, rows)
+
+    def statistics(self) -> ReplayLogStatistics:
+        """Figures as of now."""
+        committed = tuple(self.native.committed())
+        return ReplayLogStatistics(self.capacity, self.envs, self._nbytes, committed)
+
+
+def check_rows(
+    array: Array, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> None:
+    """SegmentError unless ``array`` is contiguous rows of this dtype and shape."""
+    if array.dtype == dtype and array.shape[1:] == shape and array.flags.c_contiguous:
+        return
+    raise SegmentError(
+        f"replay column {name!r} takes contiguous rows of {dtype} {shape!r}; "
+        f"got {array.dtype} {array.shape[1:]!r}. Nothing is converted: store what is declared"
+    )
+
+
+def _row_bytes(fields: ReplayFields) -> tuple[int, ...]:
+    names = tuple(column.name for column in fields)
+    if names[:3] != LEADING or len(set(names)) != len(names):
+        raise SegmentError(f"the columns of a replay log begin with {LEADING!r}; got {names!r}")
+    if (fields[2].shape, fields[2].dtype) != ((), "float32"):
+        raise SegmentError(f"rewards are stored as float32 scalars; got {fields[2]!r}")
+    return tuple(column.row_nbytes for column in fields)
+
+
+def _plan(fields: ReplayFields, capacity: int, envs: int) -> object:
+    return ([(f.name, f.shape, f.dtype) for f in fields], capacity, envs)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fast_core.errors import SegmentError
+from fast_core.memory import ReplayLog, replay_fields
+from fast_core.spec import FieldSpec, SpaceSpec
+
+Memory = Callable[[int], memoryview]
+
+FIELDS = replay_fields(
+    SpaceSpec("box", (2,), "float64"),
+    FieldSpec("action", (), "int64"),
+    [FieldSpec("policy_version", (), "int64")],
+)
+
+
+def new_log(memory: Memory, capacity: int, envs: int) -> ReplayLog:
+    region = memory(ReplayLog.nbytes(FIELDS, capacity, envs))
+    return ReplayLog.create(region, FIELDS, capacity, envs)
+
+
+def test_bytes_per_transition_are_near_the_least_possible() -> None:
+    """Single frames of images, and vectors: nothing is stored twice."""
+    image = replay_fields(SpaceSpec("box", (84, 84), "uint8"), FieldSpec("action", (), "int64"))
+    vector = replay_fields(SpaceSpec("box", (17,), "float32"), FieldSpec("action", (6,), "float32"))
+    for fields, least in ((image, 84 * 84 + 8 + 4), (vector, 17 * 4 + 6 * 4 + 4)):
+        per_row = ReplayLog.nbytes(fields, 10_000, 10) / 100_000
+        assert per_row < 1.02 * least
+
+
+def test_two_logs_of_one_default_have_what_they_declare(memory: Memory) -> None:
+    """RB-13."""
+    for envs in (4, 8):
+        log = new_log(memory, 100, envs)
+        assert (log.statistics().capacity, log.statistics().envs) == (100, envs)
+        for step in range(200):
+            flags = np.zeros(envs, bool)
+            obs, ints = np.full((envs, 2), step, np.float64), np.zeros(envs, np.int64)
+            log.append(obs, ints, np.zeros(envs, np.float32), flags, flags, extra=[ints])
+        assert log.statistics().committed == (200,) * envs
+        assert len(log.save(0)[1]) == 100 * (16 + 8 + 4 + 8 + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("obs", np.zeros((2, 2), np.float32)),
+        ("obs", np.zeros((2, 3))),
+        ("obs", np.zeros((2, 4))[:, ::2]),
+        ("action", np.zeros(2, np.int32)),
+        ("reward", np.zeros(2)),
+        ("terminated", np.zeros(2, np.uint8)),
+        ("final_obs", np.zeros((2, 2), np.float32)),
+    ],
+)
+def test_nothing_is_converted(memory: Memory, name: str, value: np.ndarray) -> None:
+    """RB-13."""
+    log = new_log(memory, 10, 2)
+    given = {
+        "obs": np.zeros((2, 2)),
+        "action": np.zeros(2, np.int64),
+        "reward": np.zeros(2, np.float32),
+        "terminated": np.zeros(2, bool),
+        "truncated": np.zeros(2, bool),
+        "final_obs": np.zeros((2, 2)),
+        "extra": [np.zeros(2, np.int64)],
+    }
+    log.append(**given)
+    with pytest.raises(SegmentError, match=f"replay column '{name}' takes contiguous rows"):
+        log.append(**{**given, name: value})
+    assert log.statistics().committed == (1, 1)
+
+
+def test_misfits_are_refused_and_nothing_is_stored(memory: Memory) -> None:
+    log = new_log(memory, 10, 2)
+    flags = np.zeros(2, bool)
+    columns = (np.zeros((2, 2)), np.zeros(2, np.int64), np.zeros(2, np.float32))
+    extra = [np.zeros(2, np.int64)]
+    with pytest.raises(SegmentError, match="final observation is missing"):
+        log.append(*columns, ~flags, flags, extra=extra)
+    with pytest.raises(SegmentError, match="environments 1 to 2; the replay log has 0 to 1"):
+        log.append(*columns, flags, flags, extra=extra, first=1)
+    with pytest.raises(SegmentError, match="exactly"):
+        log.append(columns[0][:1], *columns[1:], flags, flags, extra=extra)
+    with pytest.raises(ValueError, match="zip"):
+        log.append(*columns, flags, flags)
+    assert log.statistics().committed == (0, 0)
+
+
+def test_logs_of_another_plan_are_refused(memory: Memory) -> None:
+    region = memory(ReplayLog.nbytes(FIELDS, 10, 2))
+    ReplayLog.create(region, FIELDS, 10, 2)
+    for fields, capacity, envs in ((FIELDS[:3], 10, 2), (FIELDS, 9, 2), (FIELDS, 10, 1)):
+        with pytest.raises(SegmentError, match="another plan"):
+            ReplayLog.attach(region, fields, capacity, envs)
+    with pytest.raises(SegmentError, match="begin with"):
+        ReplayLog.nbytes(FIELDS[1:], 10, 2)
+    with pytest.raises(SegmentError, match="capacity"):
+        ReplayLog.nbytes(FIELDS, 0, 2)

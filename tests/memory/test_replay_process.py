@@ -1,0 +1,122 @@
+"""Replay logs between processes: no torn row, and death of the writers."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fast_core.memory import PriorityTree, ReplayArrays, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory.replay_log import ReplayFields
+from fast_core.spec import FieldSpec, SpaceSpec
+
+pytestmark = pytest.mark.process
+
+Memory = Callable[[int], memoryview]
+
+ENVS, CAPACITY, STEPS, SECONDS = 2, 12, 2, 2.0
+INCARNATION = 1_000_000_000
+SEED = np.random.SeedSequence(4)
+
+
+def fields_of(words: int) -> ReplayFields:
+    """Observations are ``words`` 32-bit words: their number repeated, and a checksum."""
+    return replay_fields(SpaceSpec("box", (words,), "uint32"), FieldSpec("action", (), "int64"))
+
+
+def fill(row: np.ndarray, number: int) -> None:
+    row[:-1] = number & 0xFFFFFFFF
+    row[-1] = zlib.crc32(row[:-1].tobytes())
+
+
+def write_for_ever(memory: memoryview, fields: ReplayFields, incarnation: int) -> None:
+    """Numbers go up by one from row to row, and by more where an episode ended."""
+    log = ReplayLog.attach(memory, fields, CAPACITY, ENVS)
+    obs, final = np.zeros((2, ENVS, *fields[0].shape), np.uint32)
+    reward, never = np.ones(ENVS, np.float32), np.zeros(ENVS, bool)
+    number, step = incarnation * INCARNATION, 0
+    while True:
+        ended = np.full(ENVS, step % 5 == 0)
+        for env in range(ENVS):
+            fill(obs[env], number)
+            fill(final[env], number + 1)
+        log.append(obs, np.full(ENVS, number), reward, ended, never, final)
+        number, step = number + (9 if ended[0] else 1), step + 1
+
+
+def check(arrays: ReplayArrays) -> None:
+    for k, number in enumerate(arrays.action.tolist()):
+        steps = 1 if arrays.discount[k] in (0.0, 0.5) and arrays.reward[k] == 1 else 2
+        for row, expected in ((arrays.obs[k], number), (arrays.next_obs[k], number + steps)):
+            assert row[0] == expected & 0xFFFFFFFF
+            assert row[-1] == zlib.crc32(row[:-1].tobytes())
+        assert arrays.reward[k] == (1 if steps == 1 else 1.5)
+
+
+def draw_until(end_s: float, reader: ReplayReader, tree: PriorityTree) -> int:
+    arrays, batches = reader.arrays(16), 0
+    while time.monotonic() < end_s:
+        prioritized = batches % 2 == 1
+        if not reader.draw(arrays, tree if prioritized else None, 0.5):
+            continue
+        check(arrays)
+        if prioritized:
+            reader.update(tree, arrays.log, arrays.row, np.float32(arrays.row % 7))
+        batches += 1
+    return batches
+
+
+@pytest.mark.parametrize("words", [3, 16 * 1024], ids=["12 B", "64 KiB"])
+def test_rows_of_killed_writers_are_whole_or_not_there(
+    memory: Memory, children, words: int
+) -> None:
+    """RING-01: two writers, killed and replaced, and two readers."""
+    fields = fields_of(words)
+    regions = [memory(ReplayLog.nbytes(fields, CAPACITY, ENVS)) for _ in range(2)]
+    for region in regions:
+        ReplayLog.create(region, fields, CAPACITY, ENVS)
+    end_s = time.monotonic() + SECONDS
+
+    def read() -> None:
+        logs = [ReplayLog.attach(region, fields, CAPACITY, ENVS) for region in regions]
+        reader = ReplayReader(logs, steps=STEPS, gamma=0.5, seed=SEED)
+        tree = PriorityTree(reader.leaves, 0.6, 0.1, SEED)
+        assert draw_until(end_s, reader, tree) > 10
+
+    readers = [children.start(read) for _ in range(2)]
+    rng, incarnation = np.random.default_rng(0), 0
+    while time.monotonic() < end_s:
+        incarnation += 1
+        writers = [
+            children.start(lambda region=region, n=incarnation: write_for_ever(region, fields, n))
+            for region in regions
+        ]
+        time.sleep(float(rng.uniform(0.01, 0.1)))
+        for pid in writers:
+            children.kill(pid)
+    assert [children.join(pid) for pid in readers] == [0, 0]
+    assert incarnation > 5
+
+
+def test_successor_goes_on_behind_what_a_killed_writer_left(
+    memory: Memory, children, eventually: Callable[[Callable[[], bool], float], None]
+) -> None:
+    fields = fields_of(1024)
+    region = memory(ReplayLog.nbytes(fields, CAPACITY, ENVS))
+    log = ReplayLog.create(region, fields, CAPACITY, ENVS)
+    for incarnation in range(1, 15):
+        before = log.statistics().committed
+        pid = children.start(lambda n=incarnation: write_for_ever(region, fields, n))
+        eventually(lambda: min(log.statistics().committed) > max(before) + 20, 20)  # noqa: B023
+        children.kill(pid)
+        committed = log.statistics().committed
+        # The environments of a step are committed one by one: the last step may be in some only.
+        assert max(committed) - min(committed) <= 2 * incarnation
+        reader = ReplayReader([log], steps=STEPS, gamma=0.5, seed=SEED)
+        arrays = reader.arrays(64)
+        assert reader.draw(arrays)
+        check(arrays)
+        assert set((arrays.action // INCARNATION).tolist()) == {incarnation}
