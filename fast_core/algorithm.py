@@ -169,6 +169,37 @@ class RolloutBatch:
 
 
 @dataclass(frozen=True)
+class ReplayBatch:
+    """``N`` n-step transitions drawn from replay.
+
+    A window begins at a drawn row and ends after ``n`` steps or with its episode, whichever is
+    first, after ``k <= n`` steps.
+
+    Attributes:
+        obs: ``[N, ...]``, what the policy saw; frames stacked.
+        action: ``[N, ...]``, as stored.
+        reward: ``[N]`` float32, the discounted sum of the window's rewards,
+            ``r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)``.
+        discount: ``[N]`` float32, what the value of ``next_obs`` is multiplied with: ``gamma^k``,
+            0 where the window ended with a terminated step.
+        next_obs: ``[N, ...]``, the true observation after the window; the final one where the
+            episode ended.
+        weight: ``[N]`` float32, importance weights; 1 where draws are uniform.
+        env_steps: Environment steps stored so far.
+        progress: ``env_steps`` as a share of ``stop.env_steps``, 0 when there is no such limit.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    discount: Array
+    next_obs: Array
+    weight: Array
+    env_steps: int
+    progress: float
+
+
+@dataclass(frozen=True)
 class UpdateReport:
     """What an update did.
 
@@ -176,11 +207,14 @@ class UpdateReport:
         updates: Optimizer steps committed.
         skipped: Granted steps that were not taken (early stop, non-finite gradient).
         metrics: Mean losses and diagnostics by name, plain floats.
+        priority: ``[N]`` float32, absolute errors of the rows of a `ReplayBatch`, from which the
+            replay computes their new priorities; None where it should not.
     """
 
     updates: int
     skipped: int
     metrics: dict[str, float] = field(default_factory=dict)
+    priority: Array | None = None
 
 
 class Algorithm(Protocol):

@@ -156,7 +156,7 @@ def checked_report(report: UpdateReport) -> UpdateReport:
             )
         counts[name] = int(value)
     metrics = {str(name): _number(name, value) for name, value in report.metrics.items()}
-    return UpdateReport(**counts, metrics=metrics)
+    return UpdateReport(counts["updates"], counts["skipped"], metrics, report.priority)
 
 
 def _number(name: str, value: object) -> float:

@@ -1,0 +1,83 @@
+"""Actions of replay algorithms in boxes: stored within [-1, 1], mapped to the box's bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from algos.networks import F32
+from fast_core.algorithm import Array
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
+
+UNIFORM = np.float32(math.sqrt(2.0 / math.pi))
+
+
+class BoxActions:
+    """The map from [-1, 1] to a box, whose bounds need not be symmetric.
+
+    Args:
+        environment: Whose action space, which `check_box` has accepted.
+    """
+
+    def __init__(self, environment: EnvironmentSpec) -> None:
+        space = environment.action
+        low, high = space.bounds
+        self.size = space.size
+        self.shape = space.shape
+        self.log_scale = float(np.log((high - low) / 2).sum())
+        self._dtype = space.row_dtype
+        self._low, self._high = low.astype(np.float32), high.astype(np.float32)
+        self._middle = ((low + high) / 2).astype(np.float32)
+        self._half = ((high - low) / 2).astype(np.float32)
+
+    def to_environment(self, action: Array) -> Array:
+        """Stretch stored actions ``[B, ...]`` over the box; never beyond its bounds."""
+        stretched: F32 = action.astype(np.float32, copy=False) * self._half
+        stretched += self._middle
+        np.maximum(stretched, self._low, out=stretched)
+        np.minimum(stretched, self._high, out=stretched)
+        taken: Array = stretched.astype(self._dtype, copy=False)
+        return taken
+
+    def uniform(self, normal: F32) -> F32:
+        """Actions spread evenly over [-1, 1] from standard normal numbers of any shape.
+
+        The normal distribution function to 3e-4. Source: Page 1977, approximations to the
+        cumulative normal function.
+        """
+        cubic = np.square(normal)
+        cubic *= np.float32(0.044715)
+        cubic += np.float32(1)
+        cubic *= normal
+        cubic *= UNIFORM
+        action: F32 = np.tanh(cubic)
+        return action
+
+    @property
+    def uniform_log_prob(self) -> float:
+        """Log-density of `uniform`, in the environment's units."""
+        return -self.log_scale - self.size * math.log(2.0)
+
+
+def check_box(environment: EnvironmentSpec, name: str) -> None:
+    """Refuse actions that are not a box of floating-point numbers with finite bounds.
+
+    Raises:
+        ConfigError: They are not.
+    """
+    action = environment.action
+    if action.kind != "box" or not np.issubdtype(action.row_dtype, np.floating):
+        found = f"a box of {action.dtype}" if action.kind == "box" else action.kind
+        raise ConfigError(
+            f"algorithm.name {name!r} takes boxes of floating-point actions; {environment.id!r} "
+            f"has {found}. Use dqn for one choice per step, ppo for anything else."
+        )
+    low, high = action.bounds
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ConfigError(
+            f"algorithm.name {name!r} needs actions with finite bounds, lower below upper: it "
+            f"explores all of the box; {environment.id!r} has {low.ravel().tolist()} to "
+            f"{high.ravel().tolist()}. Wrap the environment (gymnasium.wrappers.RescaleAction)."
+        )

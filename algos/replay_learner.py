@@ -1,0 +1,292 @@
+"""What all learners from replay share: one optimizer step from one batch, in two halves.
+
+`gradient` differentiates everything at the parameters before the step, and `apply` takes the
+step. So the critics' step does not come before the policy's gradient, as it does in some
+implementations: one pass serves both, and several optimizers average one vector per update.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from algos.mlp import draw_first_values
+from algos.networks import F32
+from algos.observations import ObservationEncoder
+from algos.replay_settings import ReplaySettings
+from algos.vectors import Layout, NumpyVectors, Vectors, VectorState, named
+from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.errors import CheckpointError, TrainingDiverged
+from fast_core.spec import EnvironmentSpec
+
+STATE_FORMAT = 1
+FIRST_VALUES, NOISE = 0, 1  # purposes of random streams
+NOTHING: F32 = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a batch says.
+
+    Attributes:
+        error: ``[N]`` float32, absolute errors, the mean over the critics.
+        metrics: Diagnostics by name.
+    """
+
+    error: F32
+    metrics: dict[str, float]
+
+
+class ReplayLearner(ABC):
+    """Implements `fast_core.algorithm.Algorithm` for batches from replay.
+
+    Args:
+        settings: Hyper-parameters; they are never part of the state.
+        environment: What is learned.
+        layout: The learner's parameters. What only a policy's step changes begins with the group
+            ``policy``; what lies before it changes with every step.
+        setup: The run; its seed makes the first parameters and the learner's noise.
+        delay: Steps of the critics for one of the policy and the targets.
+    """
+
+    def __init__(
+        self,
+        settings: ReplaySettings,
+        environment: EnvironmentSpec,
+        layout: Layout,
+        setup: LearnerSetup,
+        *,
+        delay: int = 1,
+    ) -> None:
+        self._settings, self._layout, self._delay = settings, layout, delay
+        self._seed = setup.seed
+        self.reseed(0)
+        self._encoder = ObservationEncoder(environment, ())
+        self._vectors = _make_vectors(settings, layout, setup)
+        self._updates = 0
+        self._nonfinite_updates = self._nonfinite_in_a_row = 0
+        self._losses: Losses | None = None
+        self._env_steps = 0
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
+        """Take one optimizer step, with a batch from replay.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
+        self._differentiate(batch)
+        return self._apply()
+
+    def gradient(self, batch: ReplayBatch) -> F32:
+        """The first half of `update`: everything that optimizers have to average.
+
+        Returns:
+            ``[P]`` float32 on the host: gradients, and statistics of the batch. It may be changed
+            in place, and is valid until the next call. Its length says whether the policy's part
+            is due and in it: equally many updates have to be behind all that are averaged.
+        """
+        self._differentiate(batch)
+        return self._vectors.exchange(self._exchanged)
+
+    def apply(self, gradient: F32) -> UpdateReport:
+        """The second half of `update`: step along ``gradient``, as `gradient` returned it.
+
+        The report has the metrics and priorities of the batch that was differentiated here since
+        the last step, none if there was none: gradients of other optimizers may be applied too.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        self._vectors.replace_gradient(gradient)
+        return self._apply(len(gradient) == self._layout.size)
+
+    @property
+    def losses(self) -> Losses | None:
+        """What the batch says that was differentiated since the last step."""
+        return self._losses
+
+    def networks(self) -> tuple[F32, F32]:
+        """All parameters and all targets ``[P]``, on the host; may share memory.
+
+        With the number of updates, all that an optimizer needs to differentiate for another one.
+        """
+        return self._vectors.parameters(), self._vectors.targets()
+
+    def adopt(self, parameters: F32, targets: F32, updates: int) -> None:
+        """Differentiate at another optimizer's `networks` from now on."""
+        self._vectors.adopt(parameters, targets)
+        self._updates = updates
+
+    def reseed(self, replica: int) -> None:
+        """Draw noise of its own: one of several optimizers of a run, counted from 0."""
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(NOISE, replica))
+        self._rng = np.random.default_rng(sequence)
+
+    def _differentiate(self, batch: ReplayBatch) -> None:
+        self._env_steps = batch.env_steps
+        with np.errstate(all="ignore"):  # what overflows is caught before the step
+            self._losses = self._compute(batch)
+
+    def _apply(self, policy: bool | None = None) -> UpdateReport:
+        losses, self._losses = self._losses or Losses(NOTHING, {}), None
+        policy = self._policy_is_due if policy is None else policy
+        norm = self._vectors.gradient_norm(self._layout.size if policy else self._critic_size)
+        error = float(np.add.reduce(losses.error))
+        if not (math.isfinite(norm) and math.isfinite(error)):
+            self._count_nonfinite()
+            metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+            return UpdateReport(updates=0, skipped=1, metrics=metrics)
+        self._step(policy)
+        self._updates += 1
+        self._nonfinite_in_a_row = 0
+        metrics = losses.metrics
+        metrics["gradient_norm"] = norm
+        metrics["nonfinite_updates"] = float(self._nonfinite_updates)
+        priority = losses.error if len(losses.error) else None
+        return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
+
+    @property
+    def _policy_is_due(self) -> bool:
+        """Whether the next step is one of the policy too; steps are counted, not calls."""
+        return (self._updates + 1) % self._delay == 0
+
+    @property
+    def _critic_size(self) -> int:
+        policy = self._layout.groups.get("policy")
+        return self._layout.size if policy is None else policy.place.start
+
+    @property
+    def _exchanged(self) -> int:
+        return self._layout.size if self._policy_is_due else self._critic_size
+
+    @abstractmethod
+    def _compute(self, batch: ReplayBatch) -> Losses:
+        """Write the gradient of every group that is due."""
+
+    @abstractmethod
+    def _step(self, policy: bool) -> None:
+        """Step along the gradient; ``policy``: the policy's groups and the targets too."""
+
+    def _count_nonfinite(self) -> None:
+        self._nonfinite_updates += 1
+        self._nonfinite_in_a_row += 1
+        if self._nonfinite_in_a_row >= self._settings.nonfinite_limit:
+            raise TrainingDiverged(
+                f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
+                f"algorithm.nonfinite_limit allows (after {self._env_steps} env steps, "
+                f"{self._nonfinite_updates} in all); the parameters are those before them. "
+                "Lower algorithm.learning_rate, or look for infinite observations or rewards."
+            )
+
+    # --- what policies get ---------------------------------------------------------------------
+
+    def policy_parameters(self) -> Sequence[Array]:
+        """Parameters of the network that acts, then how much is explored."""
+        flat = self._vectors.parameters()
+        acting = self._layout.groups.get("policy") or self._layout.groups["critics"]
+        parameters: list[Array] = [p.view(flat) for p in acting.parameters]
+        return [*parameters, np.array([self._exploration()], np.float32)]
+
+    def _exploration(self) -> float:
+        """Share of actions drawn uniformly: all until the first update."""
+        return float(self._settings.random_warmup and self._updates == 0)
+
+    # --- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, object]:
+        """Parameters, targets, running averages, Adam's moments, counters, the random stream."""
+        state = self._vectors.export_state()
+        targets = [p for group in self._layout.targets for p in group.parameters]
+        return {
+            "format": STATE_FORMAT,
+            "parameters": named(self._layout.parameters, state.parameters),
+            "targets": named(targets, state.targets),
+            "first_moment": state.first_moment,
+            "second_moment": state.second_moment,
+            "optimizer_steps": dict(state.steps),
+            "updates": self._updates,
+            "nonfinite_updates": self._nonfinite_updates,
+            "nonfinite_in_a_row": self._nonfinite_in_a_row,
+            "env_steps": self._env_steps,
+            # As text: its 128-bit numbers exceed what most formats can hold.
+            "random_state": json.dumps(self._rng.bit_generator.state),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly from ``state_dict()``.
+
+        Raises:
+            CheckpointError: If the state belongs to another algorithm or network.
+        """
+        if state.get("format") != STATE_FORMAT or "targets" not in state:
+            raise CheckpointError(
+                f"algorithm.name {self._settings.name!r} loads states of format {STATE_FORMAT} "
+                f"with target networks; got format {state.get('format')!r} with "
+                f"{sorted(state)}. Resume with the algorithm and the FastLoop version that wrote "
+                "the checkpoint."
+            )
+        flat: F32 = np.zeros(self._layout.size, np.float32)
+        targets = flat.copy()
+        _fill(flat, state["parameters"], self._layout.parameters)
+        _fill(targets, state["targets"], [p for g in self._layout.targets for p in g.parameters])
+        self._vectors.import_state(
+            VectorState(
+                parameters=flat,
+                targets=targets,
+                first_moment=np.asarray(state["first_moment"], np.float32),
+                second_moment=np.asarray(state["second_moment"], np.float32),
+                steps={name: int(steps) for name, steps in state["optimizer_steps"].items()},
+            )
+        )
+        self._updates = int(state["updates"])
+        self._nonfinite_updates = int(state["nonfinite_updates"])
+        self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
+        self._env_steps = int(state["env_steps"])
+        self._rng.bit_generator.state = json.loads(state["random_state"])
+
+    # --- for subclasses ------------------------------------------------------------------------
+
+    def _normal(self, *shape: int) -> F32:
+        """Standard normal numbers of the learner's own stream."""
+        return self._rng.standard_normal(shape, np.float32)
+
+
+def numbers(column: Array) -> F32:
+    """A batch's column of numbers, which are float32 already."""
+    return column.astype(np.float32, copy=False)
+
+
+def _make_vectors(settings: ReplaySettings, layout: Layout, setup: LearnerSetup) -> Vectors:
+    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(FIRST_VALUES,)))
+    flat: F32 = np.zeros(layout.size, np.float32)
+    for group in layout.groups.values():
+        if group.shape is not None:
+            draw_first_values(group.parameters, flat, rng)
+    plain = setup.device == "cpu" and setup.precision == "fp32"
+    if settings.backend == "numpy" or (settings.backend == "auto" and plain):
+        return NumpyVectors(layout, flat, epsilon=settings.adam_epsilon)
+    # Imported here because torch costs a second or two and 200 MB.
+    from algos.torch_vectors import TorchVectors
+
+    return TorchVectors(layout, flat, setup, epsilon=settings.adam_epsilon)
+
+
+def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:
+    found = {name: np.shape(array) for name, array in values.items()}
+    needed = {p.name: p.shape for p in parameters}
+    if found != needed:
+        raise CheckpointError(
+            f"the checkpoint's networks must have the configured parameters {needed}; got "
+            f"{found}. Resume with the configuration that wrote it."
+        )
+    for p in parameters:
+        p.view(flat)[...] = np.asarray(values[p.name])

@@ -1,0 +1,432 @@
+"""What every learner from replay has to do, whichever algorithm and backend."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fast_core.algorithm import LearnerSetup, RolloutBatch
+from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
+from fast_core.spec import SpaceSpec
+from tests.algos.replay_cases import (
+    ALL,
+    BACKENDS,
+    BOX,
+    box_environment,
+    changed,
+    discrete_environment,
+    environment_for,
+    flat,
+    make_batch,
+    make_config,
+    make_learner,
+)
+
+ROOT = Path(__file__).parents[2]
+
+every = pytest.mark.parametrize("name", ALL)
+both = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def learner_and_environment(name, backend="numpy", **changes):
+    environment = environment_for(name)
+    return make_learner(make_config(name, backend=backend, **changes), environment), environment
+
+
+def equal(first, second):
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(equal(first[k], second[k]) for k in first)
+    return bool(np.array_equal(first, second))
+
+
+@every
+@both
+def test_update_takes_one_step_and_reports_plain_floats(name, backend):
+    learner, environment = (
+        learner_and_environment(name, backend, policy_delay=1)
+        if (name != "dqn")
+        else learner_and_environment(name, backend)
+    )
+    before = flat(learner.state_dict()["parameters"])
+    report = learner.update(make_batch(environment))
+    assert (report.updates, report.skipped) == (1, 0)
+    assert np.mean(flat(learner.state_dict()["parameters"]) != before) > 0.5
+    assert all(type(value) is float for value in report.metrics.values())
+    assert all(np.isfinite(value) for value in report.metrics.values())
+    assert report.priority.shape == (8,) and report.priority.dtype == np.float32
+    assert (report.priority >= 0).all()
+
+
+@every
+@both
+def test_equal_seeds_give_equal_bits_and_others_do_not(name, backend):
+    def trained(seed):
+        environment = environment_for(name)
+        learner = make_learner(make_config(name, backend=backend), environment, seed=seed)
+        for step in range(3):
+            learner.update(make_batch(environment, seed=step))
+        return learner.state_dict()
+
+    assert equal(trained(0), trained(0))
+    assert not equal(trained(0)["parameters"], trained(1)["parameters"])
+
+
+@every
+@both
+def test_resumed_learner_equals_one_that_never_stopped(name, backend):
+    learner, environment = learner_and_environment(name, backend)
+    for step in range(3):  # with a delay of 2: in the middle of a period
+        learner.update(make_batch(environment, seed=step))
+    kept = learner.state_dict()
+    resumed, _ = learner_and_environment(name, backend)
+    for step in range(3, 8):
+        learner.update(make_batch(environment, seed=step))
+    resumed.load_state_dict(kept)
+    assert equal(resumed.state_dict(), kept), "later updates changed the saved state, or it is lost"
+    for step in range(3, 8):
+        resumed.update(make_batch(environment, seed=step))
+    assert equal(resumed.state_dict(), learner.state_dict())
+    for ours, theirs in zip(resumed.policy_parameters(), learner.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@every
+def test_every_optimizer_moves_the_live_parameters_after_loading(name):
+    learner, environment = learner_and_environment(name, "torch")
+    for step in range(2):
+        learner.update(make_batch(environment, seed=step))
+    resumed, _ = learner_and_environment(name, "torch")
+    resumed.load_state_dict(learner.state_dict())
+    before = {k: v.copy() for k, v in resumed.state_dict()["parameters"].items()}
+    for step in range(2):
+        resumed.update(make_batch(environment, seed=step))
+    after = resumed.state_dict()["parameters"]
+    assert all((after[k] != before[k]).any() for k in before)
+
+
+@every
+def test_state_of_one_backend_continues_in_the_other(name):
+    learner, environment = learner_and_environment(name, "numpy")
+    other, _ = learner_and_environment(name, "torch")
+    learner.update(make_batch(environment))
+    other.load_state_dict(learner.state_dict())
+    for step in range(1, 4):
+        learner.update(make_batch(environment, seed=step))
+        other.update(make_batch(environment, seed=step))
+    for kind in ("parameters", "targets"):
+        ours, theirs = learner.state_dict()[kind], other.state_dict()[kind]
+        np.testing.assert_allclose(flat(ours), flat(theirs), rtol=1e-3, atol=1e-4)
+
+
+@every
+@both
+@pytest.mark.parametrize("column", ["obs", "next_obs", "reward", "discount", "weight"])
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_batch_that_is_not_finite_changes_nothing_and_is_counted(name, backend, column, poison):
+    learner, environment = learner_and_environment(name, backend)
+    learner.update(make_batch(environment))
+    before = learner.state_dict()
+    batch = make_batch(environment, seed=1)
+    bad = np.array(getattr(batch, column))
+    bad[3] = poison
+    report = learner.update(changed(batch, **{column: bad}))
+    assert (report.updates, report.skipped) == (0, 1)
+    assert report.metrics["nonfinite_updates"] == 1.0 and report.priority is None
+    after = learner.state_dict()
+    for kind in ("parameters", "targets", "first_moment", "optimizer_steps", "updates"):
+        assert equal(before[kind], after[kind]), kind
+    assert learner.update(make_batch(environment, seed=2)).updates == 1
+    assert np.isfinite(flat(learner.state_dict()["parameters"])).all()
+
+
+@every
+def test_run_ends_after_so_many_bad_updates_in_a_row(name):
+    learner, environment = learner_and_environment(name, nonfinite_limit=3)
+    batch = make_batch(environment)
+    bad = changed(batch, reward=np.full(8, np.nan, np.float32))
+    learner.update(bad)
+    learner.update(bad)
+    learner.update(batch)
+    learner.update(bad)
+    learner.update(bad)
+    with pytest.raises(TrainingDiverged, match=r"3 updates in a row.*nonfinite_limit"):
+        learner.update(bad)
+
+
+@every
+@both
+def test_halves_of_an_update_equal_the_whole(name, backend):
+    whole, environment = learner_and_environment(name, backend)
+    halves, _ = learner_and_environment(name, backend)
+    for step in range(4):
+        batch = make_batch(environment, seed=step)
+        first = whole.update(batch)
+        second = halves.apply(halves.gradient(batch))
+        assert first.metrics == second.metrics
+    assert equal(whole.state_dict(), halves.state_dict())
+
+
+@every
+@both
+def test_replicas_that_average_stay_equal(name, backend):
+    environment = environment_for(name)
+    config = make_config(name, backend=backend)
+    replicas = [make_learner(config, environment, seed=seed) for seed in (0, 1)]
+    own_noise = replicas[1].state_dict()["random_state"]
+    replicas[1].load_state_dict({**replicas[0].state_dict(), "random_state": own_noise})
+    for step in range(4):
+        gradients = [
+            replica.gradient(make_batch(environment, seed=10 * step + index)).copy()
+            for index, replica in enumerate(replicas)
+        ]
+        mean = (gradients[0] + gradients[1]) / 2
+        assert (gradients[0] != gradients[1]).any()
+        for replica in replicas:
+            assert replica.apply(mean.copy()).updates == 1
+    states = [replica.state_dict() for replica in replicas]
+    for kind in ("parameters", "targets", "first_moment", "second_moment", "updates"):
+        assert equal(states[0][kind], states[1][kind]), kind
+
+
+@every
+def test_gradients_of_another_optimizer_are_applied_by_the_owner(name):
+    environment = environment_for(name)
+    owner = make_learner(make_config(name), environment)
+    worker = make_learner(make_config(name), environment)
+    worker.reseed(1)
+    for step in range(4):
+        worker.adopt(*owner.networks(), step)
+        gradient = worker.gradient(make_batch(environment, seed=step))
+        priority = worker.losses.error
+        assert priority.shape == (8,)
+        report = owner.apply(gradient.copy())
+        assert report.updates == 1 and report.priority is None, "it has seen no batch"
+    alone = make_learner(make_config(name), environment)
+    alone.reseed(1)
+    for step in range(4):
+        alone.update(make_batch(environment, seed=step))
+    assert equal(owner.state_dict()["parameters"], alone.state_dict()["parameters"])
+    assert equal(owner.state_dict()["targets"], alone.state_dict()["targets"])
+
+
+@pytest.mark.parametrize("name", ["sac", "dsac", "dsact"])
+def test_replicas_draw_noise_of_their_own(name):
+    environment = environment_for(name)
+    learners = [make_learner(make_config(name, policy_delay=1), environment) for _ in range(3)]
+    for learner, replica in zip(learners, (0, 1, 1), strict=True):
+        learner.reseed(replica)
+    first, second, third = (
+        learner.gradient(make_batch(environment)).copy() for learner in learners
+    )
+    assert (first != second).any() and (second == third).all()
+    fresh = make_learner(make_config(name, policy_delay=1), environment)
+    np.testing.assert_array_equal(fresh.gradient(make_batch(environment)), first)
+
+
+@every
+def test_images_are_refused_unless_they_shall_be_flattened(name):
+    import msgspec
+
+    image = SpaceSpec("box", (16, 16), "uint8", low=(0.0,), high=(255.0,))
+    environment = msgspec.structs.replace(environment_for(name), observation=image)
+    setup = LearnerSetup(0, 1, 1, 1)
+    with pytest.raises(ConfigError, match="has no convolutions"):
+        make_config(name).check(environment, setup)
+    make_config(name, network="mlp").check(environment, setup)
+
+
+@every
+def test_gradient_that_is_not_finite_is_skipped_by_all_replicas(name):
+    learner, environment = learner_and_environment(name)
+    before = learner.state_dict()
+    gradient = learner.gradient(make_batch(environment))
+    gradient[5] = np.nan
+    assert learner.apply(gradient).skipped == 1
+    assert equal(before["parameters"], learner.state_dict()["parameters"])
+
+
+@every
+def test_policy_parameters_are_as_the_fields_say(name):
+    learner, environment = learner_and_environment(name)
+    fields = make_config(name).policy_fields(environment)
+    parameters = learner.policy_parameters()
+    assert [p.shape for p in parameters] == [f.shape for f in fields]
+    assert {p.dtype for p in parameters} == {np.dtype(np.float32)}
+
+
+@every
+def test_exploration_is_random_until_the_first_update(name):
+    learner, environment = learner_and_environment(name)
+    assert learner.policy_parameters()[-1] == 1.0
+    learner.update(make_batch(environment))
+    assert learner.policy_parameters()[-1] < 1.0
+    eager, _ = learner_and_environment(
+        name, random_warmup=False, **({"epsilon_initial": 0.3} if name == "dqn" else {})
+    )
+    assert eager.policy_parameters()[-1] < 0.5
+
+
+@every
+def test_first_targets_are_copies_that_do_not_move_with_the_networks(name):
+    learner, environment = learner_and_environment(name, target_rate=1e-3)
+    first = learner.state_dict()
+    for key, target in first["targets"].items():
+        np.testing.assert_array_equal(target, first["parameters"][key])
+        assert not np.shares_memory(target, first["parameters"][key])
+    for step in range(2):
+        learner.update(make_batch(environment, seed=step))
+    moved, targets = learner.state_dict()["parameters"], learner.state_dict()["targets"]
+    for key, target in targets.items():
+        step = np.abs(moved[key] - first["parameters"][key]).max()
+        assert step > 0 and np.abs(target - first["targets"][key]).max() <= 0.01 * step
+
+
+@every
+def test_batch_is_only_read(name):
+    learner, environment = learner_and_environment(name)
+    batch, untouched = make_batch(environment), make_batch(environment)
+    for column in ("obs", "action", "reward", "discount", "next_obs", "weight"):
+        getattr(batch, column).flags.writeable = False
+    for _ in range(2):
+        learner.update(batch)
+    np.testing.assert_array_equal(batch.obs, untouched.obs)
+
+
+@every
+def test_numbers_of_rows_may_change(name):
+    learner, environment = learner_and_environment(name)
+    for rows in (8, 3, 1, 16, 8, 5, 7, 2):
+        report = learner.update(make_batch(environment, rows=rows))
+        assert report.updates == 1 and report.priority.shape == (rows,)
+
+
+@every
+def test_weights_of_zero_silence_rows(name):
+    """Two batches that differ in a row of weight 0 have the same critics' gradient."""
+    learner, environment = learner_and_environment(name)
+    twin, _ = learner_and_environment(name)
+    batch = make_batch(environment)
+    weight = np.ones(8, np.float32)
+    weight[2] = 0.0
+    reward = batch.reward.copy()
+    reward[2] += 100.0
+    ours = learner.gradient(changed(batch, weight=weight))
+    theirs = twin.gradient(changed(batch, weight=weight, reward=reward))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@every
+def test_state_is_made_of_plain_values(name):
+    learner, environment = learner_and_environment(name)
+    learner.update(make_batch(environment))
+
+    def plain(value):
+        if isinstance(value, dict):
+            return all(isinstance(k, str) and plain(v) for k, v in value.items())
+        return isinstance(value, (np.ndarray, int, float, str))
+
+    state = learner.state_dict()
+    assert plain(state)
+    json.loads(state["random_state"])
+
+
+@every
+def test_state_of_another_network_is_refused(name):
+    learner, _ = learner_and_environment(name)
+    other, _ = learner_and_environment(name, hidden_sizes=(8,))
+    with pytest.raises(CheckpointError, match="must have the configured parameters"):
+        learner.load_state_dict(other.state_dict())
+    with pytest.raises(CheckpointError, match="format"):
+        learner.load_state_dict({"format": 0})
+
+
+@pytest.mark.parametrize("name", BOX)
+def test_actions_that_no_box_bounds_are_refused(name):
+    setup = LearnerSetup(0, 1, 1, 1)
+    with pytest.raises(ConfigError, match="takes boxes of floating-point actions"):
+        make_config(name).check(discrete_environment(), setup)
+    unbounded = box_environment(low=(-np.inf,), high=(1.0,))
+    with pytest.raises(ConfigError, match="finite bounds"):
+        make_config(name).check(unbounded, setup)
+
+
+def test_dqn_refuses_boxes():
+    with pytest.raises(ConfigError, match="one discrete action"):
+        make_config("dqn").check(box_environment(), LearnerSetup(0, 1, 1, 1))
+
+
+@every
+def test_setups_that_can_not_be_followed_are_refused(name):
+    environment = environment_for(name)
+    with pytest.raises(ConfigError, match=r"nodes\.optimizer\.compile must be false"):
+        make_config(name).check(environment, LearnerSetup(0, 1, 1, 1, compile=True))
+    with pytest.raises(ConfigError, match=r"algorithm\.backend 'numpy'"):
+        make_config(name, backend="numpy").check(
+            environment, LearnerSetup(0, 1, 1, 1, precision="bf16")
+        )
+
+
+def test_redq_needs_as_many_critics_as_it_draws():
+    with pytest.raises(ConfigError, match="critics_in_target must be at most"):
+        make_config("redq", critics=1).check(box_environment(), LearnerSetup(0, 1, 1, 1))
+
+
+@every
+def test_rollouts_are_a_fault(name):
+    learner, _ = learner_and_environment(name)
+    with pytest.raises(AssertionError, match="on-policy"):
+        learner.update(RolloutBatch((), 0, 0.0))
+
+
+@every
+def test_backend_auto_is_torch_for_bf16_alone(name):
+    config = make_config(name)
+    assert not config.uses_torch(device="cpu", compile=False)
+    assert config.uses_torch(device="cuda", compile=False)
+    plain = make_learner(config, environment_for(name))
+    assert type(plain._vectors).__name__ == "NumpyVectors"
+    bf16 = make_learner(config, environment_for(name), precision="bf16")
+    assert type(bf16._vectors).__name__ == "TorchVectors"
+
+
+@every
+def test_neither_configuration_nor_policy_nor_learner_imports_torch(name):
+    config = make_config(name)
+    code = (
+        "import sys\n"
+        f"from {type(config).__module__} import {type(config).__name__} as Config\n"
+        "from fast_core.algorithm import LearnerSetup, PolicySetup\n"
+        "from fast_core.spec import EnvironmentSpec, SpaceSpec\n"
+        "box = SpaceSpec('box', (2,), 'float32', low=(-1.0,), high=(1.0,))\n"
+        "choice = SpaceSpec('discrete', (), 'int64', n=2)\n"
+        f"env = EnvironmentSpec('T', box, {'choice' if name == 'dqn' else 'box'})\n"
+        "Config().make_policy(env, PolicySetup())\n"
+        "Config().make_algorithm(env, LearnerSetup(0, 1, 1, 1))\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
+
+
+@every
+def test_composite_observations_are_seen(name):
+    """A Dict observation is one structured array; every part reaches the network."""
+    import msgspec
+
+    position = SpaceSpec("box", (2,), "float32", low=(-1.0,), high=(1.0,))
+    mode = SpaceSpec("discrete", (), "int64", n=3)
+    space = SpaceSpec.composite((("position", position), ("mode", mode)))
+    environment = msgspec.structs.replace(environment_for(name), observation=space)
+    batch = make_batch(environment_for(name))
+    rng = np.random.default_rng(0)
+
+    def rows():
+        obs = np.zeros(8, space.row_dtype)
+        obs["position"] = rng.normal(size=(8, 2))
+        obs["mode"] = rng.integers(0, 3, 8)
+        return obs
+
+    learner = make_learner(make_config(name), environment)
+    assert learner.update(changed(batch, obs=rows(), next_obs=rows())).updates == 1

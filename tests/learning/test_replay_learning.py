@@ -1,0 +1,60 @@
+"""Algorithms that learn from replay do, in a bounded number of steps, without any process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from algos.dqn_config import DQNConfig
+from algos.dsac_config import DSACConfig, DSACTConfig
+from algos.sac_config import SACConfig
+from algos.td3_config import DDPGConfig, TD3Config
+from fast_core.algorithm import LearnerSetup
+from tests.algos.simple_replay import train
+
+pytestmark = pytest.mark.learning
+
+SMALL = {"hidden_sizes": (64, 64), "batch_size": 64, "learning_rate": 1e-3}
+PENDULUM = {
+    "sac": SACConfig(**SMALL),
+    "redq": SACConfig(**SMALL, critics=4, critics_in_target=2),
+    "td3": TD3Config(**SMALL),
+    "ddpg": DDPGConfig(**SMALL),
+    "dsac": DSACConfig(**SMALL),
+    "dsact": DSACTConfig(**SMALL),
+}
+
+
+def best(config: Any, name: str, goal: float, steps: int, seed: int) -> float:
+    scores = train(
+        config,
+        name,
+        steps=steps,
+        warmup=1000,
+        seed=seed,
+        until=lambda returns: returns[-1] >= goal,
+        setup=LearnerSetup(seed, 1, 1, 1),
+    )
+    return max(scores)
+
+
+@pytest.mark.parametrize("name", PENDULUM)
+def test_pendulum_is_balanced(name: str) -> None:
+    """A random policy gets about -1200; seeds 0 and 1 took 5,000 to 15,000 steps."""
+    assert best(PENDULUM[name], "Pendulum-v1", -200.0, 20_000, seed=0) >= -200.0
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_cartpole_is_balanced_by_dqn(double: bool) -> None:
+    """Seeds 0 to 3 took 2,000 to 17,000 steps, for ten episodes from fixed starts."""
+    config = DQNConfig(
+        **SMALL,
+        activation="tanh",
+        n_step=5,
+        epsilon_steps=5000,
+        target_rate=0.01,
+        huber_threshold=10.0,
+        double=double,
+    )
+    assert best(config, "CartPole-v1", 475.0, 30_000, seed=0) >= 475.0
