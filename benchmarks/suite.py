@@ -200,7 +200,8 @@ def run_one(benchmark: Benchmark, *, quick: bool, tell: Callable[[str], None]) -
     Raises:
         Signalled: After the benchmark and all that it started have ended.
     """
-    command = [sys.executable, "-m", f"benchmarks.{benchmark.name}", *(("--quick",) * quick)]
+    # Unbuffered, so that what it says last comes last.
+    command = [sys.executable, "-u", "-m", f"benchmarks.{benchmark.name}", *(("--quick",) * quick)]
     begun_s, last = time.monotonic(), ""
     # A process group of its own, so that it is interrupted once, by us, and nothing of it stays.
     with subprocess.Popen(
