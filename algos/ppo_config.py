@@ -109,9 +109,9 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
         """Whether the learner surely imports torch; with auto it may see images and do so too."""
         return self.policy_uses_torch() or self.gradient == "autograd" or device != "cpu" or compile
 
-    def policy_uses_torch(self) -> bool:
-        """Whether the configured network has convolutions; with auto it may have them too."""
-        return self.network in ("nature_cnn", "residual_cnn")
+    def policy_uses_torch(self, *, pixels: bool = False) -> bool:
+        """Whether the network has convolutions; auto may take them for other observations too."""
+        return self.network in ("nature_cnn", "residual_cnn") or (self.network == "auto" and pixels)
 
     def policy_backend(self, environment: EnvironmentSpec) -> Backend:
         """NumPy, unless there are convolutions."""

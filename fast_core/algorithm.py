@@ -339,11 +339,11 @@ class Blueprint:
         """Whether the learner surely imports torch: then its process imports it ahead of time."""
         return True
 
-    def policy_uses_torch(self) -> bool:
-        """Whether ``policy.backend: auto`` is torch whatever is observed.
+    def policy_uses_torch(self, *, pixels: bool = False) -> bool:
+        """Whether ``policy.backend: auto`` is surely torch, before any environment was made.
 
-        Then it is imported once, before any environment is known, and shared by all nodes that
-        act.
+        Then it is imported once and shared by all nodes that act. ``pixels`` is set where the
+        configuration alone says that images are observed, as it does for Atari games.
         """
         return False
 

@@ -240,7 +240,8 @@ def _preload(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the learner's torch is imported in its own process."""
     blueprint = cast(Blueprint, config.algorithm)
     surely = config.policy.backend == "auto" and (
-        needs_torch(config) or blueprint.policy_uses_torch()
+        needs_torch(config)
+        or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)
     )
     torch = ("torch",) if surely or config.policy.backend == "torch" else ()
     # a second to import, starts no thread; who lacks it learns that from the probe
