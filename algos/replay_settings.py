@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -19,6 +19,8 @@ Rate = Annotated[float, Meta(gt=0)]
 
 class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
     """What every algorithm that learns from replay has."""
+
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
 
     batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
     gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -292,9 +292,13 @@ class Blueprint:
 
     The configuration type inherits it beside `fast_core.config.AlgorithmConfig` and overrides
     what differs; what has no default must be there.
+
+    Attributes:
+        learns_from: Whether `Algorithm.update` takes a `RolloutBatch` or a `ReplayBatch`.
     """
 
     __slots__ = ()
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "rollouts"
 
     # --- sizes, before anything is built -------------------------------------------------------
 

@@ -93,6 +93,11 @@ def make_plan(
         policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
     )
+    if plan.blueprint.learns_from == "replay":
+        raise ConfigError(
+            f"algorithm.name {config.algorithm.name!r} learns from replay, which a run can't do "
+            "yet. Use an algorithm that learns from rollouts, such as 'ppo'."
+        )
     plan.blueprint.check(environment, plan.learner_setup)
     granted: object = plan.blueprint.updates_granted(config.rows_per_ticket)
     if not isinstance(granted, int) or granted < 0:
