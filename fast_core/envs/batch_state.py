@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes
 from fast_core.envs.masks import valid_action
+from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
 
@@ -57,6 +60,42 @@ class BatchState(msgspec.Struct, frozen=True):
 def encode_state(state: BatchState) -> bytes:
     """``state`` as MessagePack."""
     return msgspec.msgpack.encode(state)
+
+
+def encode_open(
+    id: str,
+    finished: FinishedEpisodes,
+    episodes: OpenEpisodes,
+    log: ActionLog | None,
+    *,
+    returns: NDArray[np.float64],
+    obs: Array,
+    starts: Sequence[bytes] | None = None,
+) -> bytes:
+    """State of environments ``id`` in the midst of their open episodes.
+
+    Args:
+        id: Environment.
+        finished: Episodes that ended and were not yet taken.
+        episodes: Which episode each environment is in.
+        log: Their actions, or None where they are not kept.
+        returns: ``[B]``, the sums of rewards so far.
+        obs: ``[B, ...]``, the current observations.
+        starts: What the reset of each needs beside the seed.
+    """
+    open_episodes = [
+        OpenEpisode(
+            episode=episode,
+            seed=episodes.seed(place),
+            length=episodes.length(place),
+            total=float(returns[place]),
+            obs=obs[place].tobytes(),
+            actions=None if log is None else log.since(place, episodes.start[place]).tobytes(),
+            start=b"" if starts is None else starts[place],
+        )
+        for place, episode in enumerate(episodes.episode)
+    ]
+    return encode_state(BatchState(VERSION, id, finished, open_episodes))
 
 
 def lost_episodes(id: str, episodes: Iterable[int]) -> bytes:

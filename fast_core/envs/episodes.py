@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.frames import FrameStack
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.rows import fits_float32
+from fast_core.envs.runner import Act, Runner
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
-Act = Callable[[Array, NDArray[np.bool_]], Array]
 
-
-class EpisodeRunner:
+class EpisodeRunner(Runner):
     """Runs episodes 0 to ``episodes - 1`` in ``envs`` environments stepped together.
 
     Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, evaluation, ``k``).
@@ -28,14 +23,6 @@ class EpisodeRunner:
     The policy always sees ``envs`` rows, because its results may depend on the batch size. A
     row whose environment has no episode left keeps its last observation, and what the policy
     says about it is ignored.
-
-    Attributes:
-        spec: Spaces and time limit of the environments.
-        returns: Undiscounted return of each episode so far, in order of episodes.
-        lengths: Steps of each episode so far.
-        env_steps: Steps of all episodes so far.
-        quarantined: Values that were not finite; each ended its episode without its reward.
-        cut: Episodes that ended at ``max_episode_steps`` alone.
     """
 
     def __init__(
@@ -69,53 +56,23 @@ class EpisodeRunner:
             indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
         )
-        self.spec = self._instances[0].spec
-        self._episodes = episodes
+        super().__init__(self._instances[0].spec, episodes=episodes, envs=envs)
         self._on_step = on_step
         self._watch = watch
         self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
         self._obs = self._instances[0].observations(envs)
-        self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
-        frames = self.spec.frames
-        self._stack = FrameStack(envs, self.spec.row, frames) if frames > 1 else None
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget all results; the next `step` begins with episode 0 again."""
-        self.returns = [0.0] * self._episodes
-        self.lengths = [0] * self._episodes
-        self.env_steps = 0
-        self.quarantined = 0
-        self.cut = 0
-        self._current: dict[int, int] = {}
-        self._begun = False
 
     def step(self, act: Act) -> bool:
-        """Step every open episode once; returns whether any is open still.
-
-        Args:
-            act: Called once with observations ``[envs, ...]``, frames stacked, and ``[envs]``
-                marks of the first ones of episodes, which it must not keep; returns actions
-                ``[envs, ...]`` as the environments take them.
-
-        Raises:
-            EnvironmentFailed: An environment raised or gave what its spaces do not declare.
-        """
+        """See `Runner.step`."""
         if not self._begun:
             self._begun = True
             for place in range(len(self._instances)):
                 self._begin(place, place)
         if not self._current:
             return False
-        obs = self._obs.array
-        if self._stack is not None:
-            self._stack.push(obs, self._first)
-            obs = self._stack.array
-        actions = act(obs, self._first)
-        self._first[:] = False
-        for place, action in self._taken(actions):
+        for place, action in self._taken(self._ask(act, self._obs.array)):
             self._step_one(place, action)
         return bool(self._current)
 

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.episodes import Act, EpisodeRunner
+from fast_core.envs.episodes import EpisodeRunner
 from fast_core.envs.instance import Instance
-from fast_core.spec import EnvironmentSpec
+from fast_core.envs.runner import Runner
 
 _VECTOR_ONLY = ("autoreset_mode", "num_threads")
-
-
-class Runner(Protocol):
-    """`EpisodeRunner`, or what does the same for another backend."""
-
-    spec: EnvironmentSpec
-    returns: list[float]
-    lengths: list[int]
-    env_steps: int
-    quarantined: int
-    cut: int
-
-    def restart(self) -> None:
-        """See `EpisodeRunner.restart`."""
-        ...
-
-    def step(self, act: Act) -> bool:
-        """See `EpisodeRunner.step`."""
-        ...
-
-    def close(self) -> None:
-        """See `EpisodeRunner.close`."""
-        ...
 
 
 def make_runner(

@@ -15,20 +15,13 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.batch_state import (
-    VERSION,
-    BatchState,
-    OpenEpisode,
-    aligned_actions,
-    decode_state,
-    encode_state,
-)
+from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
-from fast_core.envs.rows import fitting_rewards, rewards_fit, store_rewards
+from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
 from fast_core.envs.whereabouts import error_text
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
@@ -202,11 +195,7 @@ class GymnasiumBatch:
 
     def _count_nonfinite(self, place: int, action: Array | None) -> None:
         if self._fail_nonfinite:
-            cause = (
-                "an observation or reward is NaN or infinite; environment.nonfinite: quarantine "
-                "would cut the episode and go on"
-            )
-            raise self._failure(place, cause, action)
+            raise self._failure(place, NONFINITE, action)
         self._finished = self._finished._replace(quarantined=self._finished.quarantined + 1)
 
     def _check_masks(self, masks: Masks, ended: Ends, action: Array) -> None:
@@ -253,20 +242,15 @@ class GymnasiumBatch:
 
     def state(self) -> bytes:
         """See `EnvBatch.state`."""
-        log, start = self._log, self._open.start
-        open_episodes = [
-            OpenEpisode(
-                episode=self._open.episode[place],
-                seed=self._open.seed(place),
-                length=self._open.length(place),
-                total=float(self._returns[place]),
-                obs=self._obs.array[place].tobytes(),
-                actions=log.since(place, start[place]).tobytes() if log is not None else None,
-                start=self._instances[place].episode_start,
-            )
-            for place in range(len(self._steps))
-        ]
-        return encode_state(BatchState(VERSION, self.spec.id, self._finished, open_episodes))
+        return encode_open(
+            self.spec.id,
+            self._finished,
+            self._open,
+            self._log,
+            returns=self._returns,
+            obs=self._obs.array,
+            starts=[instance.episode_start for instance in self._instances],
+        )
 
     def restore(self, state: bytes, obs: Array) -> None:
         """See `EnvBatch.restore`."""

@@ -15,6 +15,10 @@ from fast_core.envs.records import Tree, leaf_of, rows_of
 from fast_core.spec import EnvironmentSpec
 
 _DOT_LIMIT = 4096
+NONFINITE = (
+    "an observation or reward is NaN or infinite; environment.nonfinite: quarantine would cut the "
+    "episode and go on"
+)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 

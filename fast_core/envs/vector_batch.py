@@ -13,20 +13,13 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.batch_state import (
-    VERSION,
-    BatchState,
-    OpenEpisode,
-    aligned_actions,
-    decode_state,
-    encode_state,
-)
+from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import leaf_of
 from fast_core.envs.repeating import not_repeated
-from fast_core.envs.rows import Observations, fitting_rewards, rewards_fit
+from fast_core.envs.rows import NONFINITE, Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
@@ -194,11 +187,7 @@ class VectorBatch:
 
     def _count_nonfinite(self, place: int, action: Array | None) -> None:
         if self._fail_nonfinite:
-            cause = (
-                "an observation or reward is NaN or infinite; environment.nonfinite: quarantine "
-                "would cut the episode and go on"
-            )
-            raise self._failure(place, cause, action)
+            raise self._failure(place, NONFINITE, action)
         self._finished = self._finished._replace(quarantined=self._finished.quarantined + 1)
 
     def _finish(self, ended: NDArray[np.int64]) -> None:
@@ -292,19 +281,14 @@ class VectorBatch:
 
     def state(self) -> bytes:
         """See `EnvBatch.state`."""
-        log, start = self._log, self._open.start
-        open_episodes = [
-            OpenEpisode(
-                episode=self._open.episode[place],
-                seed=self._open.seed(place),
-                length=self._open.length(place),
-                total=float(self._returns[place]),
-                obs=self._obs.array[place].tobytes(),
-                actions=log.since(place, start[place]).tobytes() if log is not None else None,
-            )
-            for place in range(self._envs)
-        ]
-        return encode_state(BatchState(VERSION, self.spec.id, self._finished, open_episodes))
+        return encode_open(
+            self.spec.id,
+            self._finished,
+            self._open,
+            self._log,
+            returns=self._returns,
+            obs=self._obs.array,
+        )
 
     def restore(self, state: bytes, obs: Array) -> None:
         """See `EnvBatch.restore`."""

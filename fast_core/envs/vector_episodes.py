@@ -8,14 +8,13 @@ import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.episodes import Act
-from fast_core.envs.frames import FrameStack
 from fast_core.envs.records import leaf_of
+from fast_core.envs.runner import Act, Runner
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.seeding import Role
 
 
-class VectorEpisodes:
+class VectorEpisodes(Runner):
     """`EpisodeRunner` for environments that there are only in batches.
 
     Episode ``k`` belongs to environment ``k % envs`` here too, so none is favoured for being
@@ -38,23 +37,19 @@ class VectorEpisodes:
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
         self._config, self._seed, self._limit = config, seed, max_episode_steps
-        self._episodes, self._envs = episodes, envs
+        self._envs = envs
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
         self._fresh = True
-        self.spec = self._batch.spec
+        super().__init__(self._batch.spec, episodes=episodes, envs=envs)
         row = self.spec.row
         self._obs = np.zeros((envs, *row.shape), row.row_dtype)
         if self.spec.action_mask is not None:  # rows without an environment forbid nothing
             leaf_of(self._obs, self.spec.action_mask)[...] = True
         self._final = np.zeros((self._lanes, *row.shape), row.row_dtype)
-        self._first = np.zeros(envs, np.bool_)
         self._reward = np.zeros(self._lanes, np.float32)
         self._terminated, self._truncated = np.zeros((2, self._lanes), np.bool_)
-        frames = self.spec.frames
-        self._stack = FrameStack(envs, row, frames) if frames > 1 else None
-        self.restart()
 
     def _make(self) -> VectorBatch:
         return VectorBatch(
@@ -67,29 +62,13 @@ class VectorEpisodes:
             max_episode_steps=self._limit,
         )
 
-    def restart(self) -> None:
-        """Forget all results; the next `step` begins with episode 0 again."""
-        self.returns = [0.0] * self._episodes
-        self.lengths = [0] * self._episodes
-        self.env_steps = 0
-        self.quarantined = 0
-        self.cut = 0
-        self._current: dict[int, int] = {}
-        self._begun = False
-
     def step(self, act: Act) -> bool:
-        """See `EpisodeRunner.step`."""
+        """See `Runner.step`."""
         if not self._begun:
             self._begin_all()
         if not self._current:
             return False
-        obs = self._obs
-        if self._stack is not None:
-            self._stack.push(obs, self._first)
-            obs = self._stack.array
-        actions = act(obs, self._first)
-        self._first[:] = False
-        self._step_all(actions[: self._lanes])
+        self._step_all(self._ask(act, self._obs)[: self._lanes])
         return bool(self._current)
 
     def _begin_all(self) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fast_core.envs.evaluation import Runner, make_runner
+from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
 from fast_core.envs.rendering import Mode, drawing, explained
+from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.trained import Trained, load_trained

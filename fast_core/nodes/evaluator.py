@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.envs.evaluation import Runner, make_runner
+from fast_core.envs.evaluation import make_runner
+from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn

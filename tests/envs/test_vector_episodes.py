@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
-from fast_core.envs.evaluation import Runner, evaluated, make_runner
+from fast_core.envs.evaluation import evaluated, make_runner
 from fast_core.envs.rendering import drawing
+from fast_core.envs.runner import Runner
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.envs.vector_episodes import VectorEpisodes
 from fast_core.seeding import Role

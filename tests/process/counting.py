@@ -17,15 +17,14 @@ from fast_core.algorithm import (
     ActionOutput,
     Algorithm,
     Array,
-    Blueprint,
     LearnerSetup,
     Policy,
     PolicySetup,
     RolloutBatch,
     UpdateReport,
 )
-from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
+from tests.process.tiny import TinyConfig
 
 LENGTHS = (3, 5, 7)
 
@@ -53,20 +52,11 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         return np.full(1, self._step, np.float32), reward, ends and not cut, ends and cut, {}
 
 
-class CountingConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class CountingConfig(TinyConfig, frozen=True, kw_only=True):
     """Acts by what it remembers alone: ``h <- h + 1``, and for a check ``2 h``."""
-
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        return (FieldSpec("nothing", (1,), "float32"),)
 
     def state_size(self, environment: EnvironmentSpec) -> int:
         return 2
-
-    def updates_granted(self, rows: int) -> int:
-        return 1
-
-    def uses_torch(self, *, device: str, compile: bool) -> bool:
-        return False
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         return CountingPolicy()

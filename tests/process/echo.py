@@ -16,15 +16,14 @@ from fast_core.algorithm import (
     ActionOutput,
     Algorithm,
     Array,
-    Blueprint,
     LearnerSetup,
     Policy,
     PolicySetup,
     RolloutBatch,
     UpdateReport,
 )
-from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
+from tests.process.tiny import TinyConfig
 
 VERSIONS = 1 << 20
 
@@ -45,17 +44,8 @@ class Ticket(gymnasium.Env[np.ndarray, np.int64]):
         return self._obs.copy(), 0.0, bool(self._obs[1] == 11), False, {}
 
 
-class EchoConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class EchoConfig(TinyConfig, frozen=True, kw_only=True):
     """The action is the version of the weights, the log-probability the sum of what was seen."""
-
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        return (FieldSpec("version", (1,), "float32"),)
-
-    def updates_granted(self, rows: int) -> int:
-        return 1
-
-    def uses_torch(self, *, device: str, compile: bool) -> bool:
-        return False
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         return EchoPolicy()

@@ -18,7 +18,6 @@ from fast_core.algorithm import (
     ActionOutput,
     Algorithm,
     Array,
-    Blueprint,
     LearnerSetup,
     Policy,
     PolicySetup,
@@ -26,8 +25,8 @@ from fast_core.algorithm import (
     ShardRollout,
     UpdateReport,
 )
-from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
+from tests.process.tiny import TinyConfig
 
 LENGTHS = (1, 3, 5, 9)
 CUT = (3, 9)  # episodes of these lengths are truncated, the others have an end
@@ -57,17 +56,8 @@ class Numbered(gymnasium.Env[np.ndarray, np.int64]):
         return np.array([self._number, self._step], np.float32)
 
 
-class SeeingConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class SeeingConfig(TinyConfig, frozen=True, kw_only=True):
     """Nothing to set."""
-
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        return (FieldSpec("nothing", (1,), "float32"),)
-
-    def updates_granted(self, rows: int) -> int:
-        return 1
-
-    def uses_torch(self, *, device: str, compile: bool) -> bool:
-        return False
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         return SeeingPolicy()

@@ -1,0 +1,71 @@
+"""What runs exactly so many episodes for evaluation, whatever steps the environments."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.envs.frames import FrameStack
+from fast_core.spec import EnvironmentSpec
+
+Act = Callable[[Array, NDArray[np.bool_]], Array]
+
+
+class Runner(ABC):
+    """Runs episodes 0 to ``episodes - 1`` and keeps their results.
+
+    Attributes:
+        spec: Spaces and time limit of the environments.
+        returns: Undiscounted return of each episode so far, in order of episodes.
+        lengths: Steps of each episode so far.
+        env_steps: Steps of all episodes so far.
+        quarantined: Values that were not finite; each ended its episode without its reward.
+        cut: Episodes that ended at ``max_episode_steps`` alone.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, *, episodes: int, envs: int) -> None:
+        self.spec = spec
+        self._episodes = episodes
+        self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
+        self._stack = FrameStack(envs, spec.row, spec.frames) if spec.frames > 1 else None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all results; the next `step` begins with episode 0 again."""
+        self.returns = [0.0] * self._episodes
+        self.lengths = [0] * self._episodes
+        self.env_steps = 0
+        self.quarantined = 0
+        self.cut = 0
+        self._current: dict[int, int] = {}  # the open episode of each place that has one
+        self._begun = False
+
+    @abstractmethod
+    def step(self, act: Act) -> bool:
+        """Step every open episode once; returns whether any is open still.
+
+        Args:
+            act: Called once with observations ``[envs, ...]``, frames stacked, and ``[envs]``
+                marks of the first ones of episodes, which it must not keep; returns actions
+                ``[envs, ...]`` as the environments take them.
+
+        Raises:
+            EnvironmentFailed: An environment raised or gave what its spaces do not declare.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every environment once."""
+
+    def _ask(self, act: Act, obs: Array) -> Array:
+        """What ``act`` says to the newest rows ``[envs, ...]``."""
+        if self._stack is not None:
+            self._stack.push(obs, self._first)
+            obs = self._stack.array
+        actions = act(obs, self._first)
+        self._first[:] = False
+        return actions
