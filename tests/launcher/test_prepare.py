@@ -10,8 +10,11 @@ import pytest
 from algos.dqn_config import DQNConfig
 from algos.ppo_config import PPOConfig
 from fast_core.config import (
+    AtariConfig,
     CheckpointConfig,
+    EnvironmentConfig,
     EnvNodesConfig,
+    ExtraNodeConfig,
     NodesConfig,
     OptimizerNodeConfig,
     PolicyConfig,
@@ -136,3 +139,11 @@ def test_identity_is_what_results_depend_on() -> None:
     assert identity(make_config(seed=1)) != base
     rollout = RolloutConfig(shards=4, envs_per_shard=1, steps=8)
     assert identity(make_config(rollout=rollout)) != base
+    environments = [{"backend": "envpool"}, {"frame_stack": 2}, {"frame_skip": 2}]
+    environments += [{"atari": AtariConfig()}, {"action_mask": "mask"}, {"kwargs": {"a": 1}}]
+    for options in environments:
+        environment = EnvironmentConfig(id="CartPole-v1", **options)
+        assert identity(make_config(environment=environment)) != base, options
+    nodes = NodesConfig(extra=(ExtraNodeConfig(node="bonus:Bonus"),))
+    assert identity(make_config(nodes=nodes)) != base
+    assert identity(make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))) == base
