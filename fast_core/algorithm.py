@@ -217,6 +217,20 @@ class UpdateReport:
     priority: Array | None = None
 
 
+class ReplaySpec(NamedTuple):
+    """What one optimizer step takes from the replay.
+
+    Attributes:
+        batch_size: Rows of the step, over all optimizers that average their gradients.
+        n_step: Steps of a window, at most.
+        gamma: Discount of one step.
+    """
+
+    batch_size: int
+    n_step: int
+    gamma: float
+
+
 class Algorithm(Protocol):
     """What learns. It knows nothing of processes and is called by one thread."""
 
@@ -241,6 +255,44 @@ class Algorithm(Protocol):
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         """Continue exactly from ``state_dict()`` of an equally configured learner."""
+        ...
+
+
+class SharedAlgorithm(Algorithm, Protocol):
+    """An `Algorithm` whose step has two halves, so that several optimizers can work together.
+
+    `update` is `gradient` and then `apply`.
+    """
+
+    def gradient(self, batch: ReplayBatch) -> NDArray[np.float32]:
+        """Everything that optimizers have to average, ``[<= P]``, on the host.
+
+        ``P`` is the blueprint's ``exchanged``. It may be changed in place and is valid until the
+        next call; it has the same length in every replica with equally many updates behind it.
+        """
+        ...
+
+    def apply(self, gradient: NDArray[np.float32], *, scale: float = 1.0) -> UpdateReport:
+        """Step along ``gradient``, by ``scale`` times the step size.
+
+        The report has the metrics and priorities of the batch that was differentiated here since
+        the last step, and none if there was none. What is decided (a step, or none because
+        something is not finite) depends on ``gradient`` alone, so that replicas stay equal.
+        """
+        ...
+
+    def networks(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """All parameters and all targets, ``[P]`` each, on the host; may share memory."""
+        ...
+
+    def adopt(
+        self, parameters: NDArray[np.float32], targets: NDArray[np.float32], updates: int
+    ) -> None:
+        """Differentiate at another optimizer's `networks` from now on; they are copied."""
+        ...
+
+    def reseed(self, replica: int) -> None:
+        """Draw noise of its own: one of several optimizers, counted from 0."""
         ...
 
 
@@ -334,6 +386,14 @@ class Blueprint:
     def updates_granted(self, rows: int) -> int:
         """Optimizer steps that one ticket of ``rows`` rows grants."""
         raise NotImplementedError
+
+    def replay(self) -> ReplaySpec:
+        """What an optimizer step draws; for algorithms that learn from replay only."""
+        raise NotImplementedError
+
+    def exchanged(self, environment: EnvironmentSpec) -> int:
+        """Numbers ``P`` that optimizers exchange, if they are `SharedAlgorithm`s; 0 if not."""
+        return 0
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Rough floating point operations of one optimizer step; chooses the thread count."""

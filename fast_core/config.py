@@ -11,9 +11,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from fast_core.errors import ConfigError
+
 Scalar = str | int | float | bool | None
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +124,58 @@ class RolloutConfig(Section, frozen=True):
         Count, Meta(description="Fixed sets of environments; results depend on it.")
     ] = 2
     envs_per_shard: Annotated[Count, Meta(description="Environments in each shard.")] = 16
-    steps: Annotated[Count, Meta(description="Steps of each environment in one rollout.")] = 32
+    steps: Annotated[
+        Count | Literal["auto"],
+        Meta(
+            description="Steps of each environment in one rollout; auto is 32 for algorithms that "
+            "learn from rollouts, and for replay so many that the hand-over between rounds is "
+            "small beside the updates they grant, whatever the machine."
+        ),
+    ] = "auto"
+
+
+class ReplayConfig(Section, frozen=True):
+    """What algorithms that learn from replay store and draw."""
+
+    capacity: Annotated[
+        Count,
+        Meta(
+            description="Rows kept, shared evenly by all environments: one for each environment "
+            "step, and one for the final observation of each episode."
+        ),
+    ] = 1_000_000
+    learning_starts: Annotated[
+        int,
+        Meta(ge=0, description="Environment steps collected before the first one grants updates."),
+    ] = 1_000
+    prioritized: Annotated[
+        bool,
+        Meta(description="Draw rows in proportion to their priorities instead of uniformly."),
+    ] = False
+    alpha: Annotated[
+        float,
+        Meta(ge=0, le=1, description="A row's priority is (absolute error + epsilon) ** alpha."),
+    ] = 0.6
+    beta: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Exponent of the importance weights at the start; it rises to 1 with the "
+            "share of stop.env_steps that has passed, and stays where there is no such limit.",
+        ),
+    ] = 0.4
+    epsilon: Annotated[
+        float, Meta(gt=0, description="What keeps rows without error in the draw.")
+    ] = 1e-6
+    slots: Annotated[
+        Count,
+        Meta(
+            description="Batches of each optimizer that are drawn or in use at once. With 1 every "
+            "draw waits for the priorities of the update before; with S it knows those of all "
+            "but the last S - 1, exactly, so that runs repeat."
+        ),
+    ] = 2
 
 
 class PolicyConfig(Section, frozen=True):
@@ -204,8 +258,35 @@ class ExtraNodeConfig(Section, frozen=True, kw_only=True):
 
 
 class OptimizerNodeConfig(Section, frozen=True):
-    """The process that learns."""
+    """The processes that learn."""
 
+    count: Annotated[
+        Count,
+        Meta(description="Optimizers; more than one needs an algorithm that learns from replay."),
+    ] = 1
+    update: Annotated[
+        Literal["allreduce", "async"],
+        Meta(
+            description="How more than one works together. allreduce: each differentiates its "
+            "share of a batch and all take the same averaged step. async: each differentiates a "
+            "batch of its own, and the first one applies the gradients as they come."
+        ),
+    ] = "allreduce"
+    collective: Annotated[
+        Literal["auto", "shared", "gloo", "nccl"],
+        Meta(
+            description="What averages gradients with update allreduce. shared: FastLoop's shared "
+            "memory. gloo, nccl: torch.distributed. auto takes nccl on CUDA devices, else shared."
+        ),
+    ] = "auto"
+    max_gradient_staleness: Annotated[
+        int | None,
+        Meta(
+            description="With update async: most steps committed between the parameters that a "
+            "gradient was computed at and its own step; faster optimizers wait for slower ones "
+            "to keep it. null: count - 1."
+        ),
+    ] = None
     threads: Annotated[
         Count | Literal["auto"],
         Meta(description="Threads of the learner; auto takes one unless an update is large."),
@@ -247,6 +328,16 @@ class SchedulerConfig(Section, frozen=True):
             "bit for bit repeatable.",
         ),
     ] = 0
+    replay_ratio: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1000,
+            description="Optimizer steps per environment step with algorithms that learn from "
+            "replay; fractions are carried exactly. Neither side runs ahead of it by more than "
+            "off_policy_degree + 1 rounds.",
+        ),
+    ] = 1.0
 
 
 class EvaluationConfig(Section, frozen=True):
@@ -286,6 +377,13 @@ class CheckpointConfig(Section, frozen=True):
     at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
         True
     )
+    replay: Annotated[
+        bool,
+        Meta(
+            description="Keep what the replay holds too. Without it a resumed run fills its replay "
+            "anew, replay.learning_starts steps of it before it learns on."
+        ),
+    ] = True
 
 
 class StopConfig(Section, frozen=True):
@@ -374,6 +472,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
     ] = "process"
     environment: EnvironmentConfig
     rollout: RolloutConfig = RolloutConfig()
+    replay: ReplayConfig = ReplayConfig()
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig
     nodes: NodesConfig = NodesConfig()
@@ -387,6 +486,30 @@ class RunConfig(Section, frozen=True, kw_only=True):
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
     @property
+    def envs(self) -> int:
+        """Environments that are stepped, in all shards."""
+        return self.rollout.shards * self.rollout.envs_per_shard
+
+    @property
+    def steps(self) -> int:
+        """Steps of a rollout.
+
+        Raises:
+            ConfigError: ``rollout.steps`` is auto for an algorithm that learns from replay, and
+                the configuration was not resolved.
+        """
+        if self.rollout.steps != "auto":
+            return self.rollout.steps
+        if self.replays:
+            raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
+        return DEFAULT_STEPS
+
+    @property
+    def replays(self) -> bool:
+        """Whether the algorithm learns from replay."""
+        return getattr(self.algorithm, "learns_from", "rollouts") == "replay"
+
+    @property
     def rows_per_ticket(self) -> int:
-        """Rows that one ticket collects and trains on."""
-        return self.rollout.shards * self.rollout.envs_per_shard * self.rollout.steps
+        """Rows that one ticket collects and trains on; `steps` says what it raises."""
+        return self.envs * self.steps

@@ -101,12 +101,26 @@ class RolloutRef(msgspec.Struct, frozen=True):
 
 
 class Train(Message, frozen=True):
-    """Train on one merged ticket; only `Trained` frees its slots."""
+    """Train on one merged ticket; only `Trained` frees its slots.
+
+    With replay it goes to the replay node, which draws that many batches, and to the first
+    optimizer, which answers when all steps are taken.
+
+    Attributes:
+        ticket: Its number.
+        rollouts: Where its rollouts are, in training order; none with replay.
+        env_steps: Environment steps merged before it.
+        granted: Optimizer steps that it grants.
+        oldest_version: Oldest weights that acted in its rollouts; with replay only.
+        mean_version: Mean of the oldest ones of each of its rollouts; with replay only.
+    """
 
     ticket: int
     rollouts: tuple[RolloutRef, ...]
     env_steps: int
     granted: int
+    oldest_version: int = 0
+    mean_version: float = 0.0
 
 
 class Transform(Message, frozen=True):

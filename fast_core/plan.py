@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup
+from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig
+from fast_core.memory import replay_fields
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 OPTIMIZER = "optimizer-0"
+REPLAY = "replay-0"
 EVALUATOR = "evaluator-0"
 METRICS = "metrics-0"
 
@@ -58,7 +60,7 @@ class RunPlan:
             seed=self.config.seed,
             shards=rollout.shards,
             envs_per_shard=rollout.envs_per_shard,
-            steps=rollout.steps,
+            steps=self.config.steps,
             device=optimizer.device,
             precision=optimizer.precision,
             compile=optimizer.compile,
@@ -113,8 +115,88 @@ class RunPlan:
     def node_names(self) -> tuple[str, ...]:
         """Every node; its place here is its row in doorbells and statistics."""
         evaluator = (EVALUATOR,) if self.evaluates else ()
-        own = (*self.env_node_names, *self.policy_node_names, OPTIMIZER, *evaluator, METRICS)
+        replay = (REPLAY,) if self.replays else ()
+        acting = (*self.env_node_names, *self.policy_node_names)
+        own = (*acting, *replay, *self.optimizer_names, *evaluator, METRICS)
         return (*own, *self.extra_node_names)
+
+    # --- learning from replay ------------------------------------------------------------------
+
+    @property
+    def replays(self) -> bool:
+        """Whether the run learns from replay."""
+        return self.config.replays
+
+    @property
+    def optimizers(self) -> int:
+        """Number of optimizers."""
+        return self.config.nodes.optimizer.count
+
+    @property
+    def optimizer_names(self) -> tuple[str, ...]:
+        """Names of the optimizers, by rank; the first publishes, reports and is evaluated."""
+        return tuple(f"optimizer-{rank}" for rank in range(self.optimizers))
+
+    @property
+    def averages(self) -> bool:
+        """Whether several optimizers take every step together."""
+        return self.optimizers > 1 and self.config.nodes.optimizer.update == "allreduce"
+
+    @property
+    def replay_spec(self) -> ReplaySpec:
+        """What one optimizer step draws."""
+        return self.blueprint.replay()
+
+    @property
+    def rows_per_log(self) -> int:
+        """Rows of each environment that the replay keeps, final observations included."""
+        return -(-self.config.replay.capacity // self.config.envs)
+
+    def replay_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of a replay log."""
+        return replay_fields(self.environment.row, self.blueprint.action_field(self.environment))
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows of one batch slot: each optimizer's share where they average."""
+        rows = self.replay_spec.batch_size
+        return rows // self.optimizers if self.averages else rows
+
+    @property
+    def batch_slots(self) -> int:
+        """Batch slots of each optimizer."""
+        return self.config.replay.slots
+
+    def batch_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them.
+
+        ``row`` and ``log`` name each window's first row.
+        """
+        seen, action = self.environment.observation, self.blueprint.action_field(self.environment)
+        return (
+            FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
+            FieldSpec("next_obs", seen.shape, seen.dtype, "rollout"),
+            FieldSpec("action", action.shape, action.dtype, "rollout"),
+            FieldSpec("reward", (), "float32", "rollout"),
+            FieldSpec("discount", (), "float32", "rollout"),
+            FieldSpec("weight", (), "float32", "rollout"),
+            FieldSpec("log", (), "int32", "rollout"),
+            FieldSpec("row", (), "int64", "rollout"),
+        )
+
+    def gradient_fields(self) -> tuple[FieldSpec, ...]:
+        """What one of several optimizers tells the others: at most ``P`` numbers of it count."""
+        size = self.blueprint.exchanged(self.environment)
+        return (FieldSpec("gradient", (size,), "float32", "rollout"),)
+
+    @property
+    def networks_nbytes(self) -> int:
+        """Bytes of all parameters and all targets."""
+        return 2 * 4 * self.blueprint.exchanged(self.environment)
+
+    def result_fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of what an optimizer answers to a batch: the absolute errors of its rows."""
+        return (FieldSpec("priority", (), "float32", "rollout"),)
 
     @property
     def slots_per_shard(self) -> int:

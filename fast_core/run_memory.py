@@ -21,6 +21,7 @@ from fast_core.memory import (
     Doorbell,
     EvaluationSlot,
     Layout,
+    ReplayLog,
     Ring,
     RolloutStore,
     Segment,
@@ -113,7 +114,6 @@ def layout_of(plan: RunPlan) -> Layout:
     """Where everything lies."""
     rollout, layout = plan.config.rollout, Layout()
     pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
-    fields = plan.rollout_fields()
     for name in plan.node_names:
         layout.add(f"doorbell/{name}", Doorbell.nbytes(), writer="anyone (fetch-add)")
         layout.add(
@@ -128,21 +128,50 @@ def layout_of(plan: RunPlan) -> Layout:
         EvaluationSlot.nbytes(pack.nbytes),
         writer="optimizer; the release word: evaluator",
     )
-    store = RolloutStore.nbytes(fields, plan.slots_per_shard, rollout.steps, rollout.envs_per_shard)
     for shard in range(rollout.shards):
-        layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
-        layout.add(
-            f"records/{shard}",
-            Ring.nbytes(plan.records_per_shard, _RECORD.size),
-            writer="head: env node, tail: optimizer",
-        )
+        if plan.replays:
+            log = ReplayLog.nbytes(plan.replay_fields(), plan.rows_per_log, rollout.envs_per_shard)
+            layout.add(f"replay/{shard}", log, writer="the env node executing the shard")
+        else:
+            _add_rollouts(plan, layout, shard)
         for group in range(plan.groups):
             words = 8 * progress_words(len(plan.group_envs(group)))
             name = f"progress/{shard}.{group}"
             layout.add(name, words, writer="the env node executing the shard")
             if plan.policy_nodes:
                 _add_cells(plan, layout, shard, group)
+    if plan.replays:
+        _add_batches(plan, layout)
     return layout
+
+
+def _add_rollouts(plan: RunPlan, layout: Layout, shard: int) -> None:
+    """Where a shard's rollouts wait for the optimizer, and its announcements of them."""
+    envs, fields = plan.config.rollout.envs_per_shard, plan.rollout_fields()
+    store = RolloutStore.nbytes(fields, plan.slots_per_shard, plan.config.steps, envs)
+    layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
+    layout.add(
+        f"records/{shard}",
+        Ring.nbytes(plan.records_per_shard, _RECORD.size),
+        writer="head: env node, tail: optimizer",
+    )
+
+
+def _add_batches(plan: RunPlan, layout: Layout) -> None:
+    """What the replay node and the optimizers exchange, and the optimizers among themselves."""
+    rows = plan.rows_per_batch
+    for rank in range(plan.optimizers):
+        for slot in range(plan.batch_slots):
+            batch = Cell.nbytes(plan.batch_fields(), rows)
+            layout.add(f"batches/{rank}.{slot}", batch, writer="the replay node")
+            result = Cell.nbytes(plan.result_fields(), rows)
+            layout.add(f"results/{rank}.{slot}", result, writer=f"optimizer-{rank}")
+    if plan.optimizers > 1:
+        for rank in range(plan.optimizers):
+            gradient = Cell.nbytes(plan.gradient_fields(), 1)
+            layout.add(f"gradients/{rank}", gradient, writer=f"optimizer-{rank}")
+        networks = WeightBoard.nbytes(plan.networks_nbytes)
+        layout.add("networks", networks, writer="optimizer-0")
 
 
 def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
@@ -164,7 +193,8 @@ def _arithmetic(layout: Layout) -> str:
     listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
     return (
         f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
-        "rollout.steps and scheduler.off_policy_degree."
+        "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
+        "with algorithm.batch_size, replay.slots and nodes.optimizer.count."
     )
 
 
@@ -201,14 +231,31 @@ class RunMemory:
         WeightBoard.create(region("weights"), memory.parameters.nbytes)
         EvaluationSlot.create(region("evaluation"), memory.parameters.nbytes)
         for shard in range(plan.config.rollout.shards):
-            Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
-            RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
+            if plan.replays:
+                ReplayLog.create(region(f"replay/{shard}"), *memory._log_shape())
+            else:
+                Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
+                RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
             for group in range(plan.groups if plan.policy_nodes else 0):
                 envs, name = len(plan.group_envs(group)), f"{shard}.{group}"
                 Cell.create(region(f"requests/{name}"), plan.request_fields(), envs)
                 Cell.create(region(f"replies/{name}"), plan.reply_fields(), envs)
+        if plan.replays:
+            memory._create_batches()
         segment.touch()
         return memory
+
+    def _create_batches(self) -> None:
+        plan, region = self._plan, self._arena.region
+        for rank in range(plan.optimizers):
+            for slot in range(plan.batch_slots):
+                name = f"{rank}.{slot}"
+                Cell.create(region(f"batches/{name}"), plan.batch_fields(), plan.rows_per_batch)
+                Cell.create(region(f"results/{name}"), plan.result_fields(), plan.rows_per_batch)
+        if plan.optimizers > 1:
+            for rank in range(plan.optimizers):
+                Cell.create(region(f"gradients/{rank}"), plan.gradient_fields(), 1)
+            WeightBoard.create(region("networks"), plan.networks_nbytes)
 
     @classmethod
     def attach(cls, plan: RunPlan, descriptor: int) -> RunMemory:
@@ -245,7 +292,39 @@ class RunMemory:
     def _rollout_shape(self) -> tuple[tuple[FieldSpec, ...], int, int, int]:
         plan, rollout = self._plan, self._plan.config.rollout
         fields = plan.rollout_fields()
-        return fields, plan.slots_per_shard, rollout.steps, rollout.envs_per_shard
+        return fields, plan.slots_per_shard, plan.config.steps, rollout.envs_per_shard
+
+    def _log_shape(self) -> tuple[tuple[FieldSpec, ...], int, int]:
+        plan = self._plan
+        return plan.replay_fields(), plan.rows_per_log, plan.config.rollout.envs_per_shard
+
+    def replay_log(self, shard: int) -> ReplayLog:
+        """The replay logs of a shard's environments."""
+        return ReplayLog.attach(self._arena.region(f"replay/{shard}"), *self._log_shape())
+
+    def batch(self, optimizer: int, slot: int) -> Cell:
+        """A batch slot of an optimizer: what the replay node drew.
+
+        Its number is that of the batch among those of this optimizer and this part of the run,
+        from 1; batch ``n`` lies in slot ``(n - 1) % plan.batch_slots``, and the slot is the
+        optimizer's until the result bears the same number.
+        """
+        region = self._arena.region(f"batches/{optimizer}.{slot}")
+        return Cell.attach(region, self._plan.batch_fields(), self._plan.rows_per_batch)
+
+    def result(self, optimizer: int, slot: int) -> Cell:
+        """What the optimizer says of the batch in ``slot`` when it is done with it."""
+        region = self._arena.region(f"results/{optimizer}.{slot}")
+        return Cell.attach(region, self._plan.result_fields(), self._plan.rows_per_batch)
+
+    def gradient(self, optimizer: int) -> Cell:
+        """The gradient of one of several optimizers, for the others."""
+        region = self._arena.region(f"gradients/{optimizer}")
+        return Cell.attach(region, self._plan.gradient_fields(), 1)
+
+    def networks(self) -> WeightBoard:
+        """All parameters and targets of the first of several optimizers."""
+        return WeightBoard.attach(self._arena.region("networks"), self._plan.networks_nbytes)
 
     def records(self, shard: int) -> Ring:
         """Complete rollouts of a shard, from its env node to the optimizer."""

@@ -33,6 +33,8 @@ class Role(enum.IntEnum):
     EVALUATION = 6
     DELAY = 7
     PROBE = 8
+    REPLAY = 9
+    PRIORITY = 10
 
 
 def sequence(seed: int, role: Role, *key: int) -> np.random.SeedSequence:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import msgspec
 
 from fast_core.algorithm import Blueprint
-from fast_core.config import EnvironmentConfig, RunConfig
+from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.wiring import extra_nodes, wiring
@@ -16,10 +17,16 @@ from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads
 
+# Of a machine as in the README: a round's order, report and training order, measured cold; the
+# calls of a small update; what a core computes.
+HAND_OVER_S, UPDATE_S, FLOPS_PER_S = 1e-3, 2e-4, 3e10
+HAND_OVERS = 50
+
 
 def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreBudget:
     """How the granted cores are divided among the nodes of ``config``."""
     blueprint = cast(Blueprint, config.algorithm)
+    config = _with_steps(config, environment)
     flops = blueprint.update_flops(environment, config.rows_per_ticket)
     return core_budget(config, cores, update_flops=flops, node_threads=default_threads())
 
@@ -35,6 +42,7 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     if config.policy.placement == "auto":
         placed = msgspec.structs.replace(config.policy, placement="env")
         config = msgspec.structs.replace(config, policy=placed)
+    config = _with_steps(config, environment)
     nodes = config.nodes
     blueprint = RunPlan(config, environment, "", 1, 1, "numpy").blueprint
     divided = budget(config, environment, cores)
@@ -58,6 +66,25 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
         ),
         policy=replace(config.policy, backend=backend),
     )
+
+
+def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
+    """Replace ``rollout.steps: auto`` by a number.
+
+    With replay a round costs the learner one hand-over through the scheduler, so it gets updates
+    for `HAND_OVERS` times as long. The estimate rests on the configuration alone, since results
+    depend on the length of a round.
+    """
+    if config.rollout.steps != "auto":
+        return config
+    steps = DEFAULT_STEPS
+    if config.replays:
+        flops = cast(Blueprint, config.algorithm).update_flops(environment, config.envs)
+        update_s = UPDATE_S + flops / FLOPS_PER_S
+        rows = HAND_OVERS * HAND_OVER_S / (update_s * config.scheduler.replay_ratio)
+        steps = math.ceil(rows / config.envs)
+    rollout = msgspec.structs.replace(config.rollout, steps=steps)
+    return msgspec.structs.replace(config, rollout=rollout)
 
 
 def needs_torch(config: RunConfig) -> bool:
@@ -145,7 +172,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         env_restarts=config.supervision.env_restarts,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=plan.slots_per_shard,
-        rows_per_rollout=rollout.envs_per_shard * rollout.steps,
+        rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=plan.blueprint.updates_granted(config.rows_per_ticket),
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
@@ -172,10 +199,14 @@ def identity(config: RunConfig) -> dict[str, str]:
             for key in ("id", "backend", "kwargs", "atari", "frame_skip", "frame_stack")
         },
         "environment.action_mask": config.environment.action_mask,
-        "rollout": config.rollout,
         "algorithm.name": config.algorithm.name,
         "nodes.extra": config.nodes.extra,
     }
+    if config.rollout.steps != "auto" or not config.replays:  # else it is not known yet
+        values["rollout"] = msgspec.structs.replace(config.rollout, steps=config.steps)
+    if config.replays:
+        values["replay.capacity"] = config.replay.capacity
+        values["replay.prioritized"] = config.replay.prioritized
     return {
         key: msgspec.json.encode(value, order="sorted").decode() for key, value in values.items()
     }

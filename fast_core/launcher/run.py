@@ -53,13 +53,14 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
-from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
+from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.spec import EnvironmentSpec
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
 SOCKET_NAME = "scheduler"
+ROLE_OPTIMIZER = "optimizer"
 EXIT_FAILED = 1
 
 
@@ -253,8 +254,10 @@ def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     count = env_node_count(config, cores)
     policies = config.nodes.policy.count if config.policy.placement == "node" else 0
     evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
+    optimizers = config.nodes.optimizer.count
     return (
-        OPTIMIZER,
+        *(f"optimizer-{rank}" for rank in range(optimizers)),
+        *((REPLAY,) if config.replays else ()),
         *(f"policy-{rank}" for rank in range(policies)),
         *(f"env-{rank}" for rank in range(count)),
         *evaluator,
@@ -268,7 +271,7 @@ def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name == OPTIMIZER and torch else modules
+    return ("torch", *modules) if name.startswith(f"{ROLE_OPTIMIZER}-") and torch else modules
 
 
 def _plan(

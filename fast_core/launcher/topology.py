@@ -54,25 +54,41 @@ NODE_CLASSES = {
     "evaluator": "fast_core.nodes.evaluator:EvaluatorNode",
     "metrics": "fast_core.nodes.metrics:MetricsNode",
 }
+# What differs, and comes on top, where the algorithm learns from replay.
+REPLAY_CLASSES = {
+    "replay": "fast_core.nodes.replay:ReplayNode",
+    "optimizer": "fast_core.nodes.replay_optimizer:ReplayOptimizerNode",
+}
 
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
     """The nodes of a run, in the order of ``plan.node_names``."""
     extras = {extra.node_name: extra.node for extra in plan.config.nodes.extra}
+    classes = role_classes(plan.config)
     specs = []
     for name in plan.node_names:
         if name in extras:
             specs.append(NodeSpec(name, extras[name], 0))
             continue
         role, _, rank = name.partition("-")
-        specs.append(NodeSpec(name, NODE_CLASSES[role], int(rank)))
+        specs.append(NodeSpec(name, classes[role], int(rank)))
     return tuple(specs)
+
+
+def role_classes(config: RunConfig) -> dict[str, str]:
+    """The class of each role that a run has."""
+    classes = dict(NODE_CLASSES)
+    if config.replays:
+        classes |= REPLAY_CLASSES
+    if config.evaluation.every_env_steps is None:
+        del classes["evaluator"]
+    return classes
 
 
 def warm_module(name: str, config: RunConfig) -> str:
     """What the node ``name`` imports before it has its plan."""
     extras = {extra.node_name: extra.node for extra in config.nodes.extra}
-    path = extras[name] if name in extras else NODE_CLASSES[name.partition("-")[0]]
+    path = extras[name] if name in extras else role_classes(config)[name.partition("-")[0]]
     return path.partition(":")[0]
 
 
@@ -83,8 +99,8 @@ def check_topology(config: RunConfig) -> None:
         TopologyError: As `check`, and as `fast_core.launcher.wiring` for the user's nodes.
     """
     evaluates = config.evaluation.every_env_steps is not None
-    roles = [role for role in NODE_CLASSES if evaluates or role != "evaluator"]
-    check(scheduler_emits(evaluates=evaluates), [node_class(NODE_CLASSES[role]) for role in roles])
+    nodes = [node_class(path) for path in role_classes(config).values()]
+    check(scheduler_emits(evaluates=evaluates), nodes)
     check_messages(extra_nodes(config.nodes.extra))
 
 

@@ -101,7 +101,9 @@ class EnvNode(Node):
         stats.words[StatsColumn.QUARANTINED] += ready.quarantined
         if ready.episode_returns:
             stats.floats[StatsColumn.EPISODE_RETURN] = ready.episode_returns[-1]
-        stats.words[StatsColumn.ENV_STEPS] += rollout.steps * rollout.envs_per_shard
+        stats.words[StatsColumn.ENV_STEPS] += (
+            self.context.plan.config.steps * rollout.envs_per_shard
+        )
 
     def _held(self, order: RolloutOrder) -> Shard:
         """The shard of an order.

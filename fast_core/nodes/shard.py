@@ -141,7 +141,7 @@ class Shard:
             noise,
             plan.config.seed,
             (shard, incarnation) if taken_over else (shard,),
-            rollout.steps,
+            plan.config.steps,
             rollout.envs_per_shard,
         )
         self._store, self._records = memory.rollouts(shard), memory.records(shard)
