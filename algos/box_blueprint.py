@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from algos.box_actions import check_box
 from algos.mlp import MlpShape
-from algos.observations import encoded_size
 from algos.replay_settings import BoxSettings, EntropySettings
+from algos.vectors import Layout
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
-from fast_core.spec import EnvironmentSpec, FieldSpec
-
-EXPLORATION = FieldSpec("exploration", (1,), "float32")
+from fast_core.spec import EnvironmentSpec
 
 
 class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
@@ -31,22 +29,33 @@ class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
     def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """The network that acts."""
         return MlpShape(
-            encoded_size(environment, ()),
-            self.hidden_sizes,
+            self.network_inputs(environment),
+            self.hidden(environment),
             self.policy_outputs(environment.action.size),
             self.activation,
         )
 
     def critic_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """The ensemble of critics, on observations with actions."""
-        inputs = encoded_size(environment, ()) + environment.action.size
-        outputs = self.critic_outputs()
-        return MlpShape(inputs, self.hidden_sizes, outputs, self.activation, self.critics)
+        inputs = self.network_inputs(environment) + environment.action.size
+        hidden, outputs = self.hidden(environment), self.critic_outputs()
+        return MlpShape(inputs, hidden, outputs, self.activation, self.critics)
 
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        """Parameters of the network that acts, and how much is explored."""
-        parameters = self.policy_shape(environment).parameters("policy", 0)
-        return (*(FieldSpec(p.name, p.shape, "float32") for p in parameters), EXPLORATION)
+    def policy_has_target(self) -> bool:
+        """Whether targets are made with a slowly moving copy of the policy."""
+        return True
+
+    def critic_numbers(self) -> int:
+        """Running averages that are kept of each critic."""
+        return 0
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append critics, their averages and the policy."""
+        layout.add_network("critics", self.critic_shape(environment), target=True)
+        if self.critic_numbers():
+            layout.add_numbers("averages", self.critics, self.critic_numbers())
+        policy = self.policy_shape(environment)
+        layout.add_network("policy", policy, target=self.policy_has_target())
 
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
         """One standard normal number for each dimension."""
@@ -56,7 +65,11 @@ class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
         """Critics: forward, backward, the policy's actions there and back, targets; policy: 4."""
         critics = 6 * self.critic_shape(environment).products
         policy = 4 * self.policy_shape(environment).products
-        return 2 * (critics + policy) * self.batch_size
+        # Of convolutions: forward and backward, the next observations in one or two networks.
+        encoder = self.encoder(environment)
+        passes = 4 if self.policy_has_target() else 5
+        convolutions = 0 if encoder is None else passes * encoder.products
+        return 2 * (critics + policy + convolutions) * self.batch_size
 
 
 class SquashedBlueprint(BoxBlueprint, EntropySettings, frozen=True, kw_only=True):
@@ -66,8 +79,13 @@ class SquashedBlueprint(BoxBlueprint, EntropySettings, frozen=True, kw_only=True
         """Means and log-deviations."""
         return 2 * actions
 
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append critics, policy and temperature."""
+        super().add_networks(layout, environment)
+        layout.add_numbers("temperature", 1)
+
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
         from algos.replay_policies import SquashedPolicy
 
-        return SquashedPolicy(self.policy_shape(environment), environment, setup)
+        return SquashedPolicy(self.actor(environment, setup), environment)

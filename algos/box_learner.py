@@ -8,10 +8,9 @@ import numpy as np
 
 from algos.box_actions import BoxActions
 from algos.box_blueprint import BoxBlueprint
-from algos.critic_batch import CriticInputs
+from algos.critic_batch import numbers
 from algos.networks import F32
-from algos.replay_learner import Losses, ReplayLearner, numbers
-from algos.vectors import Layout
+from algos.replay_learner import Losses, ReplayLearner
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.spec import EnvironmentSpec
 
@@ -22,21 +21,16 @@ class BoxLearner(ReplayLearner):
     Args:
         settings: Hyper-parameters and network shapes.
         environment: What is learned; `BoxBlueprint.check` has accepted it.
-        layout: With the groups ``critics`` and ``policy``.
         setup: The run.
     """
 
     def __init__(
-        self,
-        settings: BoxBlueprint,
-        environment: EnvironmentSpec,
-        layout: Layout,
-        setup: LearnerSetup,
+        self, settings: BoxBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        super().__init__(settings, environment, layout, setup, delay=settings.policy_delay)
+        delay, actions = settings.policy_delay, environment.action.size
+        super().__init__(settings, environment, setup, delay=delay, actions=actions)
         self._box_settings = settings
         self._actions = BoxActions(environment)
-        self._inputs = CriticInputs(self._encoder, self._actions.size)
         self._critics = self._vectors.network("critics")
         self._target_critics = self._vectors.target_network("critics")
         self._policy = self._vectors.network("policy")
@@ -50,6 +44,7 @@ class BoxLearner(ReplayLearner):
             delta: F32 = np.zeros_like(value)
             losses = self._critic_losses(value, target, numbers(batch.weight), delta)
             self._critics.backward(delta, rows=rows)
+            inputs.backward(self._critics)
             return losses
         # One pass of the critics serves the stored actions and the policy's.
         action = self._act(self._policy.forward(inputs.obs)[0])
@@ -62,13 +57,14 @@ class BoxLearner(ReplayLearner):
         policy_value = self._policy_value(value[:, 0, own], delta[:, 0, own])
         slope = self._critics.backward(delta, rows=rows, inputs=inputs.action_rows)
         assert slope is not None, "gradients of the actions were asked for"
+        inputs.backward(self._critics)
         gradient = self._policy_gradient(slope, policy_value, losses.metrics)
         self._policy.backward(gradient[None], rows=rows)
         return losses
 
     def _step(self, policy: bool) -> None:
         settings = self._box_settings
-        self._vectors.step("critics", settings.learning_rate)
+        self._step_critics(settings.learning_rate)
         if policy:
             self._vectors.step("policy", settings.policy_learning_rate or settings.learning_rate)
             self._vectors.follow(settings.target_rate)

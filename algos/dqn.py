@@ -7,16 +7,21 @@ priorities, which come with the batch and go with the report).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from algos.critic_batch import numbers
 from algos.distributions import FORBIDDEN
 from algos.dqn_settings import DQNSettings
 from algos.networks import F32
 from algos.observations import Bool
-from algos.replay_learner import Losses, ReplayLearner, numbers
-from algos.vectors import Layout
+from algos.replay_learner import Losses, ReplayLearner
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.spec import EnvironmentSpec
+
+# Of the gradient that two streams send into the convolutions: Wang et al., section 4.2.
+STREAMS_SCALE = math.sqrt(0.5)
 
 
 class DQN(ReplayLearner):
@@ -31,22 +36,19 @@ class DQN(ReplayLearner):
     def __init__(
         self, settings: DQNSettings, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        layout = Layout()
-        layout.add_network("critics", settings.shape(environment), target=True)
-        super().__init__(settings, environment, layout, setup)
-        self._dqn = settings
+        super().__init__(settings, environment, setup)
+        self._dqn, self._streams = settings, settings.streams(environment)
         self._network = self._vectors.network("critics")
         self._target_network = self._vectors.target_network("critics")
 
     def _compute(self, batch: ReplayBatch) -> Losses:
-        rows, double = len(batch.reward), self._dqn.double
-        obs, next_obs = self._encoder.vector(batch.obs).T, self._encoder.vector(batch.next_obs).T
+        rows, inputs, dueling = len(batch.reward), self._inputs, self._dqn.dueling
+        inputs.fill(batch)
         # One pass serves the observations and, with double targets, the next ones.
-        x: F32 = np.concatenate([obs, next_obs], axis=1) if double else obs
-        output = self._network.forward(x)[0]
-        value = action_values(output, dueling=self._dqn.dueling)
+        output = self._network.forward(inputs.with_next() if self._dqn.double else inputs.obs)
+        value = action_values(output, dueling=dueling)
         mask = self._encoder.mask(batch.next_obs)
-        target = self._target(batch, next_obs, value[:, rows:], mask)
+        target = self._target(batch, value[:, rows:], mask)
         chosen = batch.action.astype(np.int64, copy=False)
         columns = np.arange(rows)
         error: F32 = value[chosen, columns] - target
@@ -59,8 +61,8 @@ class DQN(ReplayLearner):
         slope *= np.float32(1.0 / rows)
         delta: F32 = np.zeros_like(value)
         delta[chosen, columns] = slope
-        outputs = value_gradient(delta, dueling=self._dqn.dueling)
-        self._network.backward(outputs[None], rows=rows)
+        self._network.backward(value_gradient(delta, output, dueling=dueling), rows=rows)
+        inputs.backward(self._network, scale=STREAMS_SCALE if self._streams else 1.0)
         metrics = {
             "critic_loss": loss,
             "value": float(np.add.reduce(value[:, :rows].max(axis=0))) / rows,
@@ -68,17 +70,17 @@ class DQN(ReplayLearner):
         }
         return Losses(np.abs(error), metrics)
 
-    def _target(self, batch: ReplayBatch, next_obs: F32, online: F32, mask: Bool | None) -> F32:
+    def _target(self, batch: ReplayBatch, online: F32, mask: Bool | None) -> F32:
         """Targets ``[N]``.
 
         Args:
             batch: With rewards and discounts.
-            next_obs: ``[in, N]``.
             online: ``[A, N]``, the online network's values of the next actions; not used without
                 double targets.
             mask: ``[N, A]``, which next actions are allowed; None where all are.
         """
-        value = action_values(self._target_network.forward(next_obs)[0], dueling=self._dqn.dueling)
+        output = self._target_network.forward(self._inputs.next_obs)
+        value = action_values(output, dueling=self._dqn.dueling)
         judge = online if self._dqn.double else value
         if mask is not None:
             judge = np.where(mask.T, judge, np.float32(FORBIDDEN))
@@ -89,9 +91,14 @@ class DQN(ReplayLearner):
         return target
 
     def _step(self, policy: bool) -> None:
-        self._vectors.step("critics", self._dqn.learning_rate)
+        self._step_critics(self._dqn.learning_rate)
         if (self._updates + 1) % self._dqn.target_interval == 0:
             self._vectors.follow(self._dqn.target_rate)
+
+    def _acting_parameters(self, flat: F32) -> list[F32]:
+        """Of all values; of the advantages alone where they have a stream of their own."""
+        first = int(self._streams)
+        return [p.view(flat)[first:] for p in self._layout.groups["critics"].parameters]
 
     def _exploration(self) -> float:
         """The share of random actions, by the env steps behind the last batch."""
@@ -105,24 +112,28 @@ class DQN(ReplayLearner):
 
 
 def action_values(output: F32, *, dueling: bool) -> F32:
-    """Values ``[A, N]`` of choices.
+    """Values ``[A, N]`` of choices, from what the network puts out.
 
-    Dueling outputs are ``[1 + A, N]``, joined by equation 9 of Wang et al.
+    Outputs are ``[1, A, N]``; with dueling ``[1, 1 + A, N]``, or ``[2, A, N]`` from two streams, of
+    which the first puts out one value and ``A - 1`` numbers without meaning. Both are joined by
+    equation 9 of Wang et al.
     """
     if not dueling:
-        return output
-    advantage = output[1:]
+        plain: F32 = output[0]
+        return plain
+    advantage = output[1] if len(output) == 2 else output[0, 1:]
     values: F32 = advantage - advantage.mean(axis=0)
-    values += output[0]
+    values += output[0, 0]
     return values
 
 
-def value_gradient(delta: F32, *, dueling: bool) -> F32:
-    """The gradient with respect to the outputs, from that of `action_values`."""
+def value_gradient(delta: F32, output: F32, *, dueling: bool) -> F32:
+    """The gradient with respect to ``output``, from that of `action_values`, ``[A, N]``."""
     if not dueling:
-        return delta
+        return delta[None]
     total = np.add.reduce(delta, axis=0)
-    outputs: F32 = np.empty((len(delta) + 1, delta.shape[1]), np.float32)
-    outputs[0] = total
-    np.subtract(delta, total / np.float32(len(delta)), out=outputs[1:])
+    outputs: F32 = np.zeros_like(output)
+    outputs[0, 0] = total
+    advantage = outputs[1] if len(outputs) == 2 else outputs[0, 1:]
+    np.subtract(delta, total / np.float32(len(delta)), out=advantage)
     return outputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from algos.box_blueprint import EXPLORATION
 from algos.dqn_settings import DQNSettings
 from fast_core.algorithm import (
     Algorithm,
@@ -12,7 +11,7 @@ from fast_core.algorithm import (
     PolicySetup,
 )
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
 
 
 class DQNConfig(DQNSettings, frozen=True, kw_only=True):
@@ -27,11 +26,6 @@ class DQNConfig(DQNSettings, frozen=True, kw_only=True):
             )
         super().check(environment, setup)
 
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        """Parameters of the value network, and the share of random actions."""
-        parameters = self.shape(environment).parameters("critics", 0)
-        return (*(FieldSpec(p.name, p.shape, "float32") for p in parameters), EXPLORATION)
-
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
         """Two uniform numbers: whether to explore, and with what."""
         return NoiseSpec("uniform", (2,))
@@ -39,13 +33,17 @@ class DQNConfig(DQNSettings, frozen=True, kw_only=True):
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Forward and backward, and forward of the next observations in one or two networks."""
         passes = 5 if self.double else 4
-        return 2 * passes * self.shape(environment).products * self.batch_size
+        encoder = self.encoder(environment)
+        products = self.shape(environment).products
+        products += 0 if encoder is None else encoder.products
+        return 2 * passes * products * self.batch_size
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
         from algos.replay_policies import GreedyPolicy
 
-        return GreedyPolicy(self.shape(environment), environment, setup, dueling=self.dueling)
+        first = int(self.dueling and not self.streams(environment))
+        return GreedyPolicy(self.actor(environment, setup), environment, first=first)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""

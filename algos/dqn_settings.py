@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
 
 from algos.mlp import MlpShape
-from algos.observations import encoded_size
 from algos.replay_settings import ReplaySettings
+from algos.vectors import Layout
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 
@@ -23,7 +24,10 @@ class DQNSettings(ReplaySettings, frozen=True, kw_only=True):
     ] = True
     dueling: Annotated[
         bool,
-        Meta(description="Value and advantages as outputs of their own (arXiv:1511.06581)."),
+        Meta(
+            description="Value and advantages as outputs of their own, after convolutions with "
+            "hidden layers of their own (arXiv:1511.06581)."
+        ),
     ] = True
     target_interval: Annotated[
         Count, Meta(description="Steps between moves of the target network by target_rate.")
@@ -42,8 +46,31 @@ class DQNSettings(ReplaySettings, frozen=True, kw_only=True):
         Count, Meta(description="Env steps over which the share falls from one to the other.")
     ] = 10_000
 
+    def streams(self, environment: EnvironmentSpec) -> bool:
+        """Whether value and advantages have hidden layers of their own."""
+        return self.dueling and self.encoder(environment) is not None
+
+    def hidden(self, environment: EnvironmentSpec) -> tuple[int, ...]:
+        """Widths of the hidden layers; after convolutions the papers have one of 512."""
+        if self.hidden_sizes is None and self.encoder(environment) is not None:
+            return (512,)
+        return super().hidden(environment)
+
     def shape(self, environment: EnvironmentSpec) -> MlpShape:
-        """The value network: values of all choices, or a value and advantages."""
-        outputs = environment.action.n + int(self.dueling)
-        inputs = encoded_size(environment, ())
-        return MlpShape(inputs, self.hidden_sizes, outputs, self.activation)
+        """The value network: values of all choices, or a value and advantages.
+
+        With two streams they are two networks of one shape: the first one's outputs but one have
+        no meaning, and no gradient ever.
+        """
+        streams = self.streams(environment)
+        outputs = environment.action.n + int(self.dueling and not streams)
+        inputs, hidden = self.network_inputs(environment), self.hidden(environment)
+        return MlpShape(inputs, hidden, outputs, self.activation, 1 + int(streams))
+
+    def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """What acting needs of it: the advantages alone, if they have a stream of their own."""
+        return replace(self.shape(environment), members=1)
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append the value network."""
+        layout.add_network("critics", self.shape(environment), target=True)

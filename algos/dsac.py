@@ -10,10 +10,10 @@ from abc import abstractmethod
 import numpy as np
 
 from algos.box_blueprint import SquashedBlueprint
+from algos.critic_batch import numbers
 from algos.networks import F32
-from algos.replay_learner import Losses, numbers
+from algos.replay_learner import Losses
 from algos.sac import EntropyLearner
-from algos.vectors import Layout
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.spec import EnvironmentSpec
 
@@ -30,24 +30,12 @@ class Distributional(EntropyLearner):
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
         setup: The run.
-        averages: Running averages of each critic.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        averages: int = 0,
+        self, settings: SquashedBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        layout = Layout()
-        layout.add_network("critics", settings.critic_shape(environment), target=True)
-        if averages:
-            layout.add_numbers("averages", settings.critics, averages)
-        layout.add_network("policy", settings.policy_shape(environment), target=True)
-        layout.add_numbers("temperature", 1)
-        super().__init__(settings, environment, layout, setup)
+        super().__init__(settings, environment, setup)
         self._target_policy = self._vectors.target_network("policy")
 
     def _target(self, batch: ReplayBatch) -> F32:
@@ -134,7 +122,7 @@ class DSACT(Distributional):
         bound_deviations: float,
         average_rate: float,
     ) -> None:
-        super().__init__(settings, environment, setup, averages=2)
+        super().__init__(settings, environment, setup)
         self._deviations = np.float32(bound_deviations)
         self._rate = average_rate
 

@@ -60,6 +60,10 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
         Meta(gt=0, le=1, description="Share of a batch in the running averages of deviations."),
     ] = 0.005
 
+    def critic_numbers(self) -> int:
+        """Averages of deviation and variance."""
+        return 2
+
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         from algos.dsac import DSACT

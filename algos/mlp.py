@@ -75,10 +75,19 @@ def draw_first_values(
         parameter.view(flat)[...] = rng.uniform(-limit, limit, parameter.shape)
 
 
+class Columns(Protocol):
+    """Inputs of networks: an array ``[in, B]`` on the host, or a tensor ``[B, in]``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        ...
+
+
 class Mlp(Protocol):
     """The passes of an ensemble; an object serves one caller at a time."""
 
-    def forward(self, x: F32) -> F32:
+    def forward(self, x: Columns) -> F32:
         """Map ``x [in, B]`` to ``[M, out, B]``.
 
         ``x`` has to stay as it is until `backward`; the result is overwritten by the next call
@@ -96,6 +105,15 @@ class Mlp(Protocol):
 
         Returns:
             Gradient with respect to ``x[inputs, rows:]``, summed over the members.
+        """
+        ...
+
+    def slope(self, inputs: slice, rows: int) -> Columns:
+        """More of what the last `backward` found.
+
+        Returns:
+            Gradient with respect to ``x[inputs, :rows]``, summed over the members, in the form
+            that ``x`` had.
         """
         ...
 
@@ -127,9 +145,11 @@ class NumpyMlp:
         self._deltas: dict[int, tuple[list[F32], list[Bool]]] = {}
         self._ones: dict[int, F32] = {}
         self._x: F32 = np.empty((0, 0), np.float32)
+        self._delta = self._x
 
-    def forward(self, x: F32) -> F32:
+    def forward(self, x: Columns) -> F32:
         """Map ``x [in, B]`` to ``[M, out, B]``."""
+        assert isinstance(x, np.ndarray), "tensors are for TorchMlp"
         rows = x.shape[1]
         if rows not in self._buffers:
             self._allocate(rows)
@@ -167,11 +187,17 @@ class NumpyMlp:
             else:
                 mask = np.greater(below, ZERO, out=masks[index - 1])
                 np.multiply(delta, mask, out=delta)
-        if inputs is None:
-            return None
+        self._delta = delta.reshape(-1, columns)
+        return None if inputs is None else self._down_to_inputs(inputs, slice(rows, None))
+
+    def slope(self, inputs: slice, rows: int) -> F32:
+        """Gradient with respect to ``x[inputs, :rows]``; see `Mlp.slope`."""
+        return self._down_to_inputs(inputs, slice(rows))
+
+    def _down_to_inputs(self, inputs: slice, columns: slice) -> F32:
         # All members' first layers as one: the sum over members is part of the product.
         weight = self._weights[0].reshape(-1, self._shape.inputs)[:, inputs]
-        product: F32 = np.matmul(weight.T, delta.reshape(-1, columns)[:, rows:])
+        product: F32 = np.matmul(weight.T, self._delta[:, columns])
         return product
 
     def _write_gradients(self, index: int, delta: F32, below: F32) -> None:

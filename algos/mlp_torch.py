@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from algos.mlp import KEPT_SIZES, MlpShape
+from algos.mlp import KEPT_SIZES, Columns, MlpShape
 from algos.networks import F32, Parameter
 from algos.torch_networks import tensor_view
 from algos.torch_tables import Uploader
@@ -59,10 +60,13 @@ class TorchMlp:
         self._buffers: dict[int, Buffers] = {}
         self._x = flat[:0]
 
-    def forward(self, x: F32) -> F32:
-        """Map ``x [in, B]`` to ``[M, out, B]``; see `algos.mlp.Mlp.forward`."""
+    def forward(self, x: Columns) -> F32:
+        """Map ``x [in, B]``, or a tensor ``[B, in]``, to ``[M, out, B]``; see `algos.mlp.Mlp`."""
+        if isinstance(x, np.ndarray):
+            x = self._upload(x).t()
+        assert isinstance(x, Tensor)
         with torch.no_grad():
-            output = self._forward(self._upload(x).t())
+            output = self._forward(x)
         return self._host(output).transpose(0, 2, 1)
 
     def backward(self, delta: F32, *, rows: int, inputs: slice | None = None) -> F32 | None:
@@ -71,8 +75,19 @@ class TorchMlp:
             gradient = self._backward(self._upload(delta).transpose(1, 2), rows, inputs)
         return None if gradient is None else self._host(gradient)
 
+    def slope(self, inputs: slice, rows: int) -> Tensor:
+        """Gradient ``[rows, inputs]`` with respect to the first rows; see `algos.mlp.Mlp.slope`."""
+        delta = self._buffers[len(self._x)].deltas[0]
+        with torch.no_grad():
+            gradient = delta[0, :rows] @ self._weights[0][0, :, inputs]
+            for member in range(1, len(delta)):
+                gradient = gradient + delta[member, :rows] @ self._weights[0][member, :, inputs]
+        return gradient.float()
+
     def _host(self, values: Tensor) -> F32:
-        return cast(F32, self._upload.download(values))
+        host = cast(F32, self._upload.download(values))
+        # What staging hands out is overwritten by any network's next result of this size.
+        return host.copy() if self._upload.staged else host
 
     def _forward(self, x: Tensor) -> Tensor:
         """Map ``x [B, in]`` to ``[M, B, out]``."""

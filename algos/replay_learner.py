@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from algos.encoder_shape import draw_encoder_values
 from algos.mlp import draw_first_values
 from algos.networks import F32
 from algos.observations import ObservationEncoder
@@ -49,27 +50,34 @@ class ReplayLearner(ABC):
     Args:
         settings: Hyper-parameters; they are never part of the state.
         environment: What is learned.
-        layout: The learner's parameters. What only a policy's step changes begins with the group
-            ``policy``; what lies before it changes with every step.
         setup: The run; its seed makes the first parameters and the learner's noise.
         delay: Steps of the critics for one of the policy and the targets.
+        actions: Numbers of an action that critics take.
+
+    The settings' layout has what only a policy's step changes last, beginning with the group
+    ``policy``; what lies before it changes with every step.
     """
 
     def __init__(
         self,
         settings: ReplaySettings,
         environment: EnvironmentSpec,
-        layout: Layout,
         setup: LearnerSetup,
         *,
         delay: int = 1,
+        actions: int = 0,
     ) -> None:
+        layout = settings.layout(environment)
         self._settings, self._layout, self._delay = settings, layout, delay
         self._seed = setup.seed
         self.reseed(0)
-        self._encoder = ObservationEncoder(environment, ())
+        encoder = layout.groups["encoder"].encoder if "encoder" in layout.groups else None
+        images = () if encoder is None else encoder.images
+        self._encoder = ObservationEncoder(environment, images)
         self._vectors = _make_vectors(settings, layout, setup)
+        self._inputs = self._vectors.inputs(self._encoder, actions)
         self._updates = 0
+        self._turn: int | None = None
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
         self._losses: Losses | None = None
         self._env_steps = 0
@@ -83,36 +91,63 @@ class ReplayLearner(ABC):
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
         assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
-        self._differentiate(batch)
-        return self._apply()
+        self._differentiate(batch, None)
+        return self._apply(self._policy_is_due, finite=self._errors_are_finite)
 
-    def gradient(self, batch: ReplayBatch) -> F32:
+    @property
+    def updates(self) -> int:
+        """Steps behind the parameters."""
+        return self._updates
+
+    def gradient(self, batch: ReplayBatch, *, turn: int | None = None) -> F32:
         """The first half of `update`: everything that optimizers have to average.
+
+        Args:
+            batch: What is differentiated.
+            turn: Number of the step that says whether the policy's part is due; None: the next.
 
         Returns:
             ``[P]`` float32 on the host: gradients, and statistics of the batch. It may be changed
             in place, and is valid until the next call. Its length says whether the policy's part
-            is due and in it: equally many updates have to be behind all that are averaged.
+            is in it: all that are averaged need the same turn. One number is NaN if any error of
+            the batch is not finite, so that the vector alone tells whether there is a step.
         """
-        self._differentiate(batch)
-        return self._vectors.exchange(self._exchanged)
+        self._differentiate(batch, turn)
+        gradient = self._vectors.exchange(self._exchanged)
+        if not self._errors_are_finite:
+            gradient[0] = np.nan
+        return gradient
 
-    def apply(self, gradient: F32) -> UpdateReport:
+    def apply(self, gradient: F32, *, scale: float = 1.0) -> UpdateReport:
         """The second half of `update`: step along ``gradient``, as `gradient` returned it.
 
         The report has the metrics and priorities of the batch that was differentiated here since
         the last step, none if there was none: gradients of other optimizers may be applied too.
+        ``scale`` multiplies learning rates only; targets and averages move as ever.
 
         Raises:
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
         self._vectors.replace_gradient(gradient)
-        return self._apply(len(gradient) == self._layout.size)
+        self._vectors.step_scale = scale
+        try:
+            return self._apply(len(gradient) == self._layout.size, finite=True)
+        finally:
+            self._vectors.step_scale = 1.0
 
-    @property
-    def losses(self) -> Losses | None:
-        """What the batch says that was differentiated since the last step."""
-        return self._losses
+    def hand_over(self) -> UpdateReport:
+        """Metrics and priorities of the batch that was differentiated, once, and no step."""
+        priority = self._losses.error if self._losses and self._errors_are_finite else None
+        losses, self._losses = self._losses or Losses(NOTHING, {}), None
+        return UpdateReport(updates=0, skipped=0, metrics=losses.metrics, priority=priority)
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Announce the batch after the next one that `update` or `gradient` takes.
+
+        On a device its copy runs beside that update. Its arrays must not change until it was
+        taken. A batch that then is not taken costs the copy and nothing else.
+        """
+        self._inputs.prefetch(batch)
 
     def networks(self) -> tuple[F32, F32]:
         """All parameters and all targets ``[P]``, on the host; may share memory.
@@ -131,17 +166,20 @@ class ReplayLearner(ABC):
         sequence = np.random.SeedSequence(self._seed, spawn_key=(NOISE, replica))
         self._rng = np.random.default_rng(sequence)
 
-    def _differentiate(self, batch: ReplayBatch) -> None:
-        self._env_steps = batch.env_steps
+    def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
+        self._env_steps, self._turn = batch.env_steps, turn
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
 
-    def _apply(self, policy: bool | None = None) -> UpdateReport:
+    @property
+    def _errors_are_finite(self) -> bool:
+        return self._losses is None or math.isfinite(float(np.add.reduce(self._losses.error)))
+
+    def _apply(self, policy: bool, *, finite: bool) -> UpdateReport:
+        """Step along the gradient, unless it or, by ``finite``, something else is not finite."""
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
-        policy = self._policy_is_due if policy is None else policy
         norm = self._vectors.gradient_norm(self._layout.size if policy else self._critic_size)
-        error = float(np.add.reduce(losses.error))
-        if not (math.isfinite(norm) and math.isfinite(error)):
+        if not (finite and math.isfinite(norm)):
             self._count_nonfinite()
             metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
             return UpdateReport(updates=0, skipped=1, metrics=metrics)
@@ -157,7 +195,8 @@ class ReplayLearner(ABC):
     @property
     def _policy_is_due(self) -> bool:
         """Whether the next step is one of the policy too; steps are counted, not calls."""
-        return (self._updates + 1) % self._delay == 0
+        turn = self._updates + 1 if self._turn is None else self._turn
+        return turn % self._delay == 0
 
     @property
     def _critic_size(self) -> int:
@@ -176,6 +215,12 @@ class ReplayLearner(ABC):
     def _step(self, policy: bool) -> None:
         """Step along the gradient; ``policy``: the policy's groups and the targets too."""
 
+    def _step_critics(self, learning_rate: float) -> None:
+        """Step the critics and what they see through."""
+        if "encoder" in self._layout.groups:
+            self._vectors.step("encoder", learning_rate)
+        self._vectors.step("critics", learning_rate)
+
     def _count_nonfinite(self) -> None:
         self._nonfinite_updates += 1
         self._nonfinite_in_a_row += 1
@@ -192,9 +237,14 @@ class ReplayLearner(ABC):
     def policy_parameters(self) -> Sequence[Array]:
         """Parameters of the network that acts, then how much is explored."""
         flat = self._vectors.parameters()
-        acting = self._layout.groups.get("policy") or self._layout.groups["critics"]
-        parameters: list[Array] = [p.view(flat) for p in acting.parameters]
-        return [*parameters, np.array([self._exploration()], np.float32)]
+        encoder = self._layout.groups.get("encoder")
+        seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
+        exploration = np.array([self._exploration()], np.float32)
+        return [*seeing, *self._acting_parameters(flat), exploration]
+
+    def _acting_parameters(self, flat: F32) -> list[F32]:
+        """Of the network that acts, after the convolutions."""
+        return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
     def _exploration(self) -> float:
         """Share of actions drawn uniformly: all until the first update."""
@@ -220,6 +270,11 @@ class ReplayLearner(ABC):
             # As text: its 128-bit numbers exceed what most formats can hold.
             "random_state": json.dumps(self._rng.bit_generator.state),
         }
+
+    def shared_state(self) -> dict[str, object]:
+        """What is equal in all replicas that took the same steps."""
+        own = ("random_state", "env_steps")
+        return {key: value for key, value in self.state_dict().items() if key not in own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly from ``state_dict()``.
@@ -260,18 +315,15 @@ class ReplayLearner(ABC):
         return self._rng.standard_normal(shape, np.float32)
 
 
-def numbers(column: Array) -> F32:
-    """A batch's column of numbers, which are float32 already."""
-    return column.astype(np.float32, copy=False)
-
-
 def _make_vectors(settings: ReplaySettings, layout: Layout, setup: LearnerSetup) -> Vectors:
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(FIRST_VALUES,)))
     flat: F32 = np.zeros(layout.size, np.float32)
     for group in layout.groups.values():
         if group.shape is not None:
             draw_first_values(group.parameters, flat, rng)
-    plain = setup.device == "cpu" and setup.precision == "fp32"
+        elif group.encoder is not None:
+            draw_encoder_values(group.parameters, flat, rng)
+    plain = setup.device == "cpu" and setup.precision == "fp32" and "encoder" not in layout.groups
     if settings.backend == "numpy" or (settings.backend == "auto" and plain):
         return NumpyVectors(layout, flat, epsilon=settings.adam_epsilon)
     # Imported here because torch costs a second or two and 200 MB.

@@ -1,4 +1,4 @@
-"""Policies of the algorithms that learn from replay: MLPs in NumPy, free of torch."""
+"""Policies of the algorithms that learn from replay, free of torch."""
 
 from __future__ import annotations
 
@@ -6,54 +6,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from algos.actors import Actor
 from algos.box_actions import BoxActions
 from algos.distributions import FORBIDDEN, LOG_2PI
-from algos.mlp import MlpShape, NumpyMlp
 from algos.networks import F32
-from algos.observations import ObservationEncoder
 from algos.policies import ActionMap
 from algos.squashed_gaussian import SquashedGaussian
-from algos.vectors import Layout
-from fast_core.algorithm import ActionOutput, Array, PolicySetup
-from fast_core.errors import ConfigError
+from fast_core.algorithm import ActionOutput, Array
 from fast_core.spec import EnvironmentSpec
 
 
-class MlpPolicy:
-    """A network, and a number that says how much is explored."""
+class ReplayPolicy:
+    """Networks, and a number that says how much is explored."""
 
-    def __init__(self, shape: MlpShape, environment: EnvironmentSpec, setup: PolicySetup) -> None:
-        if setup.backend != "numpy":
-            raise ConfigError(
-                f"policy.backend must be auto or numpy for algorithms that learn from replay; got "
-                f"{setup.backend!r}."
-            )
-        layout = Layout()
-        layout.add_network("policy", shape, target=False)
-        self._encoder = ObservationEncoder(environment, ())
-        self._flat: F32 = np.zeros(layout.size, np.float32)
-        self._views = [p.view(self._flat) for p in layout.parameters]
-        self._network = NumpyMlp(shape, layout.parameters, self._flat)
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
         self._exploration = 0.0
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
-        *network, exploration = parameters
-        for target, source in zip(self._views, network, strict=True):
-            target[...] = source
+        *networks, exploration = parameters
+        self._actor.load(networks)
         self._exploration = float(exploration[0])
 
-    def _output(self, obs: Array) -> F32:
-        """The network's output ``[out, B]`` for observations ``[B, ...]``."""
-        output: F32 = self._network.forward(self._encoder.vector(obs).T)[0]
-        return output
 
-
-class BoxPolicy(MlpPolicy):
+class BoxPolicy(ReplayPolicy):
     """Acts within [-1, 1]; uniformly at random while exploration is 1."""
 
-    def __init__(self, shape: MlpShape, environment: EnvironmentSpec, setup: PolicySetup) -> None:
-        super().__init__(shape, environment, setup)
+    def __init__(self, actor: Actor, environment: EnvironmentSpec) -> None:
+        super().__init__(actor)
         self._actions = BoxActions(environment)
 
     def act(
@@ -81,13 +62,13 @@ class BoxPolicy(MlpPolicy):
 class SquashedPolicy(BoxPolicy):
     """A squashed Gaussian."""
 
-    def __init__(self, shape: MlpShape, environment: EnvironmentSpec, setup: PolicySetup) -> None:
-        super().__init__(shape, environment, setup)
+    def __init__(self, actor: Actor, environment: EnvironmentSpec) -> None:
+        super().__init__(actor, environment)
         self._distribution = SquashedGaussian(self._actions.size, self._actions.log_scale)
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         noise = normal.T if explore else np.zeros_like(normal.T)
-        action, log_prob = self._distribution.sample(self._output(obs), noise)
+        action, log_prob = self._distribution.sample(self._actor.output(obs), noise)
         return action.T, log_prob
 
 
@@ -95,20 +76,13 @@ class DeterministicPolicy(BoxPolicy):
     """The squashed output of a network, with normal noise where it explores.
 
     Args:
-        shape: The network.
+        actor: The networks.
         environment: What it acts in.
-        setup: How it computes.
         noise_std: Deviation of the noise, in halves of the box's width.
     """
 
-    def __init__(
-        self,
-        shape: MlpShape,
-        environment: EnvironmentSpec,
-        setup: PolicySetup,
-        noise_std: float,
-    ) -> None:
-        super().__init__(shape, environment, setup)
+    def __init__(self, actor: Actor, environment: EnvironmentSpec, noise_std: float) -> None:
+        super().__init__(actor, environment)
         self._std = np.float32(noise_std)
         deviation = max(noise_std, float(np.finfo(np.float32).tiny))
         log_std = np.log(deviation) * self._actions.size
@@ -118,7 +92,7 @@ class DeterministicPolicy(BoxPolicy):
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         """The log-probability is that of the noise, before actions are clipped to the box."""
-        action: F32 = np.tanh(self._output(obs).T)
+        action: F32 = np.tanh(self._actor.output(obs).T)
         if not explore:
             return action, np.full(len(obs), self._constant, np.float32)
         action += self._std * normal
@@ -129,30 +103,26 @@ class DeterministicPolicy(BoxPolicy):
         return action, log_prob
 
 
-class GreedyPolicy(MlpPolicy):
+class GreedyPolicy(ReplayPolicy):
     """The choice of largest value, or with the probability ``exploration`` any allowed one.
 
     Args:
-        shape: The network; its outputs are values, or a value and advantages.
+        actor: The networks; they put out values or advantages.
         environment: What it acts in.
-        setup: How it computes.
-        dueling: Whether the network's first output is the value of the state, which matters to
-            no choice.
+        first: Which output is that of the first choice; those before matter to no choice.
     """
 
-    def __init__(
-        self, shape: MlpShape, environment: EnvironmentSpec, setup: PolicySetup, *, dueling: bool
-    ) -> None:
-        super().__init__(shape, environment, setup)
-        self._first = int(dueling)
+    def __init__(self, actor: Actor, environment: EnvironmentSpec, *, first: int) -> None:
+        super().__init__(actor)
+        self._first = first
         self._map = ActionMap(environment.action)
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``; the ``noise [B, 2]`` is uniform."""
-        values = self._output(obs)[self._first :]
-        mask = self._encoder.mask(obs)
+        values = self._actor.output(obs)[self._first :]
+        mask = self._actor.encoder.mask(obs)
         if mask is not None:
             values = np.where(mask.T, values, np.float32(FORBIDDEN))
         best = values.argmax(axis=0)

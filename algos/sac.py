@@ -10,11 +10,11 @@ import numpy as np
 
 from algos.box_blueprint import SquashedBlueprint
 from algos.box_learner import BoxLearner, least_value, mean_value, squared_errors
+from algos.critic_batch import numbers
 from algos.networks import F32
-from algos.replay_learner import Losses, numbers
+from algos.replay_learner import Losses
 from algos.squashed_gaussian import SquashedGaussian
 from algos.temperature import Temperature
-from algos.vectors import Layout
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.spec import EnvironmentSpec
 
@@ -25,18 +25,13 @@ class EntropyLearner(BoxLearner):
     Args:
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
-        layout: With the groups ``critics``, ``policy`` and ``temperature``.
         setup: The run.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        layout: Layout,
-        setup: LearnerSetup,
+        self, settings: SquashedBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        super().__init__(settings, environment, layout, setup)
+        super().__init__(settings, environment, setup)
         self._distribution = SquashedGaussian(self._actions.size, self._actions.log_scale)
         self._temperature = Temperature(settings, self._actions, self._vectors)
         self._log_prob: F32 = np.empty(0, np.float32)
@@ -84,16 +79,12 @@ class SAC(EntropyLearner):
         *,
         critics_in_target: int | None = None,
     ) -> None:
-        layout = Layout()
-        layout.add_network("critics", settings.critic_shape(environment), target=True)
-        layout.add_network("policy", settings.policy_shape(environment), target=False)
-        layout.add_numbers("temperature", 1)
-        super().__init__(settings, environment, layout, setup)
+        super().__init__(settings, environment, setup)
         self._in_target = critics_in_target
 
     def _target(self, batch: ReplayBatch) -> F32:
         """Soft value targets ``[N]``: equation 3, over n steps."""
-        action, log_prob = self._sample(self._policy.forward(self._inputs.next_obs)[0])
+        action, log_prob = self._sample(self._policy.forward(self._inputs.next_seen)[0])
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
         if self._in_target is not None and self._in_target < len(values):
             values = values[self._rng.choice(len(values), self._in_target, replace=False)]

@@ -34,6 +34,10 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
                 f"got {self.critics_in_target}."
             )
 
+    def policy_has_target(self) -> bool:
+        """No: the policy itself chooses the next actions."""
+        return False
+
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         from algos.sac import SAC

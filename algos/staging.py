@@ -101,6 +101,19 @@ class _Block:
     free: Event | None = None
 
 
+@dataclass(frozen=True)
+class Copy:
+    """A tensor on its way to the device.
+
+    Attributes:
+        tensor: What nobody may use before `Staging.finish` was called.
+        end: The end of its last copy, None where there was nothing to copy.
+    """
+
+    tensor: Tensor
+    end: Event | None
+
+
 class Staging:
     """A ring of pinned blocks between arrays in pageable memory and the device.
 
@@ -119,10 +132,14 @@ class Staging:
 
     def upload(self, array: Array) -> Tensor:
         """Copy ``array`` to the device, in the stream's order; it may change at once."""
+        return self.finish(self.begin(array))
+
+    def begin(self, array: Array) -> Copy:
+        """Begin to copy ``array``, beside what the device computes; it may change at once."""
         source = np.ascontiguousarray(array)
         target = self._streams.empty(source.shape, _torch_dtype(source))
         if source.nbytes == 0:
-            return target
+            return Copy(target, None)
         source_bytes = source.reshape(-1).view(np.uint8)
         target_bytes = target.view(-1).view(torch.uint8)
         for start in range(0, source.nbytes, self._block_bytes):
@@ -134,9 +151,13 @@ class Staging:
             pinned = block.memory[: len(part)]
             pinned.numpy()[...] = part
             block.free = self._streams.copy_in(target_bytes[start : start + len(part)], pinned)
-        assert block.free is not None
-        self._streams.use(target, block.free)
-        return target
+        return Copy(target, block.free)
+
+    def finish(self, copy: Copy) -> Tensor:
+        """The tensor, for what the device computes from now on; the host waits for nothing."""
+        if copy.end is not None:
+            self._streams.use(copy.tensor, copy.end)
+        return copy.tensor
 
     def download(self, tensor: Tensor) -> Array:
         """Wait for ``tensor`` and return it; overwritten by the next call for its size."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from algos.box_blueprint import BoxBlueprint
 from algos.box_learner import BoxLearner, least_value, squared_errors
+from algos.critic_batch import numbers
 from algos.networks import F32
-from algos.replay_learner import Losses, numbers
-from algos.vectors import Layout
+from algos.replay_learner import Losses
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.spec import EnvironmentSpec
 
@@ -38,10 +38,7 @@ class TD3(BoxLearner):
         smoothing_noise: float,
         smoothing_limit: float,
     ) -> None:
-        layout = Layout()
-        layout.add_network("critics", settings.critic_shape(environment), target=True)
-        layout.add_network("policy", settings.policy_shape(environment), target=True)
-        super().__init__(settings, environment, layout, setup)
+        super().__init__(settings, environment, setup)
         self._target_policy = self._vectors.target_network("policy")
         self._noise, self._limit = smoothing_noise, np.float32(smoothing_limit)
         self._action: F32 = np.empty((0, 0), np.float32)

@@ -33,8 +33,8 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
         """Build a policy."""
         from algos.replay_policies import DeterministicPolicy
 
-        shape = self.policy_shape(environment)
-        return DeterministicPolicy(shape, environment, setup, self.exploration_noise)
+        actor = self.actor(environment, setup)
+        return DeterministicPolicy(actor, environment, self.exploration_noise)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""

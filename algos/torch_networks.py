@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from algos.distributions import FORBIDDEN, LOG_2PI
-from algos.images import BLOCKS, NATURE, SECTIONS, ImageShape
+from algos.images import ImageShape
 from algos.networks import NetworkShape
 from algos.recurrent_torch import TorchMemory
-
-PIXEL = 1.0 / 255.0
+from algos.torch_images import convolve
 
 
 class Rows(NamedTuple):
@@ -115,57 +114,8 @@ class Network:
 
     def _image(self, leaves: dict[str, Tensor], name: str, image: ImageShape, x: Tensor) -> Tensor:
         """The features of one image."""
-        planes = _planes(image, x)
-        dtype = torch.bfloat16 if self._bf16 else torch.float32
-        pixels = _channels_last(planes).to(dtype)
-        torso = _nature if self._shape.cnn == "nature_cnn" else _residual
-        scale = 1.0 if self._scaled else PIXEL
-        features = torso(leaves, name, pixels, scale)
-        # In the order in which channels-last memory has them: a view.
-        return _linear(leaves, f"{name}.features", features.permute(0, 2, 3, 1).flatten(1)).relu_()
-
-
-def _planes(image: ImageShape, x: Tensor) -> Tensor:
-    """Frames ``[B, stack, ...]`` as planes ``[B, stack * channels, H, W]``."""
-    if image.axes == "hwc":
-        x = x.permute(0, 1, 4, 2, 3)
-        return x[:, 0] if image.stack == 1 else x.flatten(1, 2)
-    return x.flatten(1, 2) if image.axes == "chw" else x
-
-
-def _channels_last(planes: Tensor) -> Tensor:
-    """Bytes ``[B, P, H, W]`` with the planes of each pixel side by side."""
-    if planes.device.type == "cpu" and planes.is_contiguous():
-        # A third of the time of `contiguous`, or of `to` with another type at once.
-        return torch.stack(planes.unbind(1), -1).permute(0, 3, 1, 2)
-    return planes.contiguous(memory_format=torch.channels_last)
-
-
-def _nature(leaves: dict[str, Tensor], name: str, x: Tensor, scale: float) -> Tensor:
-    for index, (_, _, stride) in enumerate(NATURE):
-        weight = leaves[f"{name}.conv{index}.weight"]
-        if index == 0 and scale != 1.0:
-            weight = weight * scale
-        x = functional.conv2d(x, weight, leaves[f"{name}.conv{index}.bias"], stride).relu_()
-    return x
-
-
-def _residual(leaves: dict[str, Tensor], name: str, x: Tensor, scale: float) -> Tensor:
-    for section in range(len(SECTIONS)):
-        here = f"{name}.section{section}"
-        weight = leaves[f"{here}.conv.weight"]
-        if section == 0 and scale != 1.0:
-            weight = weight * scale
-        x = functional.conv2d(x, weight, leaves[f"{here}.conv.bias"], padding=1)
-        x = functional.max_pool2d(x, 3, 2, 1)
-        for block in range(BLOCKS):
-            y = _convolution(leaves, f"{here}.block{block}.conv0", x.relu()).relu_()
-            x = x + _convolution(leaves, f"{here}.block{block}.conv1", y)
-    return x.relu()
-
-
-def _convolution(leaves: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return functional.conv2d(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"], padding=1)
+        x = convolve(leaves, name, self._shape.cnn, image, x, bf16=self._bf16, scaled=self._scaled)
+        return _linear(leaves, f"{name}.features", x).relu_()
 
 
 def action_log_prob(

@@ -13,7 +13,8 @@ from algos.networks import F32, NetworkShape
 from algos.policies import ActorPolicy
 from algos.precision import warn_of_slow_bf16
 from algos.staging import Staging, make_staging
-from algos.torch_networks import PIXEL, Network, Rows
+from algos.torch_images import PIXEL
+from algos.torch_networks import Network, Rows
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.spec import EnvironmentSpec
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from algos.observations import ObservationTable
-from algos.staging import Staging
+from algos.staging import Copy, Staging
 from algos.torch_networks import Rows
 
 
@@ -18,11 +18,24 @@ class Uploader:
     def __init__(self, staging: Staging | None) -> None:
         self._staging = staging
 
+    @property
+    def staged(self) -> bool:
+        """Whether there is a device to copy to."""
+        return self._staging is not None
+
     def __call__(self, array: NDArray[np.generic]) -> Tensor:
         """The array as a tensor on the device; on the CPU it shares memory."""
+        return self.finish(self.begin(array))
+
+    def begin(self, array: NDArray[np.generic]) -> Copy:
+        """Begin to copy an array to the device; on the CPU it shares memory."""
         if self._staging is not None:
-            return self._staging.upload(array)
-        return torch.from_numpy(array)
+            return self._staging.begin(array)
+        return Copy(torch.from_numpy(array), None)
+
+    def finish(self, copy: Copy) -> Tensor:
+        """The tensor, for what the device computes from now on."""
+        return copy.tensor if self._staging is None else self._staging.finish(copy)
 
     def download(self, tensor: Tensor) -> NDArray[np.generic]:
         """The tensor as an array on the host; on the CPU it shares memory."""

@@ -6,11 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algos.critic_batch import CriticInputs, Inputs
+from algos.device_inputs import DeviceInputs
 from algos.mlp import Mlp
 from algos.mlp_torch import TorchMlp
 from algos.networks import F32
+from algos.observations import ObservationEncoder
 from algos.precision import warn_of_slow_bf16
 from algos.staging import Staging, make_staging
+from algos.torch_encoder import TorchEncoder
 from algos.torch_tables import Uploader
 from algos.vectors import Layout, VectorState
 from fast_core.algorithm import LearnerSetup
@@ -38,6 +42,7 @@ class TorchVectors:
         epsilon: float,
         staging: Staging | None = None,
     ) -> None:
+        self.step_scale = 1.0
         self._layout = layout
         self._device = torch.device(setup.device)
         self._upload = Uploader(staging or make_staging(self._device))
@@ -62,6 +67,17 @@ class TorchVectors:
     def target_network(self, name: str) -> Mlp:
         """The target network of a group."""
         return self._network(name, self._targets, None)
+
+    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+        """Batches as networks take them: on the device, or as NumPy has them."""
+        if "encoder" not in self._layout.groups and not self._upload.staged:
+            return CriticInputs(encoder, actions)
+        online, target = None, None
+        if "encoder" in self._layout.groups:
+            group = self._layout.groups["encoder"]
+            online = TorchEncoder(group, self._parameters, self._gradient, bf16=self._bf16)
+            target = TorchEncoder(group, self._targets, None, bf16=self._bf16)
+        return DeviceInputs(encoder, actions, self._upload, self._device, online, target)
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory on the CPU."""
@@ -99,7 +115,7 @@ class TorchVectors:
     def step(self, name: str, learning_rate: float) -> None:
         """One Adam step of a group."""
         adam = self._adams[name]
-        adam.param_groups[0]["lr"] = learning_rate
+        adam.param_groups[0]["lr"] = learning_rate * self.step_scale
         adam.step()
 
     def follow(self, rate: float) -> None:

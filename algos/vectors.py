@@ -14,8 +14,11 @@ from typing import Protocol
 import numpy as np
 
 from algos.adam import Adam
+from algos.critic_batch import CriticInputs, Inputs
+from algos.encoder_shape import EncoderShape
 from algos.mlp import Mlp, MlpShape, NumpyMlp
 from algos.networks import F32, Parameter
+from algos.observations import ObservationEncoder
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,14 @@ class Group:
         parameters: In order, without gaps.
         shape: The network that they belong to, None where they are single numbers.
         target: Whether a target network follows it.
+        encoder: The convolutions that they belong to, None where there are none.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     shape: MlpShape | None = None
     target: bool = False
+    encoder: EncoderShape | None = None
 
     @property
     def place(self) -> slice:
@@ -50,6 +55,11 @@ class Layout:
     def add_network(self, name: str, shape: MlpShape, *, target: bool) -> None:
         """Append the parameters of an ensemble."""
         self._add(Group(name, shape.parameters(name, self.size), shape, target))
+
+    def add_encoder(self, name: str, encoder: EncoderShape, *, target: bool) -> None:
+        """Append the parameters of convolutions."""
+        parameters = encoder.parameters(name, self.size)
+        self._add(Group(name, parameters, target=target, encoder=encoder))
 
     def add_numbers(self, name: str, *shape: int) -> None:
         """Append one array of numbers that belong to no network."""
@@ -90,7 +100,13 @@ class VectorState:
 
 
 class Vectors(Protocol):
-    """Owns parameters, gradient, targets and optimizers, wherever they are."""
+    """Owns parameters, gradient, targets and optimizers, wherever they are.
+
+    Attributes:
+        step_scale: What every learning rate is multiplied with.
+    """
+
+    step_scale: float
 
     def network(self, name: str) -> Mlp:
         """The network of a group; its backward pass writes into the gradient."""
@@ -98,6 +114,10 @@ class Vectors(Protocol):
 
     def target_network(self, name: str) -> Mlp:
         """The target network of a group; it has no backward pass."""
+        ...
+
+    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+        """Batches as networks take them, through the group ``encoder`` if there is one."""
         ...
 
     def numbers(self, name: str) -> F32:
@@ -167,6 +187,7 @@ class NumpyVectors:
     """
 
     def __init__(self, layout: Layout, parameters: F32, *, epsilon: float) -> None:
+        self.step_scale = 1.0
         self._layout = layout
         self._parameters = parameters
         self._gradient: F32 = np.zeros_like(parameters)
@@ -188,6 +209,10 @@ class NumpyVectors:
         group = self._layout.groups[name]
         assert group.shape is not None and group.target, f"{name} has a target network"
         return NumpyMlp(group.shape, group.parameters, self._targets)
+
+    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+        """Batches as networks take them."""
+        return CriticInputs(encoder, actions)
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory."""
@@ -221,7 +246,7 @@ class NumpyVectors:
 
     def step(self, name: str, learning_rate: float) -> None:
         """One Adam step of a group; destroys its gradient."""
-        self._adams[name].step(self.gradient(name), learning_rate, 1.0)
+        self._adams[name].step(self.gradient(name), learning_rate * self.step_scale, 1.0)
 
     def follow(self, rate: float) -> None:
         """Move every target network by ``rate`` of its distance."""

@@ -1,4 +1,4 @@
-"""What the throughput benchmarks share: one configuration of FastLoop against SB3's PPO.
+"""What the throughput benchmarks share: one configuration of FastLoop against SB3.
 
 Start-up is excluded for both: the rate is that of the rounds between two counts of env steps, the
 same for both, because episodes grow while a policy learns and resets cost. FastLoop runs as

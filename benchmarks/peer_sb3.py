@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO, run as a process of its own by the benchmarks.
+"""Stable-Baselines3's PPO and SAC, run as a process of its own by the benchmarks.
 
     python -m benchmarks.peer_sb3 throughput --task cartpole --threads 1 2 --last 51200
     python -m benchmarks.peer_sb3 score --seed 3
@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from benchmarks.launched import descendants, pss_bytes
 
@@ -46,28 +46,48 @@ def run(*arguments: str, timeout_s: float = 300.0) -> tuple[dict[str, float], fl
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained: networks of 2x64 tanh, or the Nature CNN, are SB3's defaults.
+    """What is trained; networks are SB3's defaults: 2x64 tanh, the Nature CNN, 2x256 relu for SAC.
 
     Attributes:
         environment: Its id.
         policy: SB3's name of the network.
         atari: Whether the standard preprocessing of games applies, with four frames stacked.
         settings: What differs between the tasks.
+        learner: SB3's class.
+        envs: Environments stepped one after the other.
     """
 
     environment: str
     policy: str = "MlpPolicy"
     atari: bool = False
     settings: dict[str, float] = field(default_factory=dict)
+    learner: Literal["PPO", "SAC"] = "PPO"
+    envs: int = 8
 
 
+PPO_SETTINGS = {
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "learning_rate": 3e-4,
+    "clip_range": 0.2,
+    "ent_coef": 0.0,
+}
+# One update per environment step, which are SB3's defaults but for when it begins.
+SAC_SETTINGS = {"batch_size": 256, "learning_rate": 3e-4, "train_freq": 1, "gradient_steps": 1}
+SAC_SETTINGS |= {"learning_starts": 1_000, "buffer_size": 1_000_000}
 PONG = {"learning_rate": 2.5e-4, "clip_range": 0.1, "ent_coef": 0.01}
 TASKS = {
     "cartpole": Task("CartPole-v1"),
     "halfcheetah": Task("HalfCheetah-v5"),
     "pong": Task("PongNoFrameskip-v4", "CnnPolicy", atari=True, settings=PONG),
+    "sac_halfcheetah": Task("HalfCheetah-v5", learner="SAC", envs=1),
 }
-COMMON = {"learning_rate": 3e-4, "clip_range": 0.2, "ent_coef": 0.0}
+COMMON = {"PPO": PPO_SETTINGS, "SAC": SAC_SETTINGS}
 
 
 def throughput(
@@ -84,8 +104,8 @@ def throughput_of(task: Task, first: int, last: int, threads: int, limit_s: floa
     After ``limit_s`` the rate is that of the rounds so far: where others work too, two threads
     that spin for each other can take a hundred times as long.
     """
+    import stable_baselines3
     import torch
-    from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Clock(BaseCallback):
@@ -103,41 +123,38 @@ def throughput_of(task: Task, first: int, last: int, threads: int, limit_s: floa
             return len(self.times) < 2 or time.perf_counter() < self.deadline_s
 
     torch.set_num_threads(threads)
-    model = PPO(
+    model = getattr(stable_baselines3, task.learner)(
         task.policy,
         environments(task),
-        n_steps=128,
-        batch_size=256,
-        n_epochs=4,
-        gamma=0.99,
-        gae_lambda=0.95,
-        vf_coef=0.5,
-        max_grad_norm=0.5,
         device="cpu",
         seed=0,
-        **(COMMON | task.settings),
+        **(COMMON[task.learner] | task.settings),
     )
     clock = Clock()
     # One round more, so that the last wanted count begins a rollout.
     model.learn(last + 1024, callback=clock)
-    begin, end = (first, last) if last in clock.times else (min(clock.times), max(clock.times))
+    counted = [count for count in clock.times if first <= count <= last]
+    if len(counted) < 2:
+        counted = list(clock.times)
+    begin, end = counted[0], counted[-1]
     return (end - begin) / (clock.times[end] - clock.times[begin])
 
 
 def environments(task: Task) -> VecEnv:
-    """Eight of them, stepped one after the other, which is the fastest of SB3's ways here."""
+    """Stepped one after the other, which is the fastest of SB3's ways here."""
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
     if not task.atari:
-        return make_vec_env(task.environment, n_envs=8, seed=0)
+        return make_vec_env(task.environment, n_envs=task.envs, seed=0)
     import ale_py
     import gymnasium
 
     gymnasium.register_envs(ale_py)
     options = {"terminal_on_life_loss": False}
     return VecFrameStack(
-        make_atari_env(task.environment, n_envs=8, seed=0, wrapper_kwargs=options), n_stack=4
+        make_atari_env(task.environment, n_envs=task.envs, seed=0, wrapper_kwargs=options),
+        n_stack=4,
     )
 
 
@@ -196,7 +213,7 @@ def score(seed: int, threads: int) -> dict[str, float]:
 
 def main() -> None:
     """Run one measurement and print its figures."""
-    parser = argparse.ArgumentParser(description="Stable-Baselines3's PPO.")
+    parser = argparse.ArgumentParser(description="Stable-Baselines3's PPO and SAC.")
     parser.add_argument("what", choices=("throughput", "score", "memory"))
     parser.add_argument("--task", choices=tuple(TASKS), default="cartpole")
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: torch's default")

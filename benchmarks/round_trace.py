@@ -63,3 +63,11 @@ def round_parts(path: Path) -> dict[str, float]:
     if not rounds:
         raise RuntimeError(f"{path} holds no rounds; the run was too short")
     return {name: statistics.median(r[name] for r in rounds) / 1000 for name in rounds[0]}
+
+
+def mean_span_s(path: Path, state: str) -> float:
+    """Mean length of a state of all nodes, without the first rounds; the trace has to be there."""
+    found = [span for span in read_spans(path) if span.state == state][IGNORED_ROUNDS:]
+    if not found:
+        raise RuntimeError(f"{path} holds no {state!r} after the first rounds")
+    return statistics.fmean(span.end - span.start for span in found) / 1e6

@@ -53,7 +53,7 @@ def settings(nodes: int, degree: int, tickets: int, deaths: int) -> SchedulerSet
     return SchedulerSettings(
         shards=nodes,
         env_nodes=tuple(f"env-{rank}" for rank in range(nodes)),
-        optimizer=OPTIMIZER,
+        optimizers=(OPTIMIZER,),
         evaluator=None,
         degree=degree,
         slots_per_shard=degree + 1,

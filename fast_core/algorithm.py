@@ -264,11 +264,22 @@ class SharedAlgorithm(Algorithm, Protocol):
     `update` is `gradient` and then `apply`.
     """
 
-    def gradient(self, batch: ReplayBatch) -> NDArray[np.float32]:
+    @property
+    def updates(self) -> int:
+        """Steps behind the parameters; `adopt` sets it."""
+        ...
+
+    def gradient(self, batch: ReplayBatch, *, turn: int | None = None) -> NDArray[np.float32]:
         """Everything that optimizers have to average, ``[<= P]``, on the host.
 
         ``P`` is the blueprint's ``exchanged``. It may be changed in place and is valid until the
-        next call; it has the same length in every replica with equally many updates behind it.
+        next call; it has the same length in every replica with the same ``turn``. It is not
+        finite if anything is not that should keep the step from being taken.
+
+        Args:
+            batch: What is differentiated.
+            turn: Says what is due, where not everything is in every step: the number of a step,
+                from 1; None: that of the next step, ``updates + 1``.
         """
         ...
 
@@ -278,6 +289,21 @@ class SharedAlgorithm(Algorithm, Protocol):
         The report has the metrics and priorities of the batch that was differentiated here since
         the last step, and none if there was none. What is decided (a step, or none because
         something is not finite) depends on ``gradient`` alone, so that replicas stay equal.
+        """
+        ...
+
+    def hand_over(self) -> UpdateReport:
+        """Metrics and priorities of the batch that was differentiated, once, and no step.
+
+        For those who leave the step to another optimizer, or to later. Priorities are None if
+        they are not finite.
+        """
+        ...
+
+    def shared_state(self) -> dict[str, object]:
+        """The part of ``state_dict()`` that is equal in all who took the same steps.
+
+        That is everything but random streams and what batches said of the run.
         """
         ...
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
-from fast_core.config import RunConfig
+from fast_core.config import ReplayConfig, RunConfig, SchedulerConfig
 
 NAME_LENGTH = 200
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
@@ -33,7 +34,16 @@ class Problem(NamedTuple):
 
 def problems(config: RunConfig) -> list[Problem]:
     """Everything that is wrong with a configuration whose single values are all allowed."""
-    return [*_name(config), *_stop(config), *_schedules(config), *_policy(config), *_nodes(config)]
+    learning = _replay(config) if config.replays else _no_replay(config)
+    return [
+        *_name(config),
+        *_stop(config),
+        *_schedules(config),
+        *_policy(config),
+        *_nodes(config),
+        *_optimizers(config),
+        *learning,
+    ]
 
 
 def _name(config: RunConfig) -> Iterator[Problem]:
@@ -120,4 +130,106 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
             repr(count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )
+
+
+def _optimizers(config: RunConfig) -> Iterator[Problem]:
+    """How several optimizers work together; one alone may keep what was set for more."""
+    optimizer = config.nodes.optimizer
+    staleness = optimizer.max_gradient_staleness
+    if staleness is not None and staleness < 0:
+        yield Problem(
+            "nodes.optimizer.max_gradient_staleness",
+            "must be null or at least 0",
+            repr(staleness),
+            "Set 0 for gradients that are never stale, null for nodes.optimizer.count - 1.",
+        )
+    if optimizer.count == 1:
+        return
+    if not config.replays:
+        yield Problem(
+            "nodes.optimizer.count",
+            f"must be 1: {config.algorithm.name!r} learns from rollouts, and only algorithms that "
+            "learn from replay share the work",
+            repr(optimizer.count),
+            "Set it to 1, and nodes.optimizer.threads to use more cores.",
+        )
+    if optimizer.update == "allreduce" and staleness is not None:
+        yield Problem(
+            "nodes.optimizer.max_gradient_staleness",
+            "can be set only with nodes.optimizer.update async: averaged gradients are never stale",
+            repr(staleness),
+            "Remove it, or set nodes.optimizer.update to async.",
+        )
+    yield from _collective(config)
+
+
+def _collective(config: RunConfig) -> Iterator[Problem]:
+    optimizer, key = config.nodes.optimizer, "nodes.optimizer.collective"
+    collective, got = optimizer.collective, repr(optimizer.collective)
+    if collective not in ("gloo", "nccl"):
+        return
+    if optimizer.update == "async":
+        yield Problem(
+            key,
+            "must be auto or shared with nodes.optimizer.update async, which averages nothing",
+            got,
+            "Remove it, or set nodes.optimizer.update to allreduce.",
+        )
+    if config.mode == "inline":
+        yield Problem(
+            key,
+            "must be auto or shared with mode inline, where one thread is every optimizer and "
+            "can't wait for itself",
+            got,
+            "Set it to shared, or mode to process.",
+        )
+    if collective == "nccl" and not optimizer.device.startswith("cuda"):
+        yield Problem(
+            key,
+            f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
+            got,
+            "Set it to auto, or nodes.optimizer.device to cuda.",
+        )
+
+
+def _no_replay(config: RunConfig) -> Iterator[Problem]:
+    """What only a replay obeys would be ignored in silence."""
+    name, asked = config.algorithm.name, []
+    for key in ReplayConfig.__struct_fields__:
+        if getattr(config.replay, key) != getattr(ReplayConfig(), key):
+            asked.append((f"replay.{key}", getattr(config.replay, key)))
+    ratio = config.scheduler.replay_ratio
+    if ratio != SchedulerConfig().replay_ratio:
+        asked.append(("scheduler.replay_ratio", ratio))
+    for key, value in asked:
+        yield Problem(
+            key,
+            f"can be set only for algorithms that learn from replay; {name!r} learns from rollouts",
+            repr(value),
+            "Remove it, or choose another algorithm.name.",
+        )
+
+
+def _replay(config: RunConfig) -> Iterator[Problem]:
+    replay, ratio = config.replay, config.scheduler.replay_ratio
+    if replay.capacity < replay.learning_starts:
+        yield Problem(
+            "replay.capacity",
+            f"must be at least replay.learning_starts, which is {replay.learning_starts}: that "
+            "many rows are collected before the first update",
+            repr(replay.capacity),
+            "Raise it, or lower replay.learning_starts.",
+        )
+    limit = config.stop.env_steps
+    if limit is None:
+        return
+    left = limit - replay.learning_starts
+    if left <= 0 or Fraction(str(ratio)) * left < 1:
+        yield Problem(
+            "stop.env_steps",
+            f"must leave room for an update: replay.learning_starts is {replay.learning_starts} "
+            f"and scheduler.replay_ratio {ratio:g}, so the run would end before it learns",
+            repr(limit),
+            "Raise it, or lower replay.learning_starts.",
         )

@@ -9,6 +9,7 @@
     │   └── RingEmpty    (TimeoutError)
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
+    ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
     └── NodeFailed       (RuntimeError)     a node died or raised
         └── EnvironmentFailed               an environment raised inside its node
 
@@ -52,6 +53,10 @@ class CheckpointError(FastLoopError, RuntimeError):
 
 class TrainingDiverged(FastLoopError, ArithmeticError):
     """Too many updates in a row were NaN or infinite."""
+
+
+class ReplicasDiffer(FastLoopError, RuntimeError):
+    """Optimizers that average their gradients have other parameters than one another."""
 
 
 class NodeFailed(FastLoopError, RuntimeError):

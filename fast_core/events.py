@@ -255,6 +255,13 @@ class Evaluated(Message, frozen=True):
     lengths: tuple[int, ...]
 
 
+class Noted(Message, frozen=True):
+    """The node knows what its part of a checkpoint is, and others may go on while it writes."""
+
+    node: str
+    checkpoint: int
+
+
 class Saved(Message, frozen=True):
     """The node's part of a checkpoint is written and flushed to disk."""
 
@@ -368,6 +375,7 @@ WireEvent = (
     | Trained
     | SnapshotTaken
     | Evaluated
+    | Noted
     | Saved
     | Heartbeat
     | LogLine

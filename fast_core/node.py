@@ -45,6 +45,7 @@ class NodeState(IntEnum):
     STOPPED = 8
     ACTING = 9
     TRANSFORMING = 10
+    DRAWING = 11
 
 
 @dataclass

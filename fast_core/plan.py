@@ -185,9 +185,19 @@ class RunPlan:
         )
 
     def gradient_fields(self) -> tuple[FieldSpec, ...]:
-        """What one of several optimizers tells the others: at most ``P`` numbers of it count."""
+        """What one of several optimizers tells the others.
+
+        At most ``P`` numbers of the gradient count; the digest of what all must have alike is
+        zero where it was not computed.
+        """
         size = self.blueprint.exchanged(self.environment)
-        return (FieldSpec("gradient", (size,), "float32", "rollout"),)
+        gradient = FieldSpec("gradient", (size,), "float32", "rollout")
+        return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
+
+    @property
+    def gradient_cells(self) -> int:
+        """Cells of each optimizer's gradients: two in turn where all read all of them."""
+        return 2 if self.averages else 1
 
     @property
     def networks_nbytes(self) -> int:

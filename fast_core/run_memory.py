@@ -27,6 +27,7 @@ from fast_core.memory import (
     Segment,
     StatsBoard,
     WeightBoard,
+    reserve_of,
 )
 from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec
@@ -130,7 +131,7 @@ def layout_of(plan: RunPlan) -> Layout:
     )
     for shard in range(rollout.shards):
         if plan.replays:
-            log = ReplayLog.nbytes(plan.replay_fields(), plan.rows_per_log, rollout.envs_per_shard)
+            log = ReplayLog.nbytes(*_log_shape(plan), _reserve(plan))
             layout.add(f"replay/{shard}", log, writer="the env node executing the shard")
         else:
             _add_rollouts(plan, layout, shard)
@@ -143,6 +144,17 @@ def layout_of(plan: RunPlan) -> Layout:
     if plan.replays:
         _add_batches(plan, layout)
     return layout
+
+
+def _log_shape(plan: RunPlan) -> tuple[tuple[FieldSpec, ...], int, int]:
+    """Columns, rows and environments of a shard's replay logs."""
+    return plan.replay_fields(), plan.rows_per_log, plan.config.rollout.envs_per_shard
+
+
+def _reserve(plan: RunPlan) -> int:
+    """Rows of each replay log that are kept beyond those drawn; rollouts are appended at once."""
+    ahead = plan.config.scheduler.off_policy_degree + 1
+    return reserve_of(plan.rows_per_log, ahead * plan.config.steps)
 
 
 def _add_rollouts(plan: RunPlan, layout: Layout, shard: int) -> None:
@@ -167,11 +179,16 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
             result = Cell.nbytes(plan.result_fields(), rows)
             layout.add(f"results/{rank}.{slot}", result, writer=f"optimizer-{rank}")
     if plan.optimizers > 1:
+        gradient = Cell.nbytes(plan.gradient_fields(), 1)
         for rank in range(plan.optimizers):
-            gradient = Cell.nbytes(plan.gradient_fields(), 1)
-            layout.add(f"gradients/{rank}", gradient, writer=f"optimizer-{rank}")
-        networks = WeightBoard.nbytes(plan.networks_nbytes)
-        layout.add("networks", networks, writer="optimizer-0")
+            for cell in range(plan.gradient_cells):
+                layout.add(f"gradients/{rank}.{cell}", gradient, writer=f"optimizer-{rank}")
+            if not plan.averages:
+                layout.add(f"bases/{rank}", Cell.nbytes((), 1), writer=f"optimizer-{rank}")
+                layout.add(f"applied/{rank}", Cell.nbytes((), 1), writer="optimizer-0")
+        if not plan.averages:
+            networks = WeightBoard.nbytes(plan.networks_nbytes)
+            layout.add("networks", networks, writer="optimizer-0")
 
 
 def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
@@ -232,7 +249,7 @@ class RunMemory:
         EvaluationSlot.create(region("evaluation"), memory.parameters.nbytes)
         for shard in range(plan.config.rollout.shards):
             if plan.replays:
-                ReplayLog.create(region(f"replay/{shard}"), *memory._log_shape())
+                ReplayLog.create(region(f"replay/{shard}"), *_log_shape(plan), _reserve(plan))
             else:
                 Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
                 RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
@@ -254,8 +271,12 @@ class RunMemory:
                 Cell.create(region(f"results/{name}"), plan.result_fields(), plan.rows_per_batch)
         if plan.optimizers > 1:
             for rank in range(plan.optimizers):
-                Cell.create(region(f"gradients/{rank}"), plan.gradient_fields(), 1)
-            WeightBoard.create(region("networks"), plan.networks_nbytes)
+                for cell in range(plan.gradient_cells):
+                    Cell.create(region(f"gradients/{rank}.{cell}"), plan.gradient_fields(), 1)
+                for words in () if plan.averages else ("bases", "applied"):
+                    Cell.create(region(f"{words}/{rank}"), (), 1)
+            if not plan.averages:
+                WeightBoard.create(region("networks"), plan.networks_nbytes)
 
     @classmethod
     def attach(cls, plan: RunPlan, descriptor: int) -> RunMemory:
@@ -294,13 +315,13 @@ class RunMemory:
         fields = plan.rollout_fields()
         return fields, plan.slots_per_shard, plan.config.steps, rollout.envs_per_shard
 
-    def _log_shape(self) -> tuple[tuple[FieldSpec, ...], int, int]:
-        plan = self._plan
-        return plan.replay_fields(), plan.rows_per_log, plan.config.rollout.envs_per_shard
+    def replay_log(self, shard: int, *, continues: bool = False) -> ReplayLog:
+        """The replay logs of a shard's environments.
 
-    def replay_log(self, shard: int) -> ReplayLog:
-        """The replay logs of a shard's environments."""
-        return ReplayLog.attach(self._arena.region(f"replay/{shard}"), *self._log_shape())
+        ``continues`` is for a writer that goes on exactly where the rows end.
+        """
+        region = self._arena.region(f"replay/{shard}")
+        return ReplayLog.attach(region, *_log_shape(self._plan), continues)
 
     def batch(self, optimizer: int, slot: int) -> Cell:
         """A batch slot of an optimizer: what the replay node drew.
@@ -317,13 +338,21 @@ class RunMemory:
         region = self._arena.region(f"results/{optimizer}.{slot}")
         return Cell.attach(region, self._plan.result_fields(), self._plan.rows_per_batch)
 
-    def gradient(self, optimizer: int) -> Cell:
-        """The gradient of one of several optimizers, for the others."""
-        region = self._arena.region(f"gradients/{optimizer}")
+    def gradient(self, optimizer: int, cell: int = 0) -> Cell:
+        """The gradient of one of several optimizers, in one of ``plan.gradient_cells``."""
+        region = self._arena.region(f"gradients/{optimizer}.{cell}")
         return Cell.attach(region, self._plan.gradient_fields(), 1)
 
+    def base(self, optimizer: int) -> Cell:
+        """Which steps the parameters have behind them that an optimizer differentiates at."""
+        return Cell.attach(self._arena.region(f"bases/{optimizer}"), (), 1)
+
+    def applied(self, optimizer: int) -> Cell:
+        """Which gradient of an optimizer the first one is done with."""
+        return Cell.attach(self._arena.region(f"applied/{optimizer}"), (), 1)
+
     def networks(self) -> WeightBoard:
-        """All parameters and targets of the first of several optimizers."""
+        """All parameters and targets of the first of several optimizers that don't average."""
         return WeightBoard.attach(self._arena.region("networks"), self._plan.networks_nbytes)
 
     def records(self, shard: int) -> Ring:

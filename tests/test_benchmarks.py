@@ -5,11 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import launched, measure, round_trace
+from benchmarks import against_sb3, bare_updates, launched, measure, replay_memory, round_trace
+from benchmarks import rounds as rounds_benchmark
 from benchmarks.null_algorithm import NullConfig
+from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
+from fast_core.plan import RunPlan
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARKS = ("ring", "ppo_throughput", "sampler_limit", "startup", "time_to_score")
+BENCHMARKS = (
+    "ring",
+    "ppo_throughput",
+    "sampler_limit",
+    "startup",
+    "time_to_score",
+    "sac_throughput",
+    "dsac_gops",
+    "replay_memory",
+    "rounds",
+)
 
 
 @pytest.mark.slow
@@ -113,3 +127,92 @@ def test_line_still_being_written_is_left_out(tmp_path: Path) -> None:
 
 def test_null_algorithm_commits_one_step_and_grants_as_many() -> None:
     assert NullConfig(name="null").updates_granted(1024) == 1
+
+
+def finished_run(folder: Path, spans: list[tuple[str, float, float]]) -> launched.Launched:
+    """A run directory by hand: two rounds of 10 steps a second, of which learning takes 0.8 s."""
+    directory = folder / "name" / "time"
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text("rollout: {steps: 10}\n")
+    values = {"train/update_ms": 40.0, "train/batch_wait_ms": 1.0}
+    rows = [
+        {
+            "env_steps": 20 * second,
+            "updates": 20 * second,
+            "time_s": float(second),
+            "values": values,
+        }
+        for second in range(5)
+    ]
+    (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    events: list[dict[str, object]] = [
+        {"ph": "M", "tid": 1, "name": "thread_name", "args": {"name": "env-0"}}
+    ]
+    events += [
+        {"ph": "X", "tid": 1, "name": state, "ts": ts, "dur": dur} for state, ts, dur in spans
+    ]
+    (directory / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    return launched.Launched(process=None, started_s=0.0, directory=folder)  # type: ignore[arg-type]
+
+
+def test_hand_over_is_what_learning_and_collecting_leave(tmp_path: Path) -> None:
+    """A second: 20 updates of 40 ms, two rollouts of 50 ms, so 0.1 s for two hand-overs."""
+    ignored = round_trace.IGNORED_ROUNDS
+    spans = [("stepping", 1e5 * k, 9e9 if k < ignored else 50e3) for k in range(ignored + 4)]
+    shares = rounds_benchmark.account(finished_run(tmp_path, spans), first=20)
+    assert shares == pytest.approx(
+        {"steps": 10.0, "share": 0.1, "collecting_share": 0.1, "batch_wait_share": 0.02}
+    )
+
+
+def test_trace_without_the_state_is_an_error(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, [("learning", 0.0, 1.0)] * 20)
+    with pytest.raises(RuntimeError, match="no 'stepping'"):
+        rounds_benchmark.account(run, first=0)
+
+
+def test_rate_is_of_the_rows_from_the_first_round_that_counts(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, [])
+    race = against_sb3.Race("x", Path("x"), "x", 1.0, rows=10, first_round=4)
+    assert [row["env_steps"] for row in race.settled(run)] == [40, 60, 80]
+    assert race.rate(run) == 20.0
+
+
+def test_least_of_a_transition_is_what_halfcheetah_declares() -> None:
+    """17 float64 observed, 6 float32 acted, a float32 reward."""
+    pytest.importorskip("mujoco")
+    assert replay_memory.least_bytes() == 17 * 8 + 6 * 4 + 4
+
+
+def pendulum_plan() -> RunPlan:
+    from algos.sac_config import SACConfig
+
+    config = RunConfig(
+        name="bare",
+        environment=EnvironmentConfig(id="Pendulum-v1"),
+        rollout=RolloutConfig(shards=1, envs_per_shard=1, steps=1),
+        algorithm=SACConfig(name="sac", hidden_sizes=(8,), batch_size=4),
+        stop=StopConfig(env_steps=1),
+    )
+    bounds = {"low": (-1.0,) * 3, "high": (1.0,) * 3}
+    environment = EnvironmentSpec(
+        "Pendulum-v1",
+        SpaceSpec("box", (3,), "float64", **bounds),
+        SpaceSpec("box", (1,), "float32", low=(-2.0,), high=(2.0,)),
+    )
+    return RunPlan(config, environment, "", 1, 1, "numpy")
+
+
+def test_bare_loop_has_batches_as_a_run_has_them() -> None:
+    plan = pendulum_plan()
+    batch = bare_updates.random_batch(plan)
+    for field in plan.batch_fields():
+        if field.name not in ("log", "row"):
+            column = getattr(batch, field.name)
+            assert (column.shape, column.dtype) == ((4, *field.shape), field.dtype), field.name
+
+
+def test_rate_counts_whole_calls() -> None:
+    calls: list[int] = []
+    found = bare_updates.rate(lambda: calls.append(1), 0.02)
+    assert 0 < found <= len(calls) / 0.02

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import pytest
@@ -35,7 +35,13 @@ class Fake(AlgorithmConfig, frozen=True, kw_only=True):
             raise ValueError(f"low must be at most high; got {self.low} and {self.high}")
 
 
+class FakeReplay(Fake, frozen=True, kw_only=True):
+    learns_from: ClassVar[str] = "replay"
+
+
 def algorithm_type(name: str) -> type[AlgorithmConfig]:
+    if name == "fake-replay":
+        return FakeReplay
     if name != "fake":
         raise ConfigError(f"algorithm.name must be 'fake'; got {name!r}. Did you mean 'fake'?")
     return Fake
@@ -289,6 +295,82 @@ def test_score_needs_evaluations() -> None:
     assert read(MINIMAL, "stop.score=475").stop.score == 475
 
 
+REPLAY = MINIMAL.replace("name: fake", "name: fake-replay").replace("1000}", "100000}")
+TWO = "nodes.optimizer.count=2"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        ([TWO], []),
+        (["nodes.optimizer={count: 2, update: async, max_gradient_staleness: 0}"], []),
+        (["nodes.optimizer={count: 2, collective: gloo}"], []),
+        (["nodes.optimizer={count: 2, collective: nccl, device: 'cuda:0'}"], []),
+        (["nodes.optimizer={count: 2, collective: shared}", "mode=inline"], []),
+        (
+            ["nodes.optimizer={count: 2, update: async, max_gradient_staleness: -1}"],
+            ["max_gradient_staleness must be null or at least 0; got -1"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, max_gradient_staleness: 3}"],
+            ["can be set only with nodes.optimizer.update async", "got 3"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: nccl}"],
+            ["collective can be nccl only with a CUDA device", "is 'cpu'; got 'nccl'"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: gloo}", "mode=inline"],
+            ["collective must be auto or shared with mode inline", "got 'gloo'"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: gloo, update: async}"],
+            ["collective must be auto or shared with nodes.optimizer.update async"],
+        ),
+        (["replay.capacity=1000", "replay.learning_starts=1000"], []),
+        (
+            ["replay.capacity=999", "replay.learning_starts=1000"],
+            ["replay.capacity must be at least replay.learning_starts, which is 1000", "got 999"],
+        ),
+        (["stop.env_steps=1001", "replay.learning_starts=1000"], []),
+        (
+            ["stop.env_steps=1000", "replay.learning_starts=1000"],
+            ["stop.env_steps must leave room for an update", "got 1000"],
+        ),
+        (["stop.env_steps=1010", "scheduler.replay_ratio=0.1"], []),
+        (
+            ["stop.env_steps=1009", "scheduler.replay_ratio=0.1"],
+            ["stop.env_steps must leave room", "replay_ratio 0.1", "got 1009"],
+        ),
+        (["stop={updates: 5}", "replay.learning_starts=5000"], []),
+    ],
+)
+def test_rules_of_learning_from_replay(overrides: list[str], parts: list[str]) -> None:
+    if not parts:
+        assert read(REPLAY, *overrides).replays
+        return
+    message = refusal(REPLAY, *overrides)
+    assert all(part in message for part in [*parts, "command line"]), message
+
+
+@pytest.mark.parametrize("given", [*config.ReplayConfig.__struct_fields__, "replay_ratio"])
+def test_settings_of_the_replay_are_refused_where_there_is_none(given: str) -> None:
+    values = {"capacity": 9, "prioritized": True, "slots": 3, "learning_starts": 7}
+    group = "scheduler" if given == "replay_ratio" else "replay"
+    key, value = f"{group}.{given}", values.get(given, 0.5)
+    message = refusal(MINIMAL, f"{key}={inline(value)}")
+    assert f"{key} can be set only for algorithms that learn from replay" in message
+    assert f"'fake' learns from rollouts; got {value!r}" in message
+    assert "1 error" in message or "errors" not in message
+
+
+def test_one_optimizer_may_keep_what_was_set_for_several() -> None:
+    several = "nodes.optimizer={update: async, max_gradient_staleness: 1, collective: nccl}"
+    assert read(MINIMAL, several).nodes.optimizer.count == 1
+    message = refusal(MINIMAL, TWO)
+    assert "nodes.optimizer.count must be 1: 'fake' learns from rollouts" in message
+
+
 @pytest.mark.parametrize("name", ["a", "x" * 200, "кот", "漢字 run", "a.b", "-x"])
 def test_names_of_any_script_are_accepted(name: str) -> None:
     assert read(MINIMAL, f"name={inline(name)}").name == name
@@ -308,7 +390,7 @@ def text_for(path: str) -> st.SearchStrategy[str]:
     if path == "name":
         printable = st.characters(exclude_categories=["C", "Z"], exclude_characters="/\\.")
         return st.text(printable, min_size=1, max_size=60)
-    return st.just("fake") if path == "algorithm.name" else st.text(max_size=8)
+    return st.text(max_size=8)
 
 
 def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
@@ -345,7 +427,9 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
         case inspect.DictType():
             return st.dictionaries(st.text(max_size=5), values(kind.value_type, path), max_size=3)
         case inspect.StructType() if issubclass(kind.cls, Section):
-            return sections(Fake if kind.cls is AlgorithmConfig else kind.cls, path)
+            if kind.cls is AlgorithmConfig:
+                return sections(Fake, path) | sections(FakeReplay, path)
+            return sections(kind.cls, path)
     raise AssertionError(kind)
 
 
@@ -354,7 +438,8 @@ def sections(kind: type[Section], path: str = "") -> st.SearchStrategy[Section]:
         name: values(inspect.type_info(key.annotation), f"{path}.{name}" if path else name)
         for name, key in keys(kind).items()
     }
-    if kind is Fake:
+    if issubclass(kind, Fake):
+        fields["name"] = st.just("fake" if kind is Fake else "fake-replay")
         fields |= {"low": st.integers(-9, 0), "high": st.integers(0, 9)}
     build: Callable[..., Section] = kind
     return st.builds(build, **fields)
@@ -372,9 +457,17 @@ def valid(run: Section) -> bool:
 def repaired(run: Section) -> Section:
     """Keep most of what was drawn: configurations that satisfy every rule are rare."""
     assert isinstance(run, RunConfig)
-    nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig())
+    optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
+    nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
-    return msgspec.structs.replace(run, nodes=nodes, stop=stop)
+    run = msgspec.structs.replace(run, nodes=nodes, stop=stop)
+    if run.replays:
+        replay = msgspec.structs.replace(run.replay, learning_starts=0)
+        scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)
+    else:
+        replay = config.ReplayConfig()
+        scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.0)
+    return msgspec.structs.replace(run, replay=replay, scheduler=scheduler)
 
 
 runs = sections(RunConfig).map(repaired).filter(valid)

@@ -7,8 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fast_core.config import PolicyConfig, RolloutConfig, SchedulerConfig
+from algos.dqn_config import DQNConfig
+from fast_core.config import (
+    NodesConfig,
+    OptimizerNodeConfig,
+    PolicyConfig,
+    ReplayConfig,
+    RolloutConfig,
+    SchedulerConfig,
+)
 from fast_core.errors import ConfigError, SegmentError
+from fast_core.memory import ReplayArrays, ReplayReader
+from fast_core.plan import RunPlan
 from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
 from fast_core.spec import FieldSpec
 from tests.nodes.stage import make_config, make_run_plan
@@ -103,6 +113,102 @@ def test_rollouts_hold_what_the_plan_says(tmp_path: Path) -> None:
         }
     finally:
         memory.close()
+
+
+def replay_plan(
+    folder: Path, count: int = 1, update: str = "allreduce", degree: int = 0
+) -> RunPlan:
+    """2 shards of 2 environments and 8 steps that learn from 403 rows in batches of 12."""
+    return make_run_plan(
+        folder,
+        make_config(
+            algorithm=DQNConfig(name="dqn", hidden_sizes=(4,), batch_size=12),
+            replay=ReplayConfig(capacity=403, learning_starts=50, slots=3),
+            nodes=NodesConfig(optimizer=OptimizerNodeConfig(count=count, update=update, threads=1)),
+            scheduler=SchedulerConfig(off_policy_degree=degree),
+        ),
+    )
+
+
+def regions_of(plan: RunPlan) -> dict[str, str]:
+    """Writers of all regions but those that every run has."""
+    ours = ("rollouts", "records", "replay", "batches", "results", "gradients", "networks")
+    return {r.name: r.writer for r in layout_of(plan).describe() if r.name.startswith(ours)}
+
+
+def test_run_that_replays_has_logs_and_batches_in_the_place_of_rollouts(tmp_path: Path) -> None:
+    regions = regions_of(replay_plan(tmp_path))
+    assert regions == {
+        **{f"replay/{shard}": "the env node executing the shard" for shard in range(2)},
+        **{f"batches/0.{slot}": "the replay node" for slot in range(3)},
+        **{f"results/0.{slot}": "optimizer-0" for slot in range(3)},
+    }
+    rollouts = regions_of(make_run_plan(tmp_path))
+    assert set(rollouts) == {"rollouts/0", "rollouts/1", "records/0", "records/1"}
+
+
+@pytest.mark.parametrize(("update", "kinds"), [("allreduce", 4), ("async", 2)])
+def test_several_optimizers_have_batches_and_gradients_of_their_own(
+    tmp_path: Path, update: str, kinds: int
+) -> None:
+    plan = replay_plan(tmp_path, 2, update)
+    regions = regions_of(plan)
+    for rank in range(2):
+        slots = {f"results/{rank}.{slot}" for slot in range(3)}
+        assert {regions[name] for name in slots} == {f"optimizer-{rank}"}
+    gradients = {name: regions[name] for name in regions if name.startswith("gradients")}
+    assert len(gradients) == kinds
+    assert all(writer == f"optimizer-{name[10]}" for name, writer in gradients.items())
+    assert ("networks" in regions) == (update == "async")
+    memory = RunMemory.create(plan)
+    try:
+        assert memory.batch(1, 2).rows == (6 if update == "allreduce" else 12)
+    finally:
+        memory.close()
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_replay_logs_hold_what_is_declared_and_a_reserve(tmp_path: Path, degree: int) -> None:
+    """RB-13: rows of final observations count; a reserve for the rollouts of a saved moment."""
+    plan = replay_plan(tmp_path, degree=degree)
+    memory = RunMemory.create(plan)
+    try:
+        for shard in range(2):
+            log = memory.replay_log(shard)
+            assert (log.capacity, log.envs) == (101, 2)  # 403 / 4, rounded up
+            assert log.native.reserve >= 2 * 2 * 8 * (degree + 1)
+    finally:
+        memory.close()
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_rows_appended_in_one_process_are_drawn_in_another(tmp_path: Path, continues: bool) -> None:
+    """Into a batch slot; two writers, of which the second one goes on or begins anew."""
+    plan = replay_plan(tmp_path)
+    env_node = RunMemory.create(plan)
+    replay_node = RunMemory.attach(plan, env_node.segment.fd)
+    try:
+        never = np.zeros(2, bool)
+        for writer in (env_node.replay_log(1), env_node.replay_log(1, continues=continues)):
+            for step in range(5):
+                obs, ones = np.full((2, 4), step, np.float32), np.ones(2, np.float32)
+                writer.append(obs, np.zeros(2, np.int64), ones, never, never)
+        logs = [replay_node.replay_log(shard) for shard in range(2)]
+        reader = ReplayReader(logs, steps=1, gamma=0.9, seed=np.random.SeedSequence(1))
+        assert reader.valid() == 2 * (9 if continues else 8)
+        slot = replay_node.batch(0, 1)
+        assert reader.draw(ReplayArrays.of(slot))
+        slot.publish(2, incarnation=12, version=10)
+        seen = env_node.batch(0, 1)
+        assert (seen.number(), seen.incarnation, seen.version) == (2, 12, 10)
+        assert (seen["obs"][:, 0] == seen["row"] % 5).all()
+        assert set(seen["log"].tolist()) <= {2, 3}
+        env_node.result(0, 1).publish(2, incarnation=0, version=0)
+        assert replay_node.result(0, 1).number() == 2
+        assert replay_node.result(0, 0).number() == 0
+    finally:
+        replay_node.close()
+        env_node.close()
 
 
 def test_parameters_are_packed_one_after_the_other() -> None:

@@ -31,6 +31,8 @@ def test_streams_keep_their_values_for_ever() -> None:
     """A resumed run derives its streams again: changing these breaks every checkpoint."""
     assert stream(0, Role.LEARNER, 1).integers(2**31) == 1289791809
     assert draw_seed(0, Role.PROBE, 3) == 116918736
+    assert stream(0, Role.REPLAY).integers(2**31) == 1475987760
+    assert stream(0, Role.PRIORITY).integers(2**31) == 162766338
     seeds = EpisodeSeeds(0, Role.ENVIRONMENT_EPISODE, 1, 2)
     assert [seeds[0], seeds[1], seeds[300]] == [1402382656, 790609387, 370851194]
 

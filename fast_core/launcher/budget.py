@@ -16,6 +16,7 @@ from fast_core.config import RunConfig
 THREADED_UPDATE_FLOPS = 50_000_000
 # Further threads of the learner need as much work each as the first two of the smallest update.
 FLOPS_PER_THREAD = THREADED_UPDATE_FLOPS // 2
+REPLAY_REASON = "The replay node draws on 1 thread, which takes little beside an update."
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class CoreBudget:
         env_threads: Threads of each of them, and of the evaluator.
         policy_nodes: Processes that act for env nodes; 0 where policies act in the env nodes.
         policy_threads: Threads of each of them.
-        learner_threads: Threads of the optimizer.
+        learner_threads: Threads of each optimizer.
         reasons: A sentence for each of the choices, in this order.
         warnings: What the configuration asks for beyond what is granted.
     """
@@ -61,7 +62,14 @@ def core_budget(
     )
     taken = env_nodes + policy_nodes * policy_threads
     learner_threads, learner_reason = _learner_threads(config, granted, taken, update_flops)
-    reasons = (env_reason, _node_threads_reason(node_threads), policy_reason, learner_reason)
+    replay_reason = REPLAY_REASON if config.replays else ""
+    reasons = (
+        env_reason,
+        _node_threads_reason(node_threads),
+        policy_reason,
+        replay_reason,
+        learner_reason,
+    )
     return CoreBudget(
         granted=granted,
         env_nodes=env_nodes,
@@ -114,26 +122,34 @@ def _policy_threads(
 def _learner_threads(
     config: RunConfig, granted: int, taken: int, update_flops: float
 ) -> tuple[int, str]:
+    """Threads of each optimizer."""
     optimizer = config.nodes.optimizer
+    many = f" in each of {optimizer.count} optimizers" if optimizer.count > 1 else ""
     if optimizer.threads != "auto":
         given = optimizer.threads
-        return given, f"{_plural(given, 'learner thread')}, as nodes.optimizer.threads says."
+        return given, f"{_plural(given, 'learner thread')}{many}, as nodes.optimizer.threads says."
+    if optimizer.count > 1 and optimizer.update == "allreduce":
+        update_flops /= optimizer.count  # each differentiates its share of the rows
     if update_flops < THREADED_UPDATE_FLOPS:
         million = update_flops / 1e6
-        return 1, f"1 learner thread: an update of {million:.3g} MFLOP is too small to be split."
+        small = f"an update of {million:.3g} MFLOP is too small to be split"
+        return 1, f"1 learner thread{many}: {small}."
     useful = int(update_flops // FLOPS_PER_THREAD)
     if config.scheduler.off_policy_degree == 0:
         free, why = granted, "at off_policy_degree 0 env nodes wait while it learns"
     else:
         free, why = max(1, granted - taken), "what the nodes that collect meanwhile leave"
+    if optimizer.count > 1:
+        free, why = max(1, free // optimizer.count), f"{why}, shared evenly"
     if useful < free:
         free, why = useful, "more would have too little to do each"
-    return free, f"{_plural(free, 'learner thread')} of {_plural(granted, 'core')}: {why}."
+    return free, f"{_plural(free, 'learner thread')}{many} of {_plural(granted, 'core')}: {why}."
 
 
 def _warnings(config: RunConfig, granted: int) -> list[str]:
     """Explicit numbers beyond the granted cores: allowed, since they may be meant, but told."""
     found = []
+    cores = _plural(granted, "core is", "cores are")
     asked = {
         "nodes.optimizer.threads": config.nodes.optimizer.threads,
         "nodes.policy.threads": config.nodes.policy.threads,
@@ -141,9 +157,17 @@ def _warnings(config: RunConfig, granted: int) -> list[str]:
     for key, threads in asked.items():
         if threads != "auto" and threads > granted:
             found.append(
-                f"{key} is {threads}, but {_plural(granted, 'core is', 'cores are')} granted: "
+                f"{key} is {threads}, but {cores} granted: "
                 "threads will wait for one another. `fastloop doctor` says what limits the cores."
             )
+    count, threads = config.nodes.optimizer.count, config.nodes.optimizer.threads
+    each = 1 if threads == "auto" else threads
+    if each <= granted < count * each:
+        found.append(
+            f"nodes.optimizer.count is {count} with {_plural(each, 'thread')} each, but {cores} "
+            "granted: optimizers will wait for one another. Lower nodes.optimizer.count"
+            f"{'' if each == 1 else ' or nodes.optimizer.threads'}."
+        )
     return found
 
 

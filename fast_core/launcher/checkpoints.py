@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
 FORMAT = 1
 _COPY_TRIES = 3
+_PIECE = 1 << 20  # bytes read and hashed at once; about a millisecond
 _BAD, _PARTIAL = ".damaged", ".tmp"
 
 
@@ -66,8 +68,12 @@ class CheckpointStore:
         shutil.rmtree(directory, ignore_errors=True)
         Path(directory).mkdir(parents=True)
 
-    def commit(self, command: CommitCheckpoint, directory: str) -> Path:
+    def commit(
+        self, command: CommitCheckpoint, directory: str, check: Callable[[], None] = lambda: None
+    ) -> Path:
         """Complete the checkpoint in ``directory`` (``*.tmp``) and give it its name.
+
+        ``check`` is called every few milliseconds and may raise.
 
         Raises:
             CheckpointError: A part that a node reported is not there.
@@ -76,7 +82,8 @@ class CheckpointStore:
         final = partial.with_suffix("")
         write_durably(partial / SCHEDULER_FILE, command.scheduler)
         try:
-            files = {name: _entry(partial / name) for name in (*command.files, SCHEDULER_FILE)}
+            names = (*command.files, SCHEDULER_FILE)
+            files = {name: _entry(partial / name, check) for name in names}
         except OSError as error:
             raise CheckpointError(f"a part of checkpoint {final} is missing: {error}") from error
         manifest = Manifest(FORMAT, command.version, command.env_steps, self._identity, files)
@@ -102,10 +109,13 @@ def complete_names(folder: Path) -> list[str]:
     return sorted((name for name in names if (folder / name / MANIFEST).is_file()), key=int)
 
 
-def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
+def newest_valid(
+    folder: Path, interrupt: Callable[[], None] = lambda: None
+) -> tuple[Path, Manifest, list[str]]:
     """The newest checkpoint that is whole, and a line for each damaged one set aside.
 
-    For the owner of the run's lock only, since it renames.
+    For the owner of the run's lock only, since it renames. ``interrupt`` is called every few
+    milliseconds and may raise.
 
     Raises:
         CheckpointError: There is none, or it is of another format.
@@ -114,7 +124,7 @@ def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
     for name in reversed(complete_names(folder)):
         path = folder / name
         try:
-            return path, check(path), notes
+            return path, check(path, interrupt), notes
         except DamagedCheckpoint as error:
             aside = path.with_name(name + _BAD)
             shutil.rmtree(aside, ignore_errors=True)
@@ -124,11 +134,14 @@ def newest_valid(folder: Path) -> tuple[Path, Manifest, list[str]]:
     raise CheckpointError(f"no complete checkpoint in {folder}: {reason}")
 
 
-def copy_newest(source: Path, target: Path) -> tuple[Path, Manifest]:
+def copy_newest(
+    source: Path, target: Path, interrupt: Callable[[], None] = lambda: None
+) -> tuple[Path, Manifest]:
     """Bring the newest whole checkpoint of another run, which may be training, into this one's.
 
     Hard links where the file system has them: nothing is copied, and nothing is lost when the
-    other run drops the checkpoint meanwhile; then the next newest is taken.
+    other run drops the checkpoint meanwhile; then the next newest is taken. ``interrupt`` is called
+    every few milliseconds while the copy is checked and may raise.
 
     Raises:
         CheckpointError: There is none.
@@ -139,7 +152,7 @@ def copy_newest(source: Path, target: Path) -> tuple[Path, Manifest]:
             copy = target / name
             try:
                 shutil.copytree(source / name, copy, copy_function=_link_or_copy)
-                return copy, check(copy)
+                return copy, check(copy, interrupt)
             except (OSError, shutil.Error, DamagedCheckpoint) as error:
                 failures.append(str(error))
                 shutil.rmtree(copy, ignore_errors=True)
@@ -157,8 +170,18 @@ def _link_or_copy(source: str, target: str) -> str:
     return target
 
 
-def check(path: Path) -> Manifest:
+def check(
+    path: Path,
+    interrupt: Callable[[], None] = lambda: None,
+    *,
+    only: Collection[str] | None = None,
+) -> Manifest:
     """Read the manifest and verify every file against it.
+
+    Args:
+        path: The checkpoint.
+        interrupt: Is called every few milliseconds and may raise.
+        only: The files that matter, for those who don't read the others.
 
     Raises:
         DamagedCheckpoint: Names the file that is missing or differs.
@@ -175,8 +198,10 @@ def check(path: Path) -> Manifest:
             f"checkpoint {path.name} has format {manifest.format}, this FastLoop reads {FORMAT}"
         )
     for name, expected in manifest.files.items():
+        if only is not None and name not in only:
+            continue
         try:
-            found = _entry(path / name)
+            found = _entry(path / name, interrupt)
         except OSError as error:
             raise DamagedCheckpoint(f"checkpoint {path.name} lacks {name}: {error}") from error
         if found != expected:
@@ -211,6 +236,11 @@ def check_identity(
             )
 
 
-def _entry(path: Path) -> FileEntry:
-    data = path.read_bytes()
-    return FileEntry(len(data), hashlib.sha256(data).hexdigest())
+def _entry(path: Path, check: Callable[[], None]) -> FileEntry:
+    digest, nbytes, piece = hashlib.sha256(), 0, memoryview(bytearray(_PIECE))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(piece):
+            check()
+            digest.update(piece[:count])
+            nbytes += count
+    return FileEntry(nbytes, digest.hexdigest())

@@ -7,13 +7,13 @@ import time
 from fast_core import resources
 from fast_core.launcher.checkpoints import complete_names
 from fast_core.launcher.records import TraceDrain
+from fast_core.launcher.replay_figures import ReplayCounters
 from fast_core.launcher.shell import Shell
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
 from fast_core.nodes.policy_file import best_policy_path
-from fast_core.plan import OPTIMIZER
 from fast_core.scheduler.statistics import Statistics
 from fast_core.threads import default_threads
 
@@ -27,6 +27,8 @@ class Display:
         self._shell, self._progress, self._trace = shell, progress, trace
         self._next_drain_s = 0.0
         self._before: dict[str, tuple[int, int]] = {}
+        plan = shell.plan
+        self._replay = ReplayCounters(plan, shell.stats) if plan.replays else None
         cores = resources.cores()
         word = "core" if cores.granted == 1 else "cores"
         self._cores = f"{cores.granted} {word} granted ({cores.limits})"
@@ -68,6 +70,7 @@ class Display:
                 for row, name in enumerate(shell.plan.node_names)
             ),
             cores=self._cores,
+            replay=None if self._replay is None else self._replay.read(now),
         )
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
@@ -114,8 +117,10 @@ class Display:
             count = shards // nodes + (rank < shards % nodes)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
-        if name == OPTIMIZER:
-            return plan.config.nodes.optimizer.device
+        if name in plan.optimizer_names:
+            wait_ms = row.batch_wait_ns / row.batches / 1e6 if row.batches else 0.0
+            waits = f", waits {wait_ms:.2g} ms a batch" if row.batches else ""
+            return plan.config.nodes.optimizer.device + waits
         if name in plan.policy_node_names:
             rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
             return plan.config.nodes.policy.device + rows
@@ -124,7 +129,7 @@ class Display:
     def _threads(self, name: str) -> int:
         """Threads of a node; of nodes that the user has added, those of any other."""
         plan = self._shell.plan
-        if name == OPTIMIZER:
+        if name in plan.optimizer_names:
             return plan.threads
         given = plan.config.nodes.policy.threads
         if name in plan.policy_node_names and given != "auto":

@@ -23,6 +23,8 @@ from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.threads import set_threads
 
+COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+
 
 class InlineRun:
     """Runs the nodes of one run in turn."""
@@ -85,11 +87,16 @@ class InlineRun:
             self._refresh()
             self._take_interrupts()
             if not busy and shell.end is None:
-                raise FastLoopError(
-                    "no node has anything to do and the run has not ended; this is a fault in "
-                    f"FastLoop, please report it with {shell.run.path / 'events.jsonl'}"
-                )
+                self._await_commit()
         self._stop()
+
+    def _await_commit(self) -> None:
+        """Wait for the only thing that does not happen in this thread."""
+        if not self._shell.await_commit(COMMIT_WAIT_S):
+            raise FastLoopError(
+                "no node has anything to do and the run has not ended; this is a fault in "
+                f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
+            )
 
     def _step(self, node: Node) -> bool:
         try:

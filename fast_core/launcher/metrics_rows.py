@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fast_core.events import Evaluated, Record, Trained
+from fast_core.launcher.replay_figures import ReplayCounters, metrics_values
 from fast_core.scheduler.statistics import Statistics
 
 
@@ -27,9 +28,11 @@ def evaluation_row(event: Evaluated, time_s: float) -> Record:
 class MetricsRows:
     """Averages the learner's metrics over an interval and adds the scheduler's counters."""
 
-    def __init__(self, interval_s: float, begun: Statistics) -> None:
+    def __init__(
+        self, interval_s: float, begun: Statistics, replay: ReplayCounters | None = None
+    ) -> None:
         """``begun`` are the counters at the start of this process, for rates."""
-        self._interval_s = interval_s
+        self._interval_s, self._replay = interval_s, replay
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._last_s: float | None = None
@@ -62,6 +65,8 @@ class MetricsRows:
         if elapsed_s > 0:
             values["time/env_steps_per_s"] = (current.env_steps_trained - self._last[0]) / elapsed_s
             values["time/updates_per_s"] = (current.updates - self._last[1]) / elapsed_s
+        if self._replay is not None:
+            values |= metrics_values(self._replay.read(current))
         self._sums, self._counts = {}, {}
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
         self._last_elapsed_s = current.elapsed_s

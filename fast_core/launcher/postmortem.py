@@ -41,7 +41,9 @@ def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict
         shard=row.shard,
         first_env=plan.group_envs(row.group).start,
     )
-    if not at["environment"].isdecimal():  # all of them at once
+    # With all of them at once there is no one environment, and with replay the rollout that was
+    # being made lay in the dead node's own memory.
+    if plan.replays or not at["environment"].isdecimal():
         return at
     action = memory.rollouts(row.shard).slot(row.slot)["action"]
     return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

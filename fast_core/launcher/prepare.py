@@ -11,8 +11,9 @@ from fast_core.algorithm import Blueprint
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.budget import CoreBudget, core_budget
+from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.plan import EVALUATOR, METRICS, OPTIMIZER, RunPlan
+from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads
@@ -120,12 +121,9 @@ def make_plan(
         policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
     )
-    if plan.blueprint.learns_from == "replay":
-        raise ConfigError(
-            f"algorithm.name {config.algorithm.name!r} learns from replay, which a run can't do "
-            "yet. Use an algorithm that learns from rollouts, such as 'ppo'."
-        )
     plan.blueprint.check(environment, plan.learner_setup)
+    if plan.replays:
+        check_replay(plan)
     granted: object = plan.blueprint.updates_granted(config.rows_per_ticket)
     if not isinstance(granted, int) or granted < 0:
         raise ConfigError(
@@ -163,7 +161,8 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.env_node_names,
-        optimizer=OPTIMIZER,
+        optimizers=plan.optimizer_names,
+        replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
         other_nodes=(*plan.policy_node_names, METRICS, *others),
         savers=wired.savers,
@@ -174,6 +173,9 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         slots_per_shard=plan.slots_per_shard,
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=plan.blueprint.updates_granted(config.rows_per_ticket),
+        replay_ratio=str(config.scheduler.replay_ratio),
+        learning_starts=config.replay.learning_starts,
+        replay_kept=config.checkpoint.replay,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
         eval_mode=evaluation.mode,

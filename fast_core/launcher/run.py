@@ -60,7 +60,6 @@ from fast_core.spec import EnvironmentSpec
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
 SOCKET_NAME = "scheduler"
-ROLE_OPTIMIZER = "optimizer"
 EXIT_FAILED = 1
 
 
@@ -103,12 +102,17 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         stack.callback(_lock(run, progress).close)
         if resume_from is not None:
             try:
-                checkpoint, manifest = copy_newest(source.checkpoints, run.checkpoints)
+                checkpoint, manifest = copy_newest(
+                    source.checkpoints, run.checkpoints, interrupts.check
+                )
                 origin = source.checkpoints / checkpoint.name
                 check_identity(manifest, identity(config), origin, "the configuration")
             except CheckpointError:
                 run.remove()
                 raise
+            except Interrupted as interrupt:
+                run.remove()
+                return _never_began(interrupt, progress, interrupts)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
         return _run(config, run, continuation, progress, interrupts)
 
@@ -126,7 +130,10 @@ def resume(run: Path, overrides: list[str]) -> int:
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
-        path, manifest, notes = newest_valid(found.checkpoints)
+        try:
+            path, manifest, notes = newest_valid(found.checkpoints, interrupts.check)
+        except Interrupted as interrupt:
+            return _never_began(interrupt, progress, interrupts)
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
         check_identity(manifest, identity(config), path, f"{str(found.config)!r} with overrides")
@@ -165,8 +172,7 @@ def _run(
         with blaming(config.algorithm):
             return start(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
-        progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
-        return interrupts.exit_code
+        return _never_began(interrupt, progress, interrupts)
     except (ConfigError, TopologyError, SegmentError):
         # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
         if continuation is None or not continuation.same_directory:
@@ -175,6 +181,11 @@ def _run(
     except FastLoopError as error:
         write_crash(run, f"{error}\n", progress)
         raise
+
+
+def _never_began(interrupt: Interrupted, progress: Progress, interrupts: Interrupts) -> int:
+    progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
+    return interrupts.exit_code
 
 
 # --- process mode ------------------------------------------------------------------------------
@@ -238,13 +249,16 @@ def _run_processes(
 
 
 def _preload(config: RunConfig) -> tuple[str, ...]:
-    """What two or more nodes need; the learner's torch is imported in its own process."""
-    blueprint = cast(Blueprint, config.algorithm)
+    """What two or more nodes need; the torch of a single learner is imported in its own process."""
+    blueprint, optimizer = cast(Blueprint, config.algorithm), config.nodes.optimizer
+    learners = optimizer.count > 1 and blueprint.uses_torch(
+        device=optimizer.device, compile=optimizer.compile
+    )
     surely = config.policy.backend == "auto" and (
         needs_torch(config)
         or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)
     )
-    torch = ("torch",) if surely or config.policy.backend == "torch" else ()
+    torch = ("torch",) if surely or learners or config.policy.backend == "torch" else ()
     # a second to import, starts no thread; who lacks it learns that from the probe
     envpool = ("envpool",) if config.environment.backend == "envpool" else ()
     return ("fast_core.launcher.node_process", *config.environment.modules, *torch, *envpool)
@@ -254,9 +268,8 @@ def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     count = env_node_count(config, cores)
     policies = config.nodes.policy.count if config.policy.placement == "node" else 0
     evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
-    optimizers = config.nodes.optimizer.count
     return (
-        *(f"optimizer-{rank}" for rank in range(optimizers)),
+        *_optimizers(config),
         *((REPLAY,) if config.replays else ()),
         *(f"policy-{rank}" for rank in range(policies)),
         *(f"env-{rank}" for rank in range(count)),
@@ -266,12 +279,16 @@ def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     )
 
 
+def _optimizers(config: RunConfig) -> tuple[str, ...]:
+    return tuple(f"optimizer-{rank}" for rank in range(config.nodes.optimizer.count))
+
+
 def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
     modules = (warm_module(name, config),)
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name.startswith(f"{ROLE_OPTIMIZER}-") and torch else modules
+    return ("torch", *modules) if name in _optimizers(config) and torch else modules
 
 
 def _plan(

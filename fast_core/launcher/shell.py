@@ -37,8 +37,10 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher.checkpoints import CheckpointStore
+from fast_core.launcher.committing import Committer
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.replay_figures import ReplayCounters
 from fast_core.memory import StatsBoard
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
@@ -100,6 +102,7 @@ class Shell:
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
+        self._committer = Committer(self._store)
         report = self._report
         self._journal = EventJournal(
             run.events, clock=self._elapsed_s, wall=datetime.now, report=report
@@ -110,17 +113,35 @@ class Shell:
         begun = self._scheduler.statistics()
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
         self.began_elapsed_s = begun.elapsed_s
-        self._rows = MetricsRows(plan.config.metrics.interval_s, begun)
+        counters = ReplayCounters(plan, stats) if plan.replays else None
+        self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
 
     # --- events --------------------------------------------------------------------------------
 
     def receive(self) -> bool:
-        """Take everything that the hub has; True if there was anything."""
+        """Take everything that the hub has, and a commit's outcome; True if there was anything."""
         events = self.hub.receive()
         for event in events:
             self.take(event)
-        return bool(events)
+        return self._take_commit() or bool(events)
+
+    def _take_commit(self) -> bool:
+        with self._ends_the_run_in_order("writing a checkpoint"):
+            number = self._committer.take()
+            if number is None:
+                return False
+            self._directory = ""
+            self.take(CheckpointWritten(number))
+        return True
+
+    def fileno(self) -> int:
+        """Readable once a checkpoint has been committed, or could not be: `receive` takes it."""
+        return self._committer.fileno()
+
+    def await_commit(self, timeout_s: float) -> bool:
+        """Wait for the checkpoint that is being committed; False if none is."""
+        return self._committer.wait(timeout_s)
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
@@ -223,10 +244,7 @@ class Shell:
                 self._store.prepare(command.directory)
 
     def _commit(self, command: CommitCheckpoint) -> None:
-        with self._ends_the_run_in_order("writing a checkpoint"):
-            self._store.commit(command, self._directory)
-            self._directory = ""
-            self.take(CheckpointWritten(command.checkpoint))
+        self._committer.begin(command, self._directory)
 
     @contextmanager
     def _ends_the_run_in_order(self, doing: str) -> Iterator[None]:
@@ -291,6 +309,7 @@ class Shell:
 
     def close(self) -> None:
         """Close the files; what is there of an unfinished checkpoint goes."""
+        self._committer.close()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._logs.close()

@@ -13,6 +13,7 @@ from fast_core.events import (
     Evaluate,
     Evaluated,
     Message,
+    Noted,
     Ready,
     Record,
     RolloutReady,
@@ -28,7 +29,7 @@ from fast_core.node import Node
 from fast_core.plan import RunPlan
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
-    {Ready, RolloutReady, Trained, SnapshotTaken, Evaluated, Saved}
+    {Ready, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}
 )
 
 

@@ -20,7 +20,7 @@ from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.contract import make_policy
 from fast_core.nodes.learner_file import load
-from fast_core.nodes.optimizer import LEARNER_FILE
+from fast_core.nodes.learning import LEARNER_FILE
 from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
 from fast_core.plan import RunPlan
 from fast_core.run_memory import ParameterPack
@@ -126,7 +126,7 @@ def _read(plan: RunPlan, run: RunDirectory, name: str) -> PolicyFile:
     Raises:
         CheckpointError: It is damaged.
     """
-    manifest = check(run.checkpoints / name)
+    manifest = check(run.checkpoints / name, only=(LEARNER_FILE,))
     state = load(run.checkpoints / name / LEARNER_FILE)["algorithm"]
     setup = replace(plan.learner_setup, device="cpu", compile=False)  # whatever it trained on
     learner = plan.blueprint.make_algorithm(plan.environment, setup)

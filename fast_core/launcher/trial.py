@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from fast_core.config import EvaluationConfig, RunConfig
+from fast_core.config import EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.placement import Choice, Parts, Shape, choose
@@ -72,8 +72,12 @@ def trial_plan(resolved: RunConfig, environment: EnvironmentSpec) -> RunPlan:
     config = _replace(
         resolved,
         rollout=_replace(resolved.rollout, shards=1, steps=1),
+        replay=ReplayConfig(capacity=1, slots=1),
         nodes=_replace(
-            nodes, env=_replace(nodes.env, count=1), policy=_replace(nodes.policy, count=1)
+            nodes,
+            env=_replace(nodes.env, count=1),
+            policy=_replace(nodes.policy, count=1),
+            optimizer=_replace(nodes.optimizer, count=1),
         ),
         scheduler=_replace(resolved.scheduler, off_policy_degree=0),
         evaluation=EvaluationConfig(every_env_steps=None),

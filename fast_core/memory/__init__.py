@@ -18,9 +18,10 @@ from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
 from fast_core.memory.cell import Cell
 from fast_core.memory.doorbell import Doorbell
+from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.priorities import PriorityTree, beta_at, importance_weights
 from fast_core.memory.replay import ReplayArrays, ReplayReader
-from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields
+from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
@@ -33,6 +34,8 @@ __all__ = [
     "Doorbell",
     "EvaluationSlot",
     "Layout",
+    "LogRestore",
+    "LogSnapshot",
     "MemoryAvailable",
     "PriorityTree",
     "ReplayArrays",
@@ -51,5 +54,6 @@ __all__ = [
     "importance_weights",
     "memory_available",
     "replay_fields",
+    "reserve_of",
     "segment_name",
 ]

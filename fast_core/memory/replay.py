@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, cast
 
@@ -65,6 +66,13 @@ class ReplayArrays:
         obs, next_obs, action, reward, discount, weight, log, row, *rest = arrays
         extra = dict(zip(names, rest, strict=True))
         return cls(obs, next_obs, action, reward, discount, weight, log, row, extra)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Array]) -> Self:
+        """The arrays of a batch slot, which is a `Cell`, by name; those it has beyond are extra."""
+        named = {column.name for column in dataclasses.fields(cls)}
+        extra = {name: array for name, array in columns.items() if name not in named}
+        return cls(**{name: columns[name] for name in columns if name in named}, extra=extra)
 
     def in_order(self) -> tuple[Array, ...]:
         """All arrays, as the native core takes them."""
@@ -199,8 +207,10 @@ class ReplayReader:
         values = priorities.priorities()
         leaves = np.argsort(-values, kind="stable")[:count]
         committed = [commit for log in self._logs for commit in log.native.committed()]
+        # Rows the tree has followed: it may be a few behind those committed.
+        seen = self._positions()[:, 0].tolist()
         return [
-            _ranked(int(leaf), committed, self.leaves, float(values[leaf]))
+            _ranked(int(leaf), self.leaves // len(seen), seen, committed, float(values[leaf]))
             for leaf in leaves
             if values[leaf] > 0.0
         ]
@@ -258,8 +268,9 @@ def _batch_columns(
     ]
 
 
-def _ranked(leaf: int, committed: list[int], leaves: int, priority: float) -> RankedRow:
-    places = leaves // len(committed)
-    log, place = divmod(leaf, places)
-    age = (committed[log] - 1 - place) % places
-    return RankedRow(log, committed[log] - 1 - age, age, priority)
+def _ranked(
+    leaf: int, capacity: int, seen: list[int], committed: list[int], priority: float
+) -> RankedRow:
+    log, place = divmod(leaf, capacity)
+    row = seen[log] - 1 - (seen[log] - 1 - place) % capacity
+    return RankedRow(log, row, committed[log] - 1 - row, priority)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -41,6 +41,20 @@ def replay_fields(
     return (obs, action, FieldSpec("reward", (), "float32"), *extra)
 
 
+def reserve_of(capacity: int, burst: int = 1) -> int:
+    """Rows beyond ``capacity`` that a log keeps whole, for a checkpoint that copies it meanwhile.
+
+    The copy runs ahead of the writer once it is under way (`LogSnapshot`), so the reserve covers
+    its beginning: two bursts of rows written at once, and a 128th of the log, which keeps images
+    below 1.02 times their bytes.
+
+    Args:
+        capacity: Rows of one environment that can be drawn.
+        burst: Steps that a writer appends at once; each may end an episode, which takes two rows.
+    """
+    return max(4 * burst, capacity // 128, min(64, capacity // 12))
+
+
 @dataclass(frozen=True)
 class ReplayLogStatistics:
     """Figures of the logs of one shard; ``committed`` counts the rows ever written of each."""
@@ -54,6 +68,7 @@ class ReplayLogStatistics:
 class ReplayLog:
     """The logs of one shard: ``capacity`` rows of each of its ``envs`` environments.
 
+    So many can be drawn; the rows of the reserve before them can't, they only are still whole.
     A step takes one row, and a second one for the final observation where its episode ends; the
     observation after a step is that of the next row. Whether a step terminated or was truncated
     takes bits of one byte per row.
@@ -64,40 +79,81 @@ class ReplayLog:
         that follow. Readers copy, pass an acquire fence, and look again whether what they copied
         has stayed (`ReplayReader`). A writer killed at any point leaves the rows it had not
         committed, at most one step of each environment. A writer that attaches goes on behind the
-        last committed rows, and marks its first ones: nothing is joined across that mark.
+        last committed rows, and marks its first ones: nothing is joined across that mark, unless
+        it ``continues``. Attaching itself writes nothing, so readers mark nothing.
     """
 
-    def __init__(self, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> None:
+    def __init__(
+        self,
+        memory: memoryview,
+        fields: ReplayFields,
+        capacity: int,
+        envs: int,
+        continues: bool = False,
+    ) -> None:
         """Use ``create`` or ``attach``."""
         self.fields = fields
         self.capacity = capacity
         self.envs = envs
-        self.native = _native.ReplayLog(memory[HEADER_BYTES:])
-        self._nbytes = self.nbytes(fields, capacity, envs)
+        self.native = _native.ReplayLog(memory[HEADER_BYTES:], continues)
+        self._nbytes = self.nbytes(fields, capacity, envs, self.native.reserve)
         self._columns = [(f.name, as_dtype(f.dtype), f.shape) for f in fields]
 
     @staticmethod
-    def nbytes(fields: ReplayFields, capacity: int, envs: int) -> int:
-        """Bytes of the region.
+    def nbytes(fields: ReplayFields, capacity: int, envs: int, reserve: int | None = None) -> int:
+        """Bytes of the region; ``reserve`` as `create` takes it.
 
         Raises:
             SegmentError: The fields are not those of a log, or a number makes no sense.
         """
-        return HEADER_BYTES + _native.replay_nbytes(capacity, envs, _row_bytes(fields))
+        kept = reserve_of(capacity) if reserve is None else reserve
+        return HEADER_BYTES + _native.replay_nbytes(capacity, envs, _row_bytes(fields), kept)
 
     @classmethod
-    def create(cls, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> Self:
-        """Makes empty logs in ``memory`` and attaches to them."""
-        check_room(memory, cls.nbytes(fields, capacity, envs), "replay log")
-        _native.replay_create(memory[HEADER_BYTES:], capacity, envs, _row_bytes(fields))
+    def create(
+        cls,
+        memory: memoryview,
+        fields: ReplayFields,
+        capacity: int,
+        envs: int,
+        reserve: int | None = None,
+    ) -> Self:
+        """Makes empty logs in ``memory`` and attaches to them.
+
+        ``reserve`` counts the rows of each that are kept whole beyond ``capacity``; None takes
+        `reserve_of`.
+        """
+        kept = reserve_of(capacity) if reserve is None else reserve
+        check_room(memory, cls.nbytes(fields, capacity, envs, kept), "replay log")
+        _native.replay_create(memory[HEADER_BYTES:], capacity, envs, _row_bytes(fields), kept)
         write_header(memory, "replay log", _plan(fields, capacity, envs))
         return cls(memory, fields, capacity, envs)
 
     @classmethod
-    def attach(cls, memory: memoryview, fields: ReplayFields, capacity: int, envs: int) -> Self:
-        """Attaches to the logs in ``memory``; SegmentError if they were made by another plan."""
+    def attach(
+        cls,
+        memory: memoryview,
+        fields: ReplayFields,
+        capacity: int,
+        envs: int,
+        continues: bool = False,
+    ) -> Self:
+        """Attaches to the logs in ``memory``.
+
+        Args:
+            memory: The region.
+            fields: As they were created.
+            capacity: Likewise.
+            envs: Likewise.
+            continues: Whether a writer goes on exactly where the rows end: its first ones aren't
+                marked then, but where an episode ended or was cut. It looks at the rows when it
+                first writes, so they may be restored after it attached.
+
+        Raises:
+            SegmentError: They were made by another plan.
+        """
         check_header(memory, "replay log", _plan(fields, capacity, envs))
-        return cls(memory, fields, capacity, envs)
+        return cls(memory, fields, capacity, envs, continues)
 
     def append(
         self,
@@ -137,6 +193,42 @@ class ReplayLog:
             check_rows(final_obs, "final_obs", *self._columns[0][1:])
         self.native.append(first, columns, terminated, truncated, final_obs)
 
+    def appender(
+        self,
+        obs: Array,
+        action: Array,
+        reward: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        final_obs: Array,
+    ) -> Callable[[], None]:
+        """What appends the ``T`` steps of all environments that these arrays hold when it is called.
+
+        For a writer that fills the same arrays again and again: they are checked here, once, which
+        makes a step ten times cheaper than with `append`. ``[T, B, ...]`` each, otherwise as
+        there; each step is committed before the next is written.
+
+        Raises:
+            SegmentError: An array has another type or shape than declared.
+        """
+        columns = (obs, action, reward)
+        for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
+            check_rows(array[0], name, dtype, shape)
+        check_rows(terminated[0], "terminated", _BOOL, ())
+        check_rows(truncated[0], "truncated", _BOOL, ())
+        check_rows(final_obs[0], "final_obs", *self._columns[0][1:])
+        steps = [
+            (0, (obs[t], action[t], reward[t]), terminated[t], truncated[t], final_obs[t])
+            for t in range(len(obs))
+        ]
+        append = self.native.append
+
+        def append_all() -> None:
+            for step in steps:
+                append(*step)
+
+        return append_all
+
     def cut(self, env: int) -> None:
         """Lets nothing that is appended next for ``env`` follow from what is there.
 
@@ -144,22 +236,6 @@ class ReplayLog:
         stay open, are never drawn.
         """
         self.native.cut(env)
-
-    def save(self, env: int) -> tuple[int, bytearray]:
-        """Number of the first row of one environment that is there, and all rows as they lie.
-
-        Anybody may call it while the writer goes on, for one environment after the other, so that
-        a checkpoint needs little memory. Rows overwritten meanwhile are left out.
-        """
-        return self.native.read(env)
-
-    def load(self, env: int, first: int, rows: bytes | bytearray) -> None:
-        """Puts back what `save` gave, before any node of the run reads or writes the logs.
-
-        Raises:
-            SegmentError: They are rows of other columns, or more than the capacity.
-        """
-        self.native.restore(env, first, rows)
 
     def statistics(self) -> ReplayLogStatistics:
         """Figures as of now."""

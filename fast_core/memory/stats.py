@@ -9,8 +9,8 @@ from typing import Self
 
 from fast_core.memory.header import HEADER_BYTES, check_header, check_room, write_header
 
-# Three cache lines, so that no two nodes write to one.
-_ROW = struct.Struct("19q32xd")
+# Four cache lines, so that no two nodes write to one.
+_ROW = struct.Struct("31qd")
 ROW_BYTES = _ROW.size
 
 
@@ -36,7 +36,19 @@ class StatsColumn(IntEnum):
     ROWS = 16
     BATCHES = 17
     LATE_REPLIES = 18
-    EPISODE_RETURN = 23
+    LIVE_ROWS = 19
+    DRAWN = 20
+    REJECTED = 21
+    LAPPED = 22
+    REFUSED_VALUES = 23
+    REFUSED_STALE = 24
+    AGE_SUM = 25
+    AGED = 26
+    EMPTY_BATCHES = 27
+    BATCH_WAIT_NS = 28
+    STALENESS_SUM = 29
+    STALENESS_MAX = 30
+    EPISODE_RETURN = 31
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,22 @@ class StatsSnapshot:
         group: Group of the shard's environments being executed.
         requests: Requests for actions, made by an env node or answered by a policy node.
         rows: Observations acted on in a policy node.
-        batches: Forward passes of a policy node.
+        batches: Forward passes of a policy node; batches filled by the replay node, or taken by an
+            optimizer that learns from replay.
         late_replies: Replies that came for a request that nobody waits for.
+        live_rows: Rows that the replay holds.
+        drawn: Windows drawn from it.
+        rejected: Rows drawn that begin no valid window, and were drawn again.
+        lapped: Windows that were overwritten while they were copied, and were drawn again.
+        refused_values: Priorities refused because they were NaN, infinite or negative.
+        refused_stale: Priorities refused because their row had been overwritten.
+        age_sum: Sum of the ages of drawn windows, counted for some batches; the age of a window
+            is the number of rows that its environment has written since.
+        aged: Windows in that sum.
+        empty_batches: Batches for which nothing could be drawn; their steps are skipped.
+        batch_wait_ns: Time an optimizer stood still although it had steps to take, ns.
+        staleness_sum: Sum over the gradients applied of the steps committed since each one's base.
+        staleness_max: Greatest of these.
         episode_return: Return of the last episode.
     """
 
@@ -85,6 +111,18 @@ class StatsSnapshot:
     rows: int
     batches: int
     late_replies: int
+    live_rows: int
+    drawn: int
+    rejected: int
+    lapped: int
+    refused_values: int
+    refused_stale: int
+    age_sum: int
+    aged: int
+    empty_batches: int
+    batch_wait_ns: int
+    staleness_sum: int
+    staleness_max: int
     episode_return: float
 
 

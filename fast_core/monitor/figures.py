@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fast_core.monitor.view import EvaluationView, StopCondition
+from fast_core.monitor.view import EvaluationView, ReplayView, StopCondition
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 UNKNOWN = "-"
@@ -77,3 +77,21 @@ def evaluation_text(evaluation: EvaluationView | None) -> str:
     if evaluation is None:
         return number(None)
     return f"{number(evaluation.mean)} ± {number(evaluation.std)} (v{evaluation.version})"
+
+
+def replay_text(replay: ReplayView, env_steps: int) -> str:
+    """``replay 12,345 / 50,000 rows, 0.5 updates per env step, ...``."""
+    parts = [f"replay {count(replay.rows)} / {count(replay.capacity)} rows"]
+    if env_steps < replay.learning_from:
+        parts.append(f"learns from {count(replay.learning_from)} env steps on")
+    if replay.updates_per_env_step is not None:
+        parts.append(f"{number(replay.updates_per_env_step)} updates per env step")
+    if replay.age is not None:
+        parts.append(f"mean age {count(replay.age)} env steps")
+    if replay.staleness is not None and replay.staleness_max:
+        parts.append(f"gradients {number(replay.staleness)} stale (max {replay.staleness_max})")
+    if replay.refused_values:
+        parts.append(f"{count(replay.refused_values)} priorities refused")
+    if replay.empty_batches:
+        parts.append(f"{count(replay.empty_batches)} batches without rows")
+    return ", ".join(parts)

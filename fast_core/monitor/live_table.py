@@ -16,6 +16,7 @@ from fast_core.monitor.figures import (
     evaluation_text,
     number,
     printable,
+    replay_text,
     share,
     stop_text,
 )
@@ -151,11 +152,12 @@ def _figures(
         table.add_column(ratio=1, no_wrap=True, style="bold", overflow="ellipsis")
         for label, figure in (pair for column in columns for pair in column):
             table.add_row(label, figure)
-    if not view.cores:
-        return table
-    return Group(table, _line(view.cores, style="dim"))
+    lines = [] if view.replay is None else [_line(replay_text(view.replay, view.env_steps))]
+    if view.cores:
+        lines.append(_line(view.cores, style="dim"))
+    return Group(table, *lines)
 
 
-def fixed_rows(width: int) -> int:
+def fixed_rows(width: int, *, replay: bool = False) -> int:
     """Rows of the table that are not nodes, log lines included."""
-    return 15 if width >= ABREAST else 22
+    return (15 if width >= ABREAST else 22) + replay

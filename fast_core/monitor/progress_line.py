@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fast_core.monitor.figures import count, duration, evaluation_text, number, share, stop_text
+from fast_core.monitor.figures import (
+    count,
+    duration,
+    evaluation_text,
+    number,
+    replay_text,
+    share,
+    stop_text,
+)
 from fast_core.monitor.rates import nearest_stop
 from fast_core.monitor.view import ProgressView
 
@@ -28,6 +36,8 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
         parts.append(f"evaluation {evaluation_text(view.evaluation)}")
     if view.lag_mean is not None:
         parts.append(f"lag {number(view.lag_mean)}")
+    if view.replay is not None:
+        parts.append(replay_text(view.replay, view.env_steps))
     return " · ".join(parts)
 
 

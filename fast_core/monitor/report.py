@@ -18,6 +18,8 @@ _GROUPS = {
     "rollout": "Training episodes",
     "eval": "Evaluation",
     "train": "Learning",
+    "replay": "Replay",
+    "scheduler": "Scheduling",
     "time": "Speed",
 }
 _SHOWN_ENTRIES = 300

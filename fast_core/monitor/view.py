@@ -74,6 +74,43 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayView:
+    """What the replay holds, and how the optimizers draw from it.
+
+    Means and shares are over what happened of late, None before anything did; all others are
+    counted since this part of the run began.
+
+    Attributes:
+        rows: Rows that are there now, final observations included.
+        capacity: Rows that fit.
+        learning_from: Environment steps after which steps are granted.
+        updates_per_env_step: Optimizer steps per environment step since learning began; None
+            before.
+        age: Mean age of the drawn windows, in environment steps of the whole run.
+        rejected: Share of the draws that hit no valid beginning of a window, and were repeated.
+        lapped: Draws that were overwritten while they were copied, and were repeated.
+        refused_values: Priorities refused because they were NaN, infinite or negative.
+        refused_stale: Priorities refused because their row had been overwritten.
+        empty_batches: Batches for which nothing could be drawn; their steps were skipped.
+        staleness: Mean number of steps committed between a gradient's parameters and its own step.
+        staleness_max: Greatest of these.
+    """
+
+    rows: int
+    capacity: int
+    learning_from: int = 0
+    updates_per_env_step: float | None = None
+    age: float | None = None
+    rejected: float | None = None
+    lapped: int = 0
+    refused_values: int = 0
+    refused_stale: int = 0
+    empty_batches: int = 0
+    staleness: float | None = None
+    staleness_max: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
     """One refresh of the display.
 
@@ -97,6 +134,7 @@ class ProgressView:
         lag_max: Their largest.
         nodes: One row for each node.
         cores: The cores that the run may use, and what limits them, in words.
+        replay: What is stored and drawn; None where the algorithm learns from rollouts.
     """
 
     run_name: str
@@ -117,6 +155,7 @@ class ProgressView:
     lag_max: int | None = None
     nodes: tuple[NodeView, ...] = ()
     cores: str = ""
+    replay: ReplayView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

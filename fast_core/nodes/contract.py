@@ -135,8 +135,12 @@ class CheckedPolicy:
         return _fitting(taken, len(action), *self._taken, what)
 
 
-def checked_report(report: UpdateReport) -> UpdateReport:
+def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateReport:
     """The report of an update in plain numbers, which a message can carry.
+
+    Args:
+        report: What the algorithm returned.
+        steps: How many it must have taken or skipped; None: any number.
 
     Raises:
         ConfigError: It is something else.
@@ -155,6 +159,11 @@ def checked_report(report: UpdateReport) -> UpdateReport:
                 f"{value!r}"
             )
         counts[name] = int(value)
+    if steps is not None and sum(counts.values()) != steps:
+        raise ConfigError(
+            "update of the algorithm must take or skip one step with each batch from replay; got "
+            f"{counts['updates']} updates and {counts['skipped']} skipped"
+        )
     metrics = {str(name): _number(name, value) for name, value in report.metrics.items()}
     return UpdateReport(counts["updates"], counts["skipped"], metrics, report.priority)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
-from fast_core.envs.batch_state import lost_episodes
+from fast_core.envs.batch_state import decode_state, lost_episodes
 from fast_core.envs.frames import FrameStack
 from fast_core.errors import CheckpointError
 from fast_core.nodes.rollout_rows import RolloutRows
@@ -46,6 +46,7 @@ class EnvGroup:
         obs: ``[b, ...]``, current observation of each, single frames.
         stack: The frames that the policy sees of each, None where they are not stacked.
         memory: ``[b, S]`` float32, what a recurrent policy remembers of each, None without.
+        goes_on: Of each, whether it was brought back into the episode that a checkpoint left.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class EnvGroup:
         self.index, self.plan = index, plan
         self.envs = plan.group_envs(index)
         count = len(self.envs)
-        self._left = progress[ProgressWord.EPISODE :][:count].tolist()
+        self._episodes = progress[ProgressWord.EPISODE :][:count]
+        self._left = self._episodes.tolist()
+        self.goes_on = [False] * count
         self.batch: EnvBatch = make_batch(
             plan.config.environment,
             seed=plan.config.seed,
@@ -164,6 +167,11 @@ class EnvGroup:
         if not self.plan.environment.repeatable:
             self._begin_episodes()
             return
+        saved = decode_state(state.batch, id=self.batch.spec.id, envs=len(self.envs)).open
+        self.goes_on = [
+            episode.length > 0 and episode.episode == now
+            for episode, now in zip(saved, self._episodes, strict=True)
+        ]
         if self.stack is not None:
             _fill(self.stack.array, state.frames, "stacked frames")
             _fill(self.stack.age, state.age, "ages of frames")

@@ -1,4 +1,4 @@
-"""One shard as its env node executes it: environments, random stream, slots, record ring."""
+"""One shard as its env node executes it: environments, random stream, where rollouts go."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from fast_core.algorithm import Array, NoiseSpec, Policy
 from fast_core.durable import write_durably
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
-from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
+from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import RolloutSlot, StatsColumn
 from fast_core.nodes.env_group import EnvGroup, GroupState
 from fast_core.nodes.regroup import regrouped
 from fast_core.nodes.rollout_rows import RolloutRows
+from fast_core.nodes.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
 from fast_core.plan import RunPlan
-from fast_core.run_memory import RolloutRecord, RunMemory
+from fast_core.run_memory import RunMemory
 from fast_core.seeding import Role, load_stream, save_stream, stream
 
 _STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
@@ -113,9 +114,7 @@ class Shard:
         incarnation: How often it was given out.
         groups: Its environments, in groups that are stepped together.
 
-    Concurrency: while it holds the shard, the node is the only writer of the shard's slots and of
-    the head of its record ring. A slot's commit word is stored last; a node that dies before
-    that leaves an open slot, which nobody reads.
+    Concurrency: that of `fast_core.nodes.rollout_sinks`; the node holds the shard alone.
     """
 
     def __init__(
@@ -144,7 +143,6 @@ class Shard:
             plan.config.steps,
             rollout.envs_per_shard,
         )
-        self._store, self._records = memory.rollouts(shard), memory.records(shard)
         saved = None
         if plan.checkpoint is not None and not taken_over:
             saved = _read(shard_file(plan.checkpoint, shard), shard)
@@ -154,6 +152,7 @@ class Shard:
                 progress = memory.progress(shard, index)
                 self.groups.append(EnvGroup(plan, shard, index, self._made_in, progress))
             self._begin(saved, taken_over=taken_over)
+            self._sink = self._make_sink(plan, memory)
         except BaseException:
             with suppress(EnvironmentFailed):  # the first error is the cause
                 self.close()
@@ -171,6 +170,12 @@ class Shard:
                 group.take_over()
             else:
                 group.reset()
+
+    def _make_sink(self, plan: RunPlan, memory: RunMemory) -> RolloutSink:
+        if not plan.replays:
+            return SharedRollouts(memory, self.shard)
+        goes_on = [each for group in self.groups for each in group.goes_on]
+        return ReplayRollouts(plan, memory, self.shard, goes_on)
 
     # --- with the policy beside the environments -----------------------------------------------
 
@@ -250,23 +255,14 @@ class Shard:
     # --- the beginning and the end of any rollout ----------------------------------------------
 
     def open(self, order: RolloutOrder) -> tuple[RolloutSlot, Array]:
-        """Open the ordered slot; returns it and the rollout's noise ``[T, B, ...]``."""
-        slot = self._store.slot(order.slot)
-        slot.open(order.rollout_id)
+        """Where the rollout is to be written, and its noise ``[T, B, ...]``."""
+        slot = self._sink.open(order)
         self._words[StatsColumn.SLOT] = order.slot
         return slot, self._noise.draw()
 
     def publish(self, order: RolloutOrder, version: int) -> None:
-        """Commit the slot and push its record; ``version`` is the oldest that acted."""
-        self._store.slot(order.slot).commit(order.rollout_id)
-        record = RolloutRecord(
-            order.shard, order.incarnation, order.slot, order.rollout_id, order.ticket, version
-        )
-        if not self._records.try_push(record.pack()):
-            raise FastLoopError(
-                f"record ring of shard {self.shard} is full with {len(self._records)} rollouts "
-                "that nobody trained on; the scheduler admitted more than there are slots"
-            )
+        """Let others see the rollout; ``version`` is the oldest that acted in it."""
+        self._sink.publish(order, version)
 
     def ready(self, node: str, order: RolloutOrder, version: int) -> RolloutReady:
         """The announcement of a collected rollout."""

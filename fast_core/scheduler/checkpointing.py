@@ -3,13 +3,18 @@
 A checkpoint is a cut at a settled ticket: admission is held, every started rollout is trained on,
 then each node writes its part, and the launcher commits the whole. An asynchronous evaluation
 doesn't hold it up.
+
+A replay node notes what the cut is and writes its rows while training goes on: admission is held
+only until every other part is there. The next checkpoint waits for the whole, and so does the end.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from fast_core.events import CheckpointWritten, Save, Saved
+import msgspec
+
+from fast_core.events import CheckpointWritten, CommitCheckpoint, Save, Saved
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.state import SchedulerState
 
@@ -20,6 +25,7 @@ class Stage(Enum):
     IDLE = "idle"
     DUE = "due"  # admission is held until nothing is open
     SAVING = "saving"  # nodes write their parts
+    STREAMING = "streaming"  # only the replay node still does, and training goes on
     WRITING = "writing"  # the launcher validates and renames
 
 
@@ -42,6 +48,9 @@ class Checkpoints:
         self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._streams = frozenset(() if settings.replay is None else (settings.replay,))
+        self._commit: CommitCheckpoint | None = None
+        self._asked = False  # for another one, while one is being written
         self._next_updates = self._after(0 if state is None else state.updates)
 
     def _after(self, updates: int) -> int | None:
@@ -49,14 +58,16 @@ class Checkpoints:
         return None if every is None else every * (updates // every + 1)
 
     @property
-    def active(self) -> bool:
+    def holds(self) -> bool:
         """Whether admission is held for a checkpoint."""
-        return self.stage is not Stage.IDLE
+        if self.stage is Stage.WRITING:
+            return not self._streams
+        return self.stage in (Stage.DUE, Stage.SAVING)
 
     @property
     def busy(self) -> bool:
         """Whether one is being written right now."""
-        return self.stage in (Stage.SAVING, Stage.WRITING)
+        return self.stage in (Stage.SAVING, Stage.STREAMING, Stage.WRITING)
 
     @property
     def configured(self) -> bool:
@@ -72,9 +83,11 @@ class Checkpoints:
             self.ask()
 
     def ask(self) -> None:
-        """Want a checkpoint at the next moment of rest."""
+        """Want a checkpoint at the next moment of rest, after one that is being written."""
         if self.stage is Stage.IDLE:
             self.stage = Stage.DUE
+        elif self.stage is not Stage.DUE:
+            self._asked = True
 
     def is_saved(self, settled: int) -> bool:
         """Whether a checkpoint of this cut exists, or it is the cut before the first ticket."""
@@ -94,27 +107,39 @@ class Checkpoints:
         self._nodes, self._missing = nodes, set(nodes)
         return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
 
+    def shows(self, commit: CommitCheckpoint) -> None:
+        """Keep what the launcher will be told but for the files: it belongs to the cut, too."""
+        self._commit = commit
+
     def again(self) -> None:
-        """Begin anew what is being saved, under another number: a node that had a part is dead."""
+        """Begin anew what is being saved, under another number: a node that had a part is dead.
+
+        Where only the replay node is still writing, every other part is there, and nothing is
+        lost by the death.
+        """
         if self.stage is Stage.SAVING:
             self.stage = Stage.DUE
 
     def expects(self, event: Saved) -> bool:
         """Whether this node's part of this checkpoint is still missing."""
         return (
-            self.stage is Stage.SAVING
+            self.stage in (Stage.SAVING, Stage.STREAMING)
             and event.checkpoint == self.number
             and event.node in self._missing
         )
 
-    def saved(self, event: Saved) -> tuple[str, ...] | None:
-        """Take a node's part; returns all files once every part is there."""
+    def saved(self, event: Saved) -> CommitCheckpoint | None:
+        """Take a node's part; returns what to tell the launcher once every part is there."""
         self._missing.discard(event.node)
         self._parts[event.node] = event.files
         if self._missing:
+            if self._missing <= self._streams:
+                self.stage = Stage.STREAMING
             return None
         self.stage = Stage.WRITING
-        return tuple(file for node in self._nodes for file in self._parts[node])
+        assert self._commit is not None
+        files = tuple(file for node in self._nodes for file in self._parts[node])
+        return msgspec.structs.replace(self._commit, files=files)
 
     def expects_written(self, event: CheckpointWritten) -> bool:
         """Whether the launcher was asked to commit this checkpoint."""
@@ -122,5 +147,6 @@ class Checkpoints:
 
     def written(self) -> None:
         """Take the launcher's word that the current checkpoint is committed."""
-        self.stage = Stage.IDLE
+        self.stage = Stage.DUE if self._asked else Stage.IDLE
+        self._asked = False
         self._saved_ticket = self._ticket

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fast_core.events import (
     CheckpointWritten,
-    CommitCheckpoint,
     Envelope,
     Evaluated,
     Event,
@@ -184,8 +183,9 @@ def _trained(run: Run, event: Trained) -> None:
     if event.node != settings.optimizer or event.ticket < tickets.settled:
         run.stale += 1
         return
-    merged = tickets.settled if tickets.training else None
-    fault = progress.fault(event, expected=merged, granted=settings.updates_granted)
+    due = tickets.next_to_settle
+    expected, granted = (None, 0) if due is None else (tickets.settled, due.granted)
+    fault = progress.fault(event, expected=expected, granted=granted)
     if fault is not None:
         run.fail(fault)
         return
@@ -219,15 +219,12 @@ def _evaluated(run: Run, event: Evaluated) -> None:
 
 
 def _saved(run: Run, event: Saved) -> None:
-    checkpoints, progress = run.checkpoints, run.progress
+    checkpoints = run.checkpoints
     if not checkpoints.expects(event):
         run.stale += 1
         return
-    files = checkpoints.saved(event)
-    if files is not None:
-        commit = CommitCheckpoint(
-            checkpoints.number, progress.version, progress.env_steps, files, read_state(run)
-        )
+    commit = checkpoints.saved(event)
+    if commit is not None:
         run.send(LAUNCHER, commit)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fast_core.events import Train
+from fast_core.events import CommitCheckpoint, Train
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Stage
-from fast_core.scheduler.ledger import balanced_blocks
+from fast_core.scheduler.ledger import Rollout, balanced_blocks
+from fast_core.scheduler.reading import read_state
 from fast_core.scheduler.run import Run
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
@@ -100,13 +101,29 @@ def _start_evaluation(run: Run) -> None:
 
 
 def _merge(run: Run) -> None:
-    settings, tickets = run.settings, run.tickets
-    while (rollouts := tickets.merge()) is not None:
+    settings = run.settings
+    while True:
+        granted = run.ratio.grant(run.merged_env_steps)
+        rollouts = run.tickets.merge(granted)
+        if rollouts is None:
+            return
         run.episodes.add(rollouts)
-        refs = tuple([rollout.ref for rollout in rollouts])
-        train = Train(tickets.merged - 1, refs, run.merged_env_steps, settings.updates_granted)
+        train = _train(run, rollouts, granted)
         run.merged_env_steps += settings.rows_per_ticket
+        run.granted += granted
+        if settings.replay is not None:  # before the optimizer, which waits for what it draws
+            run.send(settings.replay, train)
         run.send(settings.optimizer, train)
+
+
+def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
+    ticket, env_steps = run.tickets.merged - 1, run.merged_env_steps
+    if run.settings.replay is None:
+        refs = tuple([rollout.ref for rollout in rollouts])
+        return Train(ticket, refs, env_steps, granted)
+    versions = [rollout.acted_with for rollout in rollouts]
+    mean = sum(versions) / len(versions)
+    return Train(ticket, (), env_steps, granted, min(versions), mean)
 
 
 def _admit(run: Run) -> None:
@@ -118,7 +135,7 @@ def _admit(run: Run) -> None:
         settled=tickets.settled,
         shards=settings.shards,
         degree=settings.degree,
-        needed=tickets_needed(settings, run.progress, tickets.settled),
+        needed=tickets_needed(settings, run.progress, run.ratio, tickets.settled),
         hold=_hold(run),
     )
     if count <= 0:
@@ -130,7 +147,7 @@ def _admit(run: Run) -> None:
 
 def _hold(run: Run) -> bool:
     """Whether no further ticket may begin for now."""
-    if run.ending is not None or run.checkpoints.active:
+    if run.ending is not None or run.checkpoints.holds:
         return True
     return _waits(run)
 
@@ -145,14 +162,16 @@ def _waits(run: Run) -> bool:
 
 
 def _save(run: Run) -> None:
-    progress = run.progress
-    nodes = run.saving_nodes
-    save = run.checkpoints.start(run.tickets.settled, progress.env_steps, nodes)
+    progress, nodes = run.progress, run.saving_nodes
+    version, env_steps = progress.version, progress.env_steps
+    save = run.checkpoints.start(run.tickets.settled, env_steps, nodes)
+    state = read_state(run)  # its number is part of it
+    run.checkpoints.shows(CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
     for node in nodes:
         run.send(node, save)
     run.decide(
         "checkpoint",
-        f"number {save.checkpoint} at {progress.env_steps} env steps, {progress.updates} updates",
+        f"number {save.checkpoint} at {env_steps} env steps, {progress.updates} updates",
     )
 
 

@@ -51,6 +51,12 @@ class Rollout:
         order = self.order
         return RolloutRef(order.shard, order.incarnation, order.slot, order.rollout_id)
 
+    @property
+    def acted_with(self) -> int:
+        """Oldest version that acted in it, once it is complete."""
+        assert self.result is not None
+        return self.result.version
+
 
 class Ledger:
     """Shards, their nodes and slots; every operation is O(log shards).

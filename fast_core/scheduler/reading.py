@@ -50,6 +50,10 @@ def read_state(run: Run) -> bytes:
             lag_max=progress.lag_max,
             stale=run.stale,
             rollouts_dropped=run.rollouts_dropped,
+            granted=run.granted,
+            learning_from=run.ratio.learning_from,
+            updates_before=run.ratio.updates_before,
+            replay_kept=run.settings.replay is not None and run.settings.replay_kept,
         )
     )
 
@@ -69,6 +73,9 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         env_steps_collected=run.collected,
         env_steps_trained=progress.env_steps,
         updates=progress.updates,
+        updates_granted=run.granted,
+        replay_ratio=_ratio_kept(run),
+        learning_from=run.ratio.learning_from,
         version=progress.version,
         lag_now=progress.lag_last,
         lag_mean=progress.lag_sum / max(tickets.settled, 1),
@@ -91,6 +98,12 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
     )
 
 
+def _ratio_kept(run: Run) -> float | None:
+    if run.settings.replay is None:
+        return None
+    return run.ratio.kept(run.progress.updates, run.progress.env_steps)
+
+
 def _phase(run: Run) -> Phase:
     if run.ended:
         return "ended"
@@ -98,4 +111,4 @@ def _phase(run: Run) -> Phase:
         return "starting"
     if run.ending is not None:
         return "finishing"
-    return "checkpointing" if run.checkpoints.active else "training"
+    return "checkpointing" if run.checkpoints.holds else "training"

@@ -17,6 +17,7 @@ from fast_core.scheduler.deaths import Deaths
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.ledger import Ledger
 from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.restart import Failure, Failures
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
@@ -42,6 +43,7 @@ class Run:
     Attributes:
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
+        granted: Optimizer steps that they grant.
         stale: Events ignored because they named nothing that was expected.
         rollouts_dropped: Rollouts whose env node died while it collected them.
         awaited: Nodes that are not ready yet.
@@ -66,12 +68,14 @@ class Run:
         self.routing = Routing(settings.routes)
         self.deaths = Deaths(settings.env_nodes, settings.env_restarts)
         self.progress = Progress(state)
+        self.ratio = Ratio(settings, state)
         self.evaluations = Evaluations(settings, state)
         self.checkpoints = Checkpoints(settings, state)
         self.episodes = Episodes(state)
         self.failures = Failures()
         self.collected = self.progress.env_steps
         self.merged_env_steps = self.progress.env_steps
+        self.granted = _granted_before(settings, state)
         self.stale = state.stale if state else 0
         self.rollouts_dropped = state.rollouts_dropped if state else 0
         self.awaited = set(settings.nodes)
@@ -129,3 +133,11 @@ class Run:
         cause = Failed("scheduler", "deciding", text, "", {})
         self.failures.verdict(Failure(LAUNCHER, text, cause))
         self.end("failed", text, cause)
+
+
+def _granted_before(settings: SchedulerSettings, state: SchedulerState | None) -> int:
+    if state is None:
+        return 0
+    if state.granted is None:
+        return state.settled * settings.updates_granted
+    return state.granted

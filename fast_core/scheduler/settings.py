@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from typing import Literal
 
 import msgspec
@@ -30,7 +31,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         shards: Number of shards; one ticket is this many shard rollouts.
         env_nodes: Names of the env nodes, in the order in which they get their shards.
-        optimizer: Name of the optimizer node.
+        optimizers: Names of the optimizer nodes, by rank; the first one reports what is trained and
+            is asked for snapshots.
+        replay: Name of the replay node, None for an algorithm that learns from rollouts.
         evaluator: Name of the evaluator node, None when evaluation is off.
         other_nodes: Nodes that must be ready before the run starts but have no part of a
             checkpoint.
@@ -41,7 +44,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
-        updates_granted: Optimizer steps that one ticket grants.
+        updates_granted: Optimizer steps that one ticket grants; without replay only.
+        replay_ratio: Optimizer steps per environment step, a number as text ("0.1", "1/3"), taken
+            exactly; with replay only.
+        learning_starts: Environment steps before the first one that grants any; with replay only.
+        replay_kept: Whether a checkpoint holds what the replay does.
         eval_every_env_steps: Trained environment steps between evaluations; None turns them off.
         eval_episodes: Episodes of one evaluation, exactly.
         eval_mode: `sync` holds admission from the moment an evaluation is due until its result.
@@ -62,7 +69,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     shards: int
     env_nodes: tuple[str, ...]
-    optimizer: str
+    optimizers: tuple[str, ...]
+    replay: str | None = None
     evaluator: str | None
     other_nodes: tuple[str, ...] = ()
     savers: tuple[str, ...] = ()
@@ -72,7 +80,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     degree: int
     slots_per_shard: int
     rows_per_rollout: int
-    updates_granted: int
+    updates_granted: int = 0
+    replay_ratio: str = "1"
+    learning_starts: int = 0
+    replay_kept: bool = True
     eval_every_env_steps: int | None
     eval_episodes: int
     eval_mode: Literal["async", "sync"]
@@ -90,7 +101,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_ranges()
         self._check_nodes()
-        if self.stop_updates is not None and self.updates_granted == 0:
+        if self.stop_updates is not None and self.ratio == 0:
             raise ConfigError(
                 f"stop.updates must be reachable; got {self.stop_updates!r}, but a ticket grants "
                 "0 updates. Grant updates or stop by env_steps or time_s."
@@ -107,14 +118,36 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.shards * self.rows_per_rollout
 
     @property
+    def optimizer(self) -> str:
+        """The optimizer that reports."""
+        return self.optimizers[0]
+
+    @property
+    def ratio(self) -> Fraction:
+        """Optimizer steps per environment step.
+
+        Raises:
+            ConfigError: ``replay_ratio`` is not a number.
+        """
+        if self.replay is None:
+            return Fraction(self.updates_granted, self.rows_per_ticket)
+        try:
+            return Fraction(self.replay_ratio)
+        except (ValueError, ZeroDivisionError) as error:
+            raise ConfigError(
+                f"scheduler.replay_ratio must be a number; got {self.replay_ratio!r}"
+            ) from error
+
+    @property
     def evaluates(self) -> bool:
         """Whether evaluations run while training."""
         return self.evaluator is not None and self.eval_every_env_steps is not None
 
     @property
     def working_nodes(self) -> tuple[str, ...]:
-        """The nodes that hold a part of a checkpoint, the optimizer first."""
-        return (self.optimizer, *self.env_nodes, *self.savers)
+        """The nodes that hold a part of a checkpoint, the optimizers first."""
+        replay = () if self.replay is None else (self.replay,)
+        return (*self.optimizers, *replay, *self.env_nodes, *self.savers)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -123,7 +156,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_ranges(self) -> None:
-        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0}
+        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0, "learning_starts": 0}
         least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
         least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
         intervals = ("eval_every_env_steps", "checkpoint_every_updates")
@@ -133,10 +166,22 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, bound in least.items():
             if (got := getattr(self, name)) < bound:
                 raise ConfigError(f"scheduler setting {name} must be at least {bound}; got {got!r}")
+        if self.replay is not None and self.ratio <= 0:
+            raise ConfigError(
+                f"scheduler.replay_ratio must be above 0; got {self.replay_ratio!r}. Nothing would "
+                "ever be learnt."
+            )
 
     def _check_nodes(self) -> None:
         if not self.env_nodes:
             raise ConfigError("the run has no env node; set nodes.env.count to at least 1")
+        if not self.optimizers:
+            raise ConfigError("the run has no optimizer; set nodes.optimizer.count to at least 1")
+        if self.replay is not None and self.stages:
+            raise ConfigError(
+                "nodes that change rollouts before they are trained on need an algorithm that "
+                f"learns from rollouts; got {self.stages!r}"
+            )
         doubled = [name for name, count in Counter(self.nodes).items() if count > 1]
         if doubled:
             raise ConfigError(f"every node needs a name of its own; got {doubled!r} twice")

@@ -44,6 +44,10 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     lag_max: int
     stale: int
     rollouts_dropped: int = 0
+    granted: int | None = None  # None in states of before; then every ticket granted the same
+    learning_from: int = 0
+    updates_before: int = 0
+    replay_kept: bool = False
 
 
 def encode_state(state: SchedulerState) -> bytes:

@@ -29,6 +29,10 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         env_steps_collected: Environment steps of accepted rollouts.
         env_steps_trained: Environment steps of settled tickets.
         updates: Committed optimizer steps.
+        updates_granted: Optimizer steps that merged tickets grant.
+        replay_ratio: Committed optimizer steps per trained environment step since learning began;
+            None before, and for algorithms that learn from rollouts.
+        learning_from: Environment steps before the first one that grants optimizer steps.
         version: Version of the newest weights.
         lag_now: Mean policy lag of the last ticket, in versions.
         lag_mean: Mean of that over all tickets.
@@ -62,6 +66,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     env_steps_collected: int
     env_steps_trained: int
     updates: int
+    updates_granted: int
+    replay_ratio: float | None
+    learning_from: int
     version: int
     lag_now: float
     lag_mean: float

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fast_core.events import StopReason
 from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.settings import SchedulerSettings
 
 
@@ -29,7 +30,9 @@ class Ending:
     save: bool
 
 
-def tickets_needed(settings: SchedulerSettings, progress: Progress, settled: int) -> int | None:
+def tickets_needed(
+    settings: SchedulerSettings, progress: Progress, ratio: Ratio, settled: int
+) -> int | None:
     """Number of tickets the whole run can need, None if nothing bounds it.
 
     Updates may be skipped, so for ``stop_updates`` the number can grow while training goes on; it
@@ -41,7 +44,8 @@ def tickets_needed(settings: SchedulerSettings, progress: Progress, settled: int
             _ceil_div(settings.stop_env_steps - progress.env_steps, settings.rows_per_ticket)
         )
     if settings.stop_updates is not None:
-        needed.append(_ceil_div(settings.stop_updates - progress.updates, settings.updates_granted))
+        missing = settings.stop_updates - progress.updates
+        needed.append(ratio.tickets_for(missing, progress.env_steps))
     return settled + max(min(needed), 0) if needed else None
 
 

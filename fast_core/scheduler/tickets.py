@@ -10,10 +10,23 @@ in one ticket, because admission never lets more than ``shards * (s + degree + 1
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from fast_core.scheduler.ledger import Place, Rollout
 
 _GONE = (Place.TRAINING, Place.FREED, Place.DROPPED)
+
+
+class Merged(NamedTuple):
+    """A ticket that trains.
+
+    Attributes:
+        rollouts: Its rollouts, in training order.
+        granted: Optimizer steps that it grants.
+    """
+
+    rollouts: list[Rollout]
+    granted: int
 
 
 class Tickets:
@@ -31,12 +44,17 @@ class Tickets:
         self._due: list[Rollout] = []
         self._completed = 0
         self.ready = 0
-        self._training: deque[list[Rollout]] = deque()
+        self._training: deque[Merged] = deque()
 
     @property
     def training(self) -> int:
         """Merged tickets that are not settled."""
         return len(self._training)
+
+    @property
+    def next_to_settle(self) -> Merged | None:
+        """The oldest ticket that trains, None if none does."""
+        return self._training[0] if self._training else None
 
     @property
     def quiescent(self) -> bool:
@@ -60,8 +78,8 @@ class Tickets:
         assert rollout.place is Place.DROPPED
         self.started -= 1
 
-    def merge(self) -> list[Rollout] | None:
-        """Form the next ticket if it can be formed now.
+    def merge(self, granted: int) -> list[Rollout] | None:
+        """Form the next ticket, which grants ``granted`` steps, if it can be formed now.
 
         Returns:
             Its rollouts in training order (by shard at degree 0, else by completion), or None.
@@ -74,12 +92,13 @@ class Tickets:
             if rollout.place is Place.READY:
                 chosen.append(rollout)
         self._mark(chosen)
+        self._training.append(Merged(chosen, granted))
         return chosen
 
     def settle(self) -> list[Rollout]:
         """Settle the next ticket; returns its rollouts, whose slots may be freed."""
         self.settled += 1
-        return self._training.popleft()
+        return self._training.popleft().rollouts
 
     def _due_are_ready(self) -> bool:
         """Move what must join the next ticket to ``_due``; False while one of it still runs."""
@@ -102,7 +121,6 @@ class Tickets:
             rollout.place = Place.TRAINING
         self.ready -= len(chosen)
         self.merged += 1
-        self._training.append(chosen)
         for queue in (self._ready, self._open):
             while queue and queue[0].place in _GONE:
                 queue.popleft()

@@ -76,12 +76,13 @@ def train(
     every: int = 1000,
     make_learner: Callable[..., Any] | None = None,
     setup: Any = None,
+    make: Callable[[str], gymnasium.Env[Any, Any]] = gymnasium.make,
 ) -> list[float]:
     """Train with one update per step; mean returns of ten episodes, every so many steps."""
-    env = gymnasium.make(name)
+    env = make(name)
     spec = environment_spec(env, name)
     learner = config.make_algorithm(spec, setup)
-    policy = config.make_policy(spec, PolicySetup())
+    policy = config.make_policy(spec, PolicySetup(config.policy_backend(spec)))
     replay = SimpleReplay(steps, config.gamma, config.n_step, seed)
     noise_spec = config.noise(spec)
     rng = np.random.default_rng(seed + 1)
@@ -100,16 +101,17 @@ def train(
             learner.update(replay.draw(config.batch_size, step, step / steps))
         if step % every == 0:
             policy.load(learner.policy_parameters())
-            scores.append(evaluate(policy, noise_spec, name))
+            scores.append(evaluate(policy, noise_spec, make(name)))
             if until(scores):
                 break
     env.close()
     return scores
 
 
-def evaluate(policy: Any, noise_spec: Any, name: str, episodes: int = 10) -> float:
+def evaluate(
+    policy: Any, noise_spec: Any, env: gymnasium.Env[Any, Any], episodes: int = 10
+) -> float:
     """Mean return of the policy without exploration, always from the same starts."""
-    env = gymnasium.make(name)
     total = 0.0
     noise = np.zeros((1, *noise_spec.shape), np.float32)
     for episode in range(episodes):

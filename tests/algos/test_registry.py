@@ -1,7 +1,7 @@
 import pytest
 
 from algos.ppo_config import PPOConfig
-from algos.registry import algorithm_config_type
+from algos.registry import REGISTRY, algorithm_config_type
 from fast_core.errors import ConfigError
 
 
@@ -16,8 +16,15 @@ def test_unknown_name_is_refused_with_the_nearest_one():
 
 
 def test_name_that_is_like_none_gets_no_suggestion():
-    with pytest.raises(ConfigError, match=r"one of \['ppo'\].*got 'sac'\.$"):
-        algorithm_config_type("sac")
+    with pytest.raises(ConfigError, match=r"one of \['ddpg', 'dqn', .*'td3'\].*got 'muzero'\.$"):
+        algorithm_config_type("muzero")
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_configuration_knows_its_own_name(name):
+    config = algorithm_config_type(name)()
+    assert config.name == name
+    assert config.learns_from == ("rollouts" if name == "ppo" else "replay")
 
 
 @pytest.mark.parametrize(

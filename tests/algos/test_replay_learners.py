@@ -200,8 +200,7 @@ def test_gradients_of_another_optimizer_are_applied_by_the_owner(name):
     for step in range(4):
         worker.adopt(*owner.networks(), step)
         gradient = worker.gradient(make_batch(environment, seed=step))
-        priority = worker.losses.error
-        assert priority.shape == (8,)
+        assert worker.hand_over().priority.shape == (8,)
         report = owner.apply(gradient.copy())
         assert report.updates == 1 and report.priority is None, "it has seen no batch"
     alone = make_learner(make_config(name), environment)
@@ -224,18 +223,6 @@ def test_replicas_draw_noise_of_their_own(name):
     assert (first != second).any() and (second == third).all()
     fresh = make_learner(make_config(name, policy_delay=1), environment)
     np.testing.assert_array_equal(fresh.gradient(make_batch(environment)), first)
-
-
-@every
-def test_images_are_refused_unless_they_shall_be_flattened(name):
-    import msgspec
-
-    image = SpaceSpec("box", (16, 16), "uint8", low=(0.0,), high=(255.0,))
-    environment = msgspec.structs.replace(environment_for(name), observation=image)
-    setup = LearnerSetup(0, 1, 1, 1)
-    with pytest.raises(ConfigError, match="has no convolutions"):
-        make_config(name).check(environment, setup)
-    make_config(name, network="mlp").check(environment, setup)
 
 
 @every

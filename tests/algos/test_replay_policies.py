@@ -6,7 +6,6 @@ import pytest
 
 from algos.box_actions import BoxActions
 from fast_core.algorithm import PolicySetup
-from fast_core.errors import ConfigError
 from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (
     ALL,
@@ -199,6 +198,17 @@ def test_forbidden_choices_are_never_taken():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_torch_is_no_backend_of_these_policies(name):
-    with pytest.raises(ConfigError, match=r"policy\.backend must be auto or numpy"):
-        make_config(name).make_policy(environment_for(name), PolicySetup(backend="torch"))
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("explore", [False, True])
+def test_torch_acts_like_numpy(name, activation, explore):
+    environment, config = environment_for(name), make_config(name, activation=activation)
+    parameters = list(make_learner(config, environment).policy_parameters())
+    parameters[-1] = np.float32([0.3 if name == "dqn" else 0.0])
+    obs, noise, found = observations(40), draw(config, environment, 40), []
+    for backend in ("numpy", "torch"):
+        policy = config.make_policy(environment, PolicySetup(backend=backend))
+        policy.load(parameters)
+        found.append(policy.act(obs, noise=noise, explore=explore))
+    np.testing.assert_allclose(found[0].action, found[1].action, rtol=1e-4, atol=1e-6)
+    ours, theirs = (output.behaviour_log_prob for output in found)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -13,6 +13,8 @@ from algos.staging import Staging, make_staging
 from algos.torch_policy import TorchPolicy
 from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from tests.algos.pixel_cases import pixel_batch, pixel_environment
+from tests.algos.replay_cases import ALL, environment_for, make_batch, make_config, make_learner
 
 
 class LazyDevice:
@@ -182,3 +184,75 @@ def test_building_on_the_cpu_never_touches_cuda():
         "assert not torch.cuda._is_in_bad_fork()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.fixture
+def lazy(monkeypatch):
+    """Learners in torch that are built from here on are behind staging; what it was asked."""
+    device = LazyDevice()
+    staging = Staging(device, block_bytes=5000, blocks=2)
+    monkeypatch.setattr("algos.torch_vectors.make_staging", lambda _: staging)
+    return device
+
+
+def replay_pair(name, environment, monkeypatch, **changes):
+    """Equal learners, the first without staging."""
+    config = make_config(name, backend="torch", **changes)
+    with monkeypatch.context() as context:
+        context.setattr("algos.torch_vectors.make_staging", lambda _: None)
+        plain = make_learner(config, environment)
+    return plain, make_learner(config, environment)
+
+
+@pytest.mark.parametrize("seen", ["numbers", "stacked", "composite"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [(name, {}) for name in ALL] + [("dqn", {"double": False, "dueling": False})],
+)
+def test_replay_learner_behind_staging_trains_as_the_plain_one(
+    lazy, monkeypatch, name, seen, changes
+):
+    environment = environment_for(name) if seen == "numbers" else pixel_environment(name, seen)
+    draw = make_batch if seen == "numbers" else pixel_batch
+    plain, staged = replay_pair(name, environment, monkeypatch, **changes)
+    batches = [draw(environment, seed=seed) for seed in range(4)]
+    for batch, later in zip(batches, [*batches[1:], None], strict=True):
+        if later is not None:
+            staged.prefetch(later)
+        ours, theirs = staged.update(batch), plain.update(batch)
+        np.testing.assert_allclose(ours.priority, theirs.priority, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(staged.networks(), plain.networks(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_next_batch_is_copied_while_the_device_sees_this_one(lazy, monkeypatch):
+    """Its copies begin before the first result is waited for, and nothing waits for them."""
+    environment = pixel_environment("dqn")
+    _, learner = replay_pair("dqn", environment, monkeypatch)
+    first, second = (pixel_batch(environment, seed=seed) for seed in range(2))
+    learner.prefetch(second)
+    learner.update(first)
+    kinds = [kind for kind, _ in lazy.log]
+    out = kinds.index("out")
+    own = 2 * -(-first.obs.nbytes // 5000)
+    assert kinds[:out].count("in") >= 2 * own, "both batches before the first result"
+    used = [place for kind, place in lazy.log if kind == "use"]
+    copies = [kind for kind, _ in lazy.log if kind in ("in", "out")]
+    theirs = range(own + 1, 2 * own + 1)
+    assert copies[: 2 * own] == ["in"] * 2 * own
+    assert not set(used) & set(theirs), "the second batch is not used by the first update"
+    del lazy.log[:]
+    learner.update(second)
+    kinds = [kind for kind, _ in lazy.log]
+    assert kinds[0] == "use", "it is there: nothing is copied before it is used"
+    assert set(theirs) & {place for kind, place in lazy.log if kind == "use"}
+
+
+def test_announced_batch_that_is_not_taken_is_forgotten(lazy, monkeypatch):
+    environment = pixel_environment("sac")
+    plain, staged = replay_pair("sac", environment, monkeypatch)
+    first, second, third = (pixel_batch(environment, seed=seed) for seed in range(3))
+    staged.prefetch(second)
+    for batch in (first, third):
+        ours, theirs = staged.update(batch), plain.update(batch)
+        np.testing.assert_allclose(ours.priority, theirs.priority, rtol=1e-5, atol=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from algos.sac_config import SACConfig
 from fast_core.config import (
     EnvNodesConfig,
     NodesConfig,
@@ -133,3 +134,57 @@ def test_policies_beside_environments_have_no_nodes() -> None:
     found = divided(8)
     assert (found.policy_nodes, found.policy_threads) == (0, 0)
     assert len(found.reasons) == 3
+
+
+# --- several optimizers, and the replay ----------------------------------------------------------
+
+
+def learning(count: int, **changes: object) -> NodesConfig:
+    optimizer = OptimizerNodeConfig(count=count, **changes)  # type: ignore[arg-type]
+    return nodes(optimizer=optimizer, env=EnvNodesConfig(count=3))
+
+
+@pytest.mark.parametrize(
+    ("cores", "degree", "count", "threads"),
+    [(8, 0, 2, 4), (8, 0, 3, 2), (8, 1, 2, 2), (2, 0, 2, 1), (2, 0, 5, 1)],
+)
+def test_optimizers_share_the_cores_of_the_learner(
+    cores: int, degree: int, count: int, threads: int
+) -> None:
+    found = divided(
+        cores,
+        flops=LARGE,
+        nodes=learning(count),
+        scheduler=SchedulerConfig(off_policy_degree=degree),
+    )
+    assert found.learner_threads == threads
+    assert f"in each of {count} optimizers" in found.reasons[-1]
+    assert found.reasons[-1].endswith("shared evenly.")
+
+
+@pytest.mark.parametrize(("update", "threads"), [("allreduce", 2), ("async", 4)])
+def test_optimizer_that_averages_computes_only_its_share_of_an_update(
+    update: str, threads: int
+) -> None:
+    found = divided(16, flops=4 * FLOPS_PER_THREAD, nodes=learning(2, update=update))
+    assert found.learner_threads == threads
+
+
+def test_more_optimizers_than_cores_are_warned_of() -> None:
+    (warning,) = divided(2, nodes=learning(3)).warnings
+    assert warning.startswith("nodes.optimizer.count is 3 with 1 thread each, but 2 cores are")
+    assert divided(3, nodes=learning(3)).warnings == ()
+    (warning,) = divided(3, nodes=learning(2, threads=2)).warnings
+    assert "is 2 with 2 threads each, but 3 cores" in warning
+    assert "or nodes.optimizer.threads" in warning
+    (warning,) = divided(1, nodes=learning(2, threads=2)).warnings
+    assert warning.startswith("nodes.optimizer.threads is 2")
+
+
+def test_replay_node_takes_no_core_from_the_learner() -> None:
+    """It computes little; at degree 0 the env nodes do nothing meanwhile."""
+    with_replay = divided(2, flops=LARGE, algorithm=SACConfig())
+    assert (with_replay.env_nodes, with_replay.learner_threads) == (2, 2)
+    assert "replay node" in with_replay.reasons[2]
+    assert with_replay.reasons[3].startswith("2 learner threads of 2 cores: at off_policy_degree 0")
+    assert not any("replay" in reason for reason in divided(2, flops=LARGE).reasons)

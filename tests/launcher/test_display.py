@@ -10,6 +10,7 @@ import pytest
 
 from fast_core import resources
 from fast_core.config import (
+    EvaluationConfig,
     ExtraNodeConfig,
     NodesConfig,
     OptimizerNodeConfig,
@@ -18,9 +19,12 @@ from fast_core.config import (
 )
 from fast_core.launcher import display
 from fast_core.launcher.display import Display
+from fast_core.memory import StatsColumn
 from fast_core.monitor.view import NodeView
+from fast_core.node import NodeState
 from fast_core.resources import Cores
 from fast_core.scheduler.statistics import Statistics
+from tests.launcher.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
 BEGUN_S = 1000.0
@@ -43,9 +47,9 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def shown(stage: Stage, phase: str = "training") -> Display:
+def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
     def statistics(now_s: float) -> Statistics:
-        counters = NOTHING | {"phase": phase, "elapsed_s": now_s - BEGUN_S}
+        counters = NOTHING | {"phase": phase, "elapsed_s": now_s - BEGUN_S} | changes
         return Statistics(**counters)  # type: ignore[arg-type]
 
     shell = SimpleNamespace(
@@ -94,6 +98,25 @@ def test_cores_and_their_limits_are_shown(
 ) -> None:
     monkeypatch.setattr(resources, "cores", lambda: cores)
     assert shown(stage).view().cores == text
+
+
+def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
+    words = stage.memory.stats().row(stage.plan.node_names.index("optimizer-0")).words
+    words[StatsColumn.BATCHES], words[StatsColumn.BATCH_WAIT_NS] = 4, 500_000
+    (node,) = [node for node in shown(stage).view().nodes if node.name == "optimizer-0"]
+    assert node.note == "cpu, waits 0.12 ms a batch"
+
+
+def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, replaying(evaluation=EvaluationConfig(every_env_steps=None)))
+    row = stage.plan.node_names.index("replay-0")
+    words = stage.memory.stats().row(row).words
+    words[StatsColumn.LIVE_ROWS], words[StatsColumn.STATE] = 70, NodeState.DRAWING
+    view = shown(stage, learning_from=40).view()
+    assert view.replay is not None
+    assert (view.replay.rows, view.replay.capacity, view.replay.learning_from) == (70, 1000, 40)
+    assert view.nodes[row].state == "drawing"
+    stage.close()
 
 
 def test_time_goes_on_while_nothing_happens(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fast_core.launcher.postmortem import describe_death
 from fast_core.launcher.processes import describe_exit
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
+from tests.launcher.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
 
@@ -109,6 +110,21 @@ def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) 
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
     assert at["last action"] == "1"
+    stage.close()
+
+
+def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_action(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, replaying())
+    words = stage.memory.stats().row(0).words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    progress = stage.memory.progress(1)
+    progress[0], progress[1] = 1, 12
+    progress[2], progress[3], progress[4], progress[5] = 2, 3, 0, 9
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
+    assert "last action" not in at, "it lay in the memory of the dead node"
     stage.close()
 
 

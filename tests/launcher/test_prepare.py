@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from algos.dqn_config import DQNConfig
 from algos.ppo_config import PPOConfig
 from fast_core.config import (
     AtariConfig,
@@ -95,13 +94,6 @@ def test_algorithm_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     large = PPOConfig(name="ppo", minibatch_size=10_000)
     with pytest.raises(ConfigError, match="minibatch_size"):
         make_run_plan(tmp_path, make_config(algorithm=large))
-
-
-def test_algorithm_that_learns_from_replay_is_refused() -> None:
-    dqn = DQNConfig(name="algos.dqn_config:DQNConfig")
-    config = resolve(make_config(algorithm=dqn), CARTPOLE, 2)
-    with pytest.raises(ConfigError, match=r"'algos\.dqn_config:DQNConfig' learns from replay"):
-        make_plan(config, CARTPOLE, "", None, None)
 
 
 def test_environment_that_does_not_repeat_is_refused_where_resume_must_be_exact() -> None:

@@ -147,6 +147,9 @@ def test_checkpoint_that_cannot_be_written_ends_the_run_in_order(
         desk.shell._prepare(Save(1, str(desk.shell.run.checkpoints / "1.tmp")))
     else:
         desk.shell._commit(CommitCheckpoint(1, 0, 0, (), b""))
+        assert desk.shell.end is None, "it is on its way"
+        assert desk.shell.await_commit(60.0)
+        assert desk.shell.receive()
     assert desk.shell.end is not None
     assert desk.shell.end.reason == "failed"
     assert desk.shell.end.cause is not None

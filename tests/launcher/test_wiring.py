@@ -97,7 +97,9 @@ def test_same_name_twice_is_explained() -> None:
         extra_nodes(configured(Stage, Stage))
 
 
-@pytest.mark.parametrize("name", ["env-0", "optimizer-0", "metrics", "probe", "launcher"])
+@pytest.mark.parametrize(
+    "name", ["env-0", "optimizer-1", "replay-0", "metrics", "probe", "launcher"]
+)
 def test_names_of_fastloop_are_taken(name: str) -> None:
     with pytest.raises(TopologyError, match="is FastLoop's own"):
         extra_nodes(configured((Stage, name)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import pytest
+from gymnasium.wrappers import FrameStackObservation
 
+import fast_core.envs.drift_task  # noqa: F401  (registers the task)
 from algos.dqn_config import DQNConfig
 from algos.dsac_config import DSACConfig, DSACTConfig
 from algos.sac_config import SACConfig
@@ -58,3 +61,33 @@ def test_cartpole_is_balanced_by_dqn(double: bool) -> None:
         double=double,
     )
     assert best(config, "CartPole-v1", 475.0, 30_000, seed=0) >= 475.0
+
+
+def moving_pictures(name: str) -> Any:
+    """Pictures in pairs: what has moved is seen by both together only."""
+    return FrameStackObservation(gymnasium.make(name), 2)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_moves_are_learned_from_pixels_by_dqn(dueling: bool) -> None:
+    """A policy that sees single pictures gets 1/3."""
+    config = DQNConfig(
+        batch_size=32,
+        learning_rate=5e-4,
+        hidden_sizes=(64,),
+        gamma=0.0,
+        epsilon_steps=1000,
+        epsilon_final=0.1,
+        dueling=dueling,
+    )
+    scores = train(
+        config,
+        "fastloop/Drift-v0",
+        steps=6000,
+        warmup=500,
+        every=500,
+        until=lambda returns: returns[-1] >= 0.95,
+        setup=LearnerSetup(0, 1, 1, 1),
+        make=moving_pictures,
+    )
+    assert max(scores) >= 0.95

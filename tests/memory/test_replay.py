@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +12,16 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.memory import PriorityTree, ReplayArrays, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory import (
+    Cell,
+    LogRestore,
+    LogSnapshot,
+    PriorityTree,
+    ReplayArrays,
+    ReplayLog,
+    ReplayReader,
+    replay_fields,
+)
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.spec import FieldSpec, SpaceSpec
 
@@ -26,9 +36,15 @@ SEED = np.random.SeedSequence(11)
 GAMMA = 0.9
 
 
-def new_log(memory: Memory, capacity: int, envs: int, fields: ReplayFields = FIELDS) -> ReplayLog:
-    region = memory(ReplayLog.nbytes(fields, capacity, envs))
-    return ReplayLog.create(region, fields, capacity, envs)
+def new_log(
+    memory: Memory,
+    capacity: int,
+    envs: int,
+    fields: ReplayFields = FIELDS,
+    reserve: int | None = None,
+) -> ReplayLog:
+    region = memory(ReplayLog.nbytes(fields, capacity, envs, reserve))
+    return ReplayLog.create(region, fields, capacity, envs, reserve)
 
 
 def new_reader(*logs: ReplayLog, steps: int = 1, frames: int = 1) -> ReplayReader:
@@ -167,12 +183,15 @@ def drawn_windows(arrays: ReplayArrays, frames: int) -> list[tuple[tuple[int, in
 
 
 @pytest.mark.parametrize("prioritized", [False, True], ids=["uniform", "prioritized"])
-@pytest.mark.parametrize(("steps", "frames"), [(1, 1), (3, 1), (1, 4), (5, 3)])
+@pytest.mark.parametrize(
+    ("steps", "frames", "reserve"), [(1, 1, 0), (3, 1, 4), (1, 4, 0), (5, 3, 17)]
+)
 def test_draws_are_the_valid_windows_of_the_model(
-    memory: Memory, steps: int, frames: int, prioritized: bool
+    memory: Memory, steps: int, frames: int, reserve: int, prioritized: bool
 ) -> None:
+    """Rows of the reserve are not among them."""
     rng = np.random.default_rng(steps * 10 + frames)
-    shards = [Shard(new_log(memory, 13, 2), k, rng) for k in range(3)]
+    shards = [Shard(new_log(memory, 13, 2, reserve=reserve), k, rng) for k in range(3)]
     reader = new_reader(*(shard.log for shard in shards), steps=steps, frames=frames)
     tree = new_tree(reader) if prioritized else None
     arrays = reader.arrays(40)
@@ -341,6 +360,90 @@ def test_no_window_or_stack_spans_two_writers(memory: Memory, steps: int) -> Non
     assert ((arrays.next_obs < 500) == old).all()
 
 
+def ending_step(log: ReplayLog, obs: float) -> None:
+    one_step(log, obs, end=True)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_windows_and_stacks_join_where_a_writer_continues(memory: Memory, steps: int) -> None:
+    """An exact resume: as if one writer had written all of it."""
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    log = ReplayLog.create(region, FIELDS, 100, 1)
+    for step in range(10):
+        one_step(log, step)
+    successor = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    for step in range(10, 20):
+        one_step(successor, step)
+    reader = new_reader(log, steps=steps, frames=4)
+    arrays = reader.arrays(2000)
+    assert reader.draw(arrays)
+    assert set(arrays.row.tolist()) == set(range(20 - steps))
+    expected = np.maximum(arrays.row[:, None] + np.arange(-3, 1), 0)
+    assert (arrays.obs[..., 0] == expected).all()
+    assert (arrays.next_obs[:, -1, 0] == arrays.row + steps).all()
+
+
+@pytest.mark.parametrize("last", [ReplayLog.cut, ending_step], ids=["cut", "end"])
+def test_writer_that_continues_marks_what_its_predecessor_would_have(
+    memory: Memory, last: Callable[..., None]
+) -> None:
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    log = ReplayLog.create(region, FIELDS, 100, 1)
+    one_step(log, -1)
+    last(log, 0)
+    rows = log.statistics().committed[0]
+    successor = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    for step in range(1, 5):
+        one_step(successor, step)
+    reader = new_reader(log, frames=3)
+    arrays = reader.arrays(200)
+    assert reader.draw(arrays)
+    after = arrays.row >= rows
+    assert set(arrays.row[after].tolist()) == set(range(rows, rows + 3))
+    assert (arrays.obs[after][..., 0] >= 1).all()
+
+
+def test_stacks_that_reach_before_a_log_that_was_not_restored_are_not_drawn(
+    memory: Memory,
+) -> None:
+    """Its writer continues in the middle of an episode whose first rows nobody has."""
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    ReplayLog.create(region, FIELDS, 100, 1)
+    log = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    for step in range(1, 6):
+        one_step(log, step)
+    reader = new_reader(log, frames=3)
+    arrays = reader.arrays(200)
+    assert reader.draw(arrays)
+    assert set(arrays.row.tolist()) == {2, 3}
+
+
+def test_writer_continues_behind_rows_restored_after_it_attached(memory: Memory) -> None:
+    log = new_log(memory, 100, 1)
+    for step in range(10):
+        one_step(log, step)
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    copy = ReplayLog.create(region, FIELDS, 100, 1)
+    writer = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    copied(log, copy)
+    for step in range(10, 15):
+        one_step(writer, step)
+    assert new_reader(copy, steps=2).valid() == 13
+
+
+def test_attaching_marks_nothing(memory: Memory) -> None:
+    """Readers and idle successors leave the writer's rows joined."""
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    log = ReplayLog.create(region, FIELDS, 100, 1)
+    for step in range(20):
+        one_step(log, step)
+        before = bytes(region)
+        for continues in (False, True):
+            new_reader(ReplayLog.attach(region, FIELDS, 100, 1, continues)).valid()
+        assert bytes(region) == before
+    assert new_reader(log, steps=3).valid() == 17
+
+
 def test_priorities_follow_updates_and_refuse_rows_that_are_gone(memory: Memory) -> None:
     log = new_log(memory, 8, 1)
     reader = new_reader(log)
@@ -403,6 +506,10 @@ def test_highest_rows_are_those_of_the_tree(memory: Memory) -> None:
     assert [r.priority for r in found] == pytest.approx([last[place] for place in best])
     committed = [n for shard in shards for n in shard.log.statistics().committed]
     assert all(r.age == committed[r.log] - 1 - r.row for r in found)
+    for _ in range(20):  # the writers go on, the tree has not followed them yet
+        for shard in shards:
+            shard.step()
+    assert [(r.log, r.row) for r in reader.highest(tree, 10)] == best
 
 
 def test_restored_reader_and_tree_go_on_exactly(memory: Memory) -> None:
@@ -430,6 +537,18 @@ def test_restored_reader_and_tree_go_on_exactly(memory: Memory) -> None:
                 assert left.tobytes() == right.tobytes()
 
 
+def copied(log: ReplayLog, to: ReplayLog) -> ReplayLog:
+    """``to``, with the rows of ``log`` as a checkpoint brings them."""
+    snapshot, stream = LogSnapshot(log), io.BytesIO()
+    while piece := snapshot.read(200):
+        stream.write(piece)
+    stream.seek(0)
+    restore = LogRestore(to, stream)
+    while restore.read(100):
+        pass
+    return to
+
+
 @pytest.mark.parametrize("written", [0, 5, 50])
 def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int) -> None:
     rng = np.random.default_rng(9)
@@ -439,14 +558,12 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
     reader = new_reader(shard.log, steps=2, frames=3)
     tree, arrays = new_tree(reader), reader.arrays(32)
     reader.draw(arrays, tree)
-    copy = new_log(memory, 30, 2)
-    for env in range(2):
-        copy.load(env, *shard.log.save(env))
+    copy = copied(shard.log, new_log(memory, 30, 2, reserve=0))
     again = new_reader(copy, steps=2, frames=3)
     again_tree, again_arrays = new_tree(again), again.arrays(32)
     again_tree.load(tree.state())
     again.load(reader.state())
-    assert copy.statistics() == shard.log.statistics()
+    assert copy.statistics().committed == shard.log.statistics().committed
     for prioritized in (True, False):
         found = reader.draw(arrays, tree if prioritized else None, 0.4)
         assert again.draw(again_arrays, again_tree if prioritized else None, 0.4) == found
@@ -455,31 +572,20 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
 
 
 def test_log_restored_in_part_has_no_rows_before_it(memory: Memory) -> None:
+    """Into a smaller one: the newest rows stay."""
     log = new_log(memory, 30, 1)
     for step in range(50):
         one_step(log, step)
-    first, rows = log.save(0)
-    row_bytes = len(rows) // 30
-    copy = new_log(memory, 30, 1)
-    copy.load(0, first + 20, rows[20 * row_bytes :])
+    copy = copied(log, new_log(memory, 10, 1, reserve=0))
     reader = new_reader(copy, frames=4)
     tree, arrays = new_tree(reader), reader.arrays(500)
     assert reader.draw(arrays, tree) and reader.draw(arrays)
-    assert set(arrays.row.tolist()) == set(range(first + 23, 49)) and len(tree) == reader.valid()
+    assert set(arrays.row.tolist()) == set(range(43, 49)) and len(tree) == reader.valid()
     for step in range(1000, 1003):
         one_step(copy, step)
     assert reader.draw(arrays)
-    assert set(arrays.row.tolist()) == {*range(first + 23, 49), 50, 51}
+    assert set(arrays.row.tolist()) == {*range(46, 49), 50, 51}
     assert (arrays.next_obs[:, -1, 0] == arrays.obs[:, -1, 0] + 1).all()
-
-
-def test_rows_of_another_plan_are_not_restored(memory: Memory) -> None:
-    log = new_log(memory, 10, 1)
-    for wrong in (b"x", bytes(11 * len(log.save(0)[1]) + 1)):
-        with pytest.raises(SegmentError, match="saved rows must be at most 10 times"):
-            log.load(0, 0, wrong)
-    with pytest.raises(IndexError, match="environment 1 asked of 1"):
-        log.save(1)
 
 
 def test_reader_state_of_fuller_logs_is_refused(memory: Memory) -> None:
@@ -531,6 +637,32 @@ def test_composite_observations_come_back_whole(memory: Memory) -> None:
         assert (arrays.next_obs["arm/joints"][k] == first + 1.25).all()
 
 
+def test_batch_lies_in_a_cell(memory: Memory) -> None:
+    """As the plan declares it, by name: the order of the cell's columns does not matter."""
+    log = new_log(memory, 20, 1)
+    for step in range(8):
+        one_step(log, step)
+    fields = (
+        FieldSpec("policy_version", (), "int64", "rollout"),
+        FieldSpec("row", (), "int64", "rollout"),
+        FieldSpec("log", (), "int32", "rollout"),
+        *(FieldSpec(name, (), "float32", "rollout") for name in ("weight", "discount", "reward")),
+        FieldSpec("action", (), "int64", "rollout"),
+        FieldSpec("next_obs", (3, 2), "float64", "rollout"),
+        FieldSpec("obs", (3, 2), "float64", "rollout"),
+    )
+    region = memory(Cell.nbytes(fields, 7))
+    cell, theirs = Cell.create(region, fields, 7), Cell.attach(region, fields, 7)
+    reader = new_reader(log, frames=3)
+    assert reader.draw(ReplayArrays.of(cell))
+    cell.publish(1, incarnation=7, version=0)
+    arrays = ReplayArrays.of(theirs)
+    assert set(arrays.extra) == {"policy_version"}
+    assert (arrays.obs[:, -1, 0] == arrays.row).all() and (arrays.row > 0).any()
+    assert (arrays.next_obs[:, -1, 0] == arrays.row + 1).all()
+    assert (arrays.action == arrays.row).all() and (arrays.weight == 1).all()
+
+
 def test_batch_lies_in_given_memory(memory: Memory) -> None:
     log = new_log(memory, 20, 1)
     for step in range(5):
@@ -551,7 +683,7 @@ def test_readers_that_make_no_sense_are_refused(memory: Memory) -> None:
     with pytest.raises(SegmentError, match="gamma"):
         ReplayReader([log], steps=1, gamma=1.5, seed=SEED)
     reader = new_reader(log)
-    with pytest.raises(SegmentError, match="tree of 12 leaves; got 13"):
+    with pytest.raises(SegmentError, match="tree of 10 leaves; got 13"):
         reader.draw(reader.arrays(1), PriorityTree(13, 1.0, 0.0, SEED))
     with pytest.raises(SegmentError, match="hold no window"):
         new_reader(log, steps=(1 << 64) - 1)

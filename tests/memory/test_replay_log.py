@@ -42,7 +42,8 @@ def test_two_logs_of_one_default_have_what_they_declare(memory: Memory) -> None:
             obs, ints = np.full((envs, 2), step, np.float64), np.zeros(envs, np.int64)
             log.append(obs, ints, np.zeros(envs, np.float32), flags, flags, extra=[ints])
         assert log.statistics().committed == (200,) * envs
-        assert len(log.save(0)[1]) == 100 * (16 + 8 + 4 + 8 + 1)
+        assert log.native.spans() == [(100, 200)] * envs
+        assert log.native.stride == 16 + 8 + 4 + 8 + 1
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from fast_core.monitor.figures import (
     evaluation_text,
     number,
     printable,
+    replay_text,
     share,
     stop_text,
 )
-from fast_core.monitor.view import StopCondition
+from fast_core.monitor.view import ReplayView, StopCondition
 from tests.monitor.views import BEST
 
 
@@ -91,3 +92,33 @@ def test_any_float_has_a_short_text(value: float) -> None:
     assert 0 < len(number(value)) <= len("-1,000,000")
     assert 0 < len(share(value)) <= 5
     duration(value)
+
+
+@pytest.mark.parametrize(
+    ("view", "text"),
+    [
+        (ReplayView(rows=0, capacity=50_000), "replay 0 / 50,000 rows"),
+        (
+            ReplayView(rows=700, capacity=50_000, learning_from=1001),
+            "replay 700 / 50,000 rows, learns from 1,001 env steps on",
+        ),
+        (
+            ReplayView(rows=1200, capacity=50_000, learning_from=1000, age=610.2, lapped=3),
+            "replay 1,200 / 50,000 rows, mean age 610 env steps",
+        ),
+        (
+            ReplayView(rows=9, capacity=9, refused_values=12, refused_stale=5, empty_batches=2),
+            "replay 9 / 9 rows, 12 priorities refused, 2 batches without rows",
+        ),
+        (
+            ReplayView(rows=9, capacity=9, staleness=0.5, staleness_max=3),
+            "replay 9 / 9 rows, gradients 0.5 stale (max 3)",
+        ),
+        (
+            ReplayView(rows=9, capacity=9, staleness=0.0, staleness_max=0),
+            "replay 9 / 9 rows",
+        ),
+    ],
+)
+def test_replay_tells_what_it_holds_and_what_deserves_a_look(view: ReplayView, text: str) -> None:
+    assert replay_text(view, 1000) == text

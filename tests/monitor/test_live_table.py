@@ -10,7 +10,7 @@ from rich.console import Console
 from fast_core.monitor.live_table import fixed_rows, live_table
 from fast_core.monitor.node_table import bar
 from fast_core.monitor.view import NodeView, ProgressView
-from tests.monitor.views import EMPTY, VIEW
+from tests.monitor.views import EMPTY, REPLAYED, VIEW
 
 
 def drawn(view: ProgressView, width: int, **options: object) -> list[str]:
@@ -52,7 +52,7 @@ def test_everything_is_readable_at_usual_widths(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
-@pytest.mark.parametrize("view", [VIEW, EMPTY])
+@pytest.mark.parametrize("view", [VIEW, REPLAYED, EMPTY])
 def test_no_line_is_wider_than_the_terminal(view: ProgressView, width: int) -> None:
     long = replace(view, run_name="name" * 60)
     lines = drawn(long, width, tail=("text " * 100,))
@@ -116,13 +116,23 @@ def test_figures_stand_one_below_another_where_the_terminal_is_narrow(width: int
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120])
-def test_table_with_as_many_nodes_as_fit_is_no_higher_than_the_terminal(width: int) -> None:
+@pytest.mark.parametrize("view", [VIEW, REPLAYED])
+def test_table_with_as_many_nodes_as_fit_is_no_higher_than_the_terminal(
+    view: ProgressView, width: int
+) -> None:
     nodes = tuple(NodeView(f"env-{index}", "stepping") for index in range(100))
-    view = replace(VIEW, nodes=nodes, stops=VIEW.stops[:1])
+    full = replace(view, nodes=nodes, stops=VIEW.stops[:1])
     tail = ("one", "two", "three")
     height = 40
-    lines = drawn(view, width, tail=tail, max_nodes=height - fixed_rows(width))
+    rows = height - fixed_rows(width, replay=view.replay is not None)
+    lines = drawn(full, width, tail=tail, max_nodes=rows)
     assert len(lines) <= height
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_replay_has_a_line_of_its_own(width: int) -> None:
+    (line,) = [line for line in drawn(REPLAYED, width) if "replay" in line]
+    assert "replay 12,345 / 50,000 rows, 0.5 updates per env step, mean age" in line
 
 
 def test_node_of_a_role_that_nobody_knows_has_a_row() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fast_core.monitor.progress_line import progress_line
 from fast_core.monitor.view import NodeView, StopCondition
-from tests.monitor.views import EMPTY, VIEW
+from tests.monitor.views import EMPTY, REPLAYED, VIEW
 
 
 def test_line_tells_time_steps_rates_returns_and_lag() -> None:
@@ -30,3 +30,11 @@ def test_env_steps_are_told_when_another_limit_is_nearer() -> None:
     view = replace(VIEW, stops=(StopCondition("time_s", 8.43, 60.0), *VIEW.stops))
     line = progress_line(view, 1.0, 0.0)
     assert "env steps 240,128 · time 8.4 s / 1 min 00 s (14 %, 52 s left)" in line
+
+
+def test_line_of_a_run_with_replay_tells_what_it_holds() -> None:
+    line = progress_line(REPLAYED, 1.0, 1.0)
+    assert line.endswith(
+        " · lag 0.25 · replay 12,345 / 50,000 rows, 0.5 updates per env step,"
+        " mean age 6,120 env steps"
+    )

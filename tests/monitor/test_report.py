@@ -70,6 +70,16 @@ def test_report_tells_outcome_metrics_decisions_and_configuration(run: RunDirect
     assert "seed: 7 # &lt;b&gt;" in page
 
 
+def test_replay_has_charts_of_its_own(run: RunDirectory) -> None:
+    writer = MetricsWriter(run.path, tensorboard=False)
+    writer.write(Record(6400, 100, 0.0, {"replay/rows": 640.0, "scheduler/lag_max": 3.0}))
+    writer.close()
+    page = report_html(run)
+    headings = re.findall(r"<h2>([A-Z][\w ]*\w)", page)
+    assert headings[2:5] == ["Learning", "Replay", "Scheduling"]
+    assert 'aria-label="rows 640.0"' in page
+
+
 def test_report_loads_nothing_and_runs_no_script(run: RunDirectory) -> None:
     page = report_html(run)
     for word in ("http", "src=", "href=", "<script", "@import", "url("):

@@ -8,6 +8,7 @@ from fast_core.monitor.view import (
     EvaluationView,
     NodeView,
     ProgressView,
+    ReplayView,
     RunSummary,
     StopCondition,
 )
@@ -41,6 +42,10 @@ VIEW = ProgressView(
         NodeView("optimizer-0", "learning", 0.55, 0.45, "cpu", 12347, 2),
     ),
     cores="2 cores granted (affinity 2, quota 3.5)",
+)
+
+REPLAYED = replace(
+    VIEW, replay=ReplayView(rows=12_345, capacity=50_000, updates_per_env_step=0.5, age=6120.4)
 )
 
 EMPTY = ProgressView(

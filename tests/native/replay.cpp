@@ -76,6 +76,7 @@ void arm(const char* name, int passes, std::function<void()> what) {
 
 constexpr std::uint64_t kCapacity = 7, kEnvs = 2, kWords = 3, kSteps = 2, kFrames = 2, kBatch = 12;
 constexpr std::uint64_t kIncarnation = 100'000;
+std::uint64_t reserve = 0;
 
 [[noreturn]] void fail(const char* what, std::uint64_t expected, std::uint64_t got) {
   std::printf("FAILED %s: expected %llu, got %llu (point %s)\n", what,
@@ -99,7 +100,8 @@ struct Writer {
   Writer() {
     delayed.clear();
     remembered.clear();
-    ReplayLog::create(memory, sizeof memory, kCapacity, kEnvs, {8 * kWords, 8, 4, 8});
+    ReplayLog::create(memory, sizeof memory, kCapacity, kEnvs, {8 * kWords, 8, 4, 8},
+                      reserve);
     restart();
   }
 
@@ -184,6 +186,79 @@ struct Reader {
   }
 };
 
+// Copies the rows of a cut as they lie, as a checkpoint does.
+struct Copier {
+  ReplayLog log{Writer::memory, sizeof Writer::memory};
+  std::uint64_t first[kEnvs], commit[kEnvs];
+  std::uint64_t whole_rows = 0, lost_rows = 0;
+
+  void cut() {
+    for (std::uint64_t env = 0; env < kEnvs; ++env) {
+      commit[env] = load_acquire(log.commit_of(env));
+      first[env] = commit[env] - log.live(env, commit[env]);
+    }
+  }
+
+  void copy() {
+    const bool was_writing = writing;
+    writing = false;
+    constexpr std::uint64_t piece = 3;
+    std::vector<char> rows(piece * log.stride());
+    for (std::uint64_t env = 0; env < kEnvs; ++env)
+      for (auto row = first[env]; row < commit[env]; row += piece) {
+        const auto end = std::min(row + piece, commit[env]);
+        const auto whole = std::min(log.read(env, row, end - row, rows.data()), end);
+        lost_rows += whole - row;
+        for (auto at = whole; at < end; ++at) check(rows.data() + (at - row) * log.stride(), at > whole);
+      }
+    writing = was_writing;
+  }
+
+  void check(const char* row, bool follows) {
+    std::uint64_t obs[kWords], action;
+    std::memcpy(obs, row, sizeof obs);
+    std::memcpy(&action, row + sizeof obs, 8);
+    const auto bits = static_cast<std::uint8_t>(row[log.stride() - 1]);
+    for (const auto word : obs) expect("word of a copied row", obs[0], word);
+    if ((bits & kOrigin) != 0) expect("action of a copied row", obs[0], action);
+    if (follows && obs[0] / kIncarnation == before / kIncarnation)
+      expect("copied row", before + 1, obs[0]);
+    before = obs[0];
+    ++whole_rows;
+  }
+
+  std::uint64_t before = 0;
+};
+
+// The copier copies at a point inside the writer, a cut that is some steps old.
+std::uint64_t copy_while_writing(const char* where, int passes, int age) {
+  Writer writer;
+  Copier copier;
+  for (int step = 0; step < 40; ++step) {
+    if (step % (age + 1) == 0) copier.cut();
+    arm(where, passes, [&] { copier.copy(); });
+    writer.step();
+    action = nullptr;
+  }
+  return copier.whole_rows;
+}
+
+// The writer goes on at a point inside the copier.
+std::uint64_t write_while_copying(int passes, int steps) {
+  Writer writer;
+  Copier copier;
+  for (int turn = 0; turn < 12; ++turn) {
+    writer.step();
+    copier.cut();
+    arm("mid_read", passes, [&] {
+      for (int k = 0; k < steps; ++k) writer.step();
+    });
+    copier.copy();
+    action = nullptr;
+  }
+  return copier.lost_rows;
+}
+
 // The reader draws at a point inside the writer.
 std::uint64_t read_while_writing(const char* where, int passes, bool prioritized) {
   Writer writer;
@@ -240,20 +315,28 @@ void fastloop_failpoint(const char* name) {
 }
 
 int main() {
-  std::uint64_t checked = 0, lapped = 0;
-  for (bool delay : {false, true})
-    for (bool prioritized : {false, true}) {
+  std::uint64_t checked = 0, lapped = 0, copied = 0, lost = 0;
+  for (std::uint64_t rows : {0, 3})
+    for (bool delay : {false, true}) {
+      reserve = rows;
       delaying = delay;
       for (const char* where : {"after_claim", "mid_payload", "before_commit", "after_commit"})
         for (int passes = 0; passes < 12; ++passes) {
-          checked += read_while_writing(where, passes, prioritized);
-          replace_dead(where, passes, prioritized);
+          for (bool prioritized : {false, true}) {
+            checked += read_while_writing(where, passes, prioritized);
+            replace_dead(where, passes, prioritized);
+          }
+          for (int age = 0; age < 4; ++age) copied += copy_while_writing(where, passes, age);
         }
       for (int passes = 0; passes < 160; passes += 3)
-        for (int steps = 0; steps < 10; ++steps)
-          lapped += write_while_reading(passes, steps, prioritized);
+        for (int steps = 0; steps < 10; ++steps) {
+          for (bool prioritized : {false, true})
+            lapped += write_while_reading(passes, steps, prioritized);
+          if (passes < 30) lost += write_while_copying(passes, steps);
+        }
     }
   if (checked < 1000 || lapped < 100) fail("draws checked", 1000, checked);
+  if (copied < 1000 || lost < 100) fail("rows copied", 1000, copied);
   std::puts("ALL GOOD");
   return 0;
 }

@@ -1,9 +1,14 @@
 """The rules of scheduling, checked from outside on what the scheduler is told and says.
 
 It keeps books of its own and shares no code with the scheduler.
+
+`train` commands of a run with replay name no rollouts, so the books say which ones they must be:
+those that may be left out no longer, and then those that were complete first.
 """
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 from fast_core.events import (
     Assign,
@@ -17,6 +22,7 @@ from fast_core.events import (
     NodeExited,
     RolloutReady,
     Save,
+    Saved,
     Snapshot,
     Train,
     Trained,
@@ -58,11 +64,26 @@ class Audit:
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
         self.acted: dict[Key, int] = {}
         self.end_version = {settled - 1: version}  # version at the end of each ticket
+        self.last_ticket: dict[Key, int] = {}
+        self.granted: dict[int, int] = {}  # of each ticket that trains
+        self.steps_merged = self.steps_settled = 0  # granted since learning last began anew
+        self.learning_from = settings.learning_starts
+        if before is not None:
+            self._resume(before)
         self.evaluating = False
-        self.saving = False
+        self.saving: set[str] = set()  # whose parts are missing
+        self.checkpoint = 0
+        self.committing = False
         self.ended: EndRun | None = None
         self.evaluated: list[Evaluated] = []
         self.decisions: list[Decision] = []
+
+    def _resume(self, before: Audit) -> None:
+        if self.settings.replay_kept:
+            self.learning_from = before.learning_from
+            self.steps_merged = self.steps_settled = before.steps_settled
+        else:
+            self.learning_from += before.settled * self.settings.rows_per_ticket
 
     def event(self, event: object) -> None:
         """Note an event that is about to be handled."""
@@ -87,8 +108,11 @@ class Audit:
             case Evaluated():
                 self.evaluating = False
                 self.evaluated.append(event)
+            case Saved():
+                if event.checkpoint == self.checkpoint:
+                    self.saving.discard(event.node)
             case CheckpointWritten():
-                self.saving = False
+                self.committing = False
             case _:
                 pass
 
@@ -129,6 +153,8 @@ class Audit:
         ticket = event.ticket
         assert ticket == self.settled
         self.settled += 1
+        assert event.updates + event.skipped == self.granted[ticket]
+        self.steps_settled += self.granted.pop(ticket)
         self.end_version[ticket] = event.version
         oldest = self.end_version.get(ticket - self.settings.degree - 1)
         for shard, rollout_id in self.tickets.pop(ticket):
@@ -141,6 +167,7 @@ class Audit:
     def sends(self, sends: list[Send]) -> None:
         """Check what the scheduler answered."""
         told: set[str] = set()
+        drawn: Train | None = None
         for node, command in sends:
             if self.ended is not None:
                 assert isinstance(command, Decision), f"{command!r} after the end"
@@ -157,7 +184,12 @@ class Audit:
                     self._collect(node, command)
                 case Transform():
                     self._transform(node, command)
+                case Train() if node == self.settings.replay:
+                    assert drawn is None
+                    drawn = command
                 case Train():
+                    assert drawn is command or self.settings.replay is None
+                    drawn = None
                     self._train(node, command)
                 case Snapshot():
                     assert node == self.settings.optimizer
@@ -167,20 +199,42 @@ class Audit:
                     assert node == self.settings.evaluator and self.evaluating
                 case Save():
                     assert not self.running and not self.ready and not self.tickets
-                    assert not self.staged and node not in self.lost
-                    self.saving = True
+                    assert not self.staged and node not in self.lost and not self.committing
+                    if command.checkpoint != self.checkpoint:
+                        self.checkpoint = command.checkpoint
+                        self.saving.clear()
+                    self.saving.add(node)
                 case CommitCheckpoint():
-                    assert node == LAUNCHER and self.saving
+                    assert node == LAUNCHER and not self.saving
+                    self.committing = True
                 case EndRun():
                     self.ended = command
                 case Decision():
                     self.decisions.append(command)
                 case _:
                     raise AssertionError(f"unexpected {command!r}")
+        assert drawn is None, "the optimizer isn't told what the replay node draws for"
+        if self.settings.replay is not None:
+            self._check_ratio()
+
+    def _check_ratio(self) -> None:
+        """Neither side is ahead by more than the rounds of the degree, and a carried fraction."""
+        settings = self.settings
+        ratio = Fraction(settings.replay_ratio)
+        round_steps = ratio * settings.rows_per_ticket
+        merged = self.merged * settings.rows_per_ticket
+        due = ratio * max(0, merged - self.learning_from)
+        assert self.steps_merged <= due < self.steps_merged + 1, "fractions are lost"
+        assert 0 <= due - self.steps_settled < (settings.degree + 1) * round_steps + 1
+        # The other way round: what is collected, merged or not, but not learnt from.
+        collected = self.started * settings.rows_per_rollout
+        ahead = ratio * max(0, collected - self.learning_from) - self.steps_settled
+        assert 0 <= ahead < (settings.degree + 1) * round_steps + 1
 
     def _collect(self, node: str, command: Collect) -> None:
-        assert not self.saving, "work is given out while a checkpoint is written"
         settings = self.settings
+        assert self.saving <= {settings.replay}, "work is given out while nodes save"
+        assert settings.replay is not None or not self.committing
         shards = [order.shard for order in command.rollouts]
         assert shards == sorted(set(shards))
         for order in command.rollouts:
@@ -194,6 +248,7 @@ class Audit:
             assert (shard, order.slot) not in self.taken, "a slot is written before it is free"
             self.taken.add((shard, order.slot))
             self.running[shard] = (order.slot, order.rollout_id)
+            self.last_ticket[shard, order.rollout_id] = self.settled + settings.degree
             oldest = self.end_version.get(order.ticket - settings.degree - 1, 0)
             assert oldest <= order.min_version <= self.end_version[self.settled - 1]
             self.started += 1
@@ -210,6 +265,11 @@ class Audit:
         assert node == settings.optimizer and command.ticket == self.merged
         self.merged += 1
         assert command.env_steps == command.ticket * settings.rows_per_ticket
+        self.granted[command.ticket] = command.granted
+        self.steps_merged += command.granted
+        if settings.replay is not None:
+            self._merge(command)
+            return
         assert command.granted == settings.updates_granted
         assert len(command.rollouts) == settings.shards
         keys = [(ref.shard, ref.rollout_id) for ref in command.rollouts]
@@ -224,4 +284,16 @@ class Audit:
             assert (slot, incarnation) == (ref.slot, ref.incarnation)
             slots.add((ref.shard, slot))
         self.slots_of[command.ticket] = slots
+        self.tickets[command.ticket] = keys
+
+    def _merge(self, command: Train) -> None:
+        shards = self.settings.shards
+        assert command.rollouts == () and len(self.ready) >= shards
+        due = [key for key in self.ready if self.last_ticket[key] <= command.ticket]
+        others = [key for key in self.ready if key not in due]
+        keys = (due + others)[:shards]
+        versions = [self.acted[key] for key in keys]
+        assert command.oldest_version == min(versions)
+        assert command.mean_version == sum(versions) / shards
+        self.slots_of[command.ticket] = {(key[0], self.ready.pop(key)[0]) for key in keys}
         self.tickets[command.ticket] = keys

@@ -3,6 +3,9 @@
 `World` holds nodes that take commands from their channels one by one: `start` takes the next
 command (an env node reads the weights then), `finish` completes it and hands the event to the
 scheduler. A property test chooses which node does what; `simulate` decides by durations.
+
+With replay the first optimizer begins a ticket once the replay node has drawn for it, and the
+replay node writes its part of a checkpoint beside its other work, as if `STREAM` were a node.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ from fast_core.events import (
 from fast_core.scheduler import LAUNCHER, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
+STREAM = "stream"
+
 Task = RolloutOrder | Transform | Train | Snapshot | Evaluate | Save | CommitCheckpoint
 
 
@@ -50,7 +55,7 @@ def make_settings(**changes: object) -> SchedulerSettings:
     values: dict[str, object] = {
         "shards": 2,
         "env_nodes": ("env0", "env1"),
-        "optimizer": "optimizer",
+        "optimizers": ("optimizer",),
         "evaluator": None,
         "degree": 0,
         "slots_per_shard": 1,
@@ -71,8 +76,18 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    more |= {"replay", "replay_ratio", "learning_starts", "replay_kept"}
     assert changes.keys() <= values.keys() | more
     return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+class Cut(NamedTuple):
+    """What there is when nodes are told to save: how far training is, and what was sent by then."""
+
+    audit: Audit
+    version: int
+    env_steps: int
+    sent: int
 
 
 class Checkpoint(NamedTuple):
@@ -89,10 +104,13 @@ class World:
     Attributes:
         oldest_weights: Env nodes act with the oldest version their order allows instead of the
             newest, the worst case for the lag.
-        skipped: Updates that the optimizer skips of a ticket.
+        skipped: Updates that the optimizer skips of a ticket; with replay half of them at most, as
+            a ticket may grant few.
         score: Return of every evaluation episode of a version.
         log: Every send in order.
         checkpoints: Every checkpoint that the launcher was asked to commit.
+        drawn: Tickets that the replay node has drawn for.
+        paused: Nodes that begin nothing for now.
     """
 
     def __init__(
@@ -119,7 +137,11 @@ class World:
             before=resumed.audit if resumed else None,
         )
         self.now_s = 0.0
-        self.inbox: dict[str, deque[Task]] = {n: deque() for n in (*settings.nodes, LAUNCHER)}
+        names = (*settings.nodes, STREAM, LAUNCHER)
+        self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
+        self.drawn = self.audit.settled
+        self.paused: set[str] = set()
+        self.cuts: dict[int, Cut] = {}
         self.busy: dict[str, tuple[Task, int]] = {}  # node -> task, version read at its start
         self.touched: list[str] = []
         self.log: list[Send] = []
@@ -143,6 +165,9 @@ class World:
         self.log.extend(sends)
         for node, command in sends:
             self._route(node, command)
+        for command in {command for _, command in sends if isinstance(command, Save)}:
+            books = deepcopy(self.audit)
+            self.cuts[command.checkpoint] = Cut(books, self.version, self.env_steps, len(self.log))
         return sends
 
     def _route(self, node: str, command: object) -> None:
@@ -150,7 +175,14 @@ class World:
             case Collect():
                 self.inbox[node].extend(command.rollouts)
             case CommitCheckpoint():
-                self.checkpoints.append(Checkpoint(command, deepcopy(self.audit), len(self.log)))
+                cut = self.cuts[command.checkpoint]
+                assert (command.version, command.env_steps) == (cut.version, cut.env_steps)
+                self.checkpoints.append(Checkpoint(command, cut.audit, cut.sent))
+                self.inbox[node].append(command)
+            case Save() if node == self.settings.replay:
+                node = STREAM  # what it still writes of another checkpoint is given up
+                self.inbox[node].clear()
+                self.busy.pop(node, None)
                 self.inbox[node].append(command)
             case Transform() | Train() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
@@ -160,7 +192,15 @@ class World:
 
     def can_start(self) -> list[str]:
         """Nodes that have something to do and do nothing."""
-        return [node for node, box in self.inbox.items() if box and node not in self.busy]
+        return [node for node in self.inbox if self.may_start(node)]
+
+    def may_start(self, node: str) -> bool:
+        """Whether it has something to do, can do it now and does nothing."""
+        if not self.inbox[node] or node in self.busy or node in self.paused:
+            return False
+        task = self.inbox[node][0]
+        waits = self.settings.replay is not None and node == self.settings.optimizer
+        return not (waits and isinstance(task, Train) and task.ticket >= self.drawn)
 
     def start(self, node: str) -> Task:
         """Let a node take its next command."""
@@ -181,6 +221,11 @@ class World:
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
         task, version = self.busy.pop(node)
+        if node == self.settings.replay and isinstance(task, Train):
+            assert task.ticket == self.drawn
+            self.drawn += 1
+            self.touched.append(self.settings.optimizer)
+            return []
         return self.deliver(self._result(node, task, version))
 
     def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
@@ -198,14 +243,17 @@ class World:
                 lengths = (1,) * task.episodes
                 return Evaluated(node, task.request, task.version, task.env_steps, returns, lengths)
             case Save():
-                return Saved(node, task.checkpoint, (f"{node}.bin",))
+                name = node if node != STREAM else self.settings.replay
+                assert name is not None
+                return Saved(name, task.checkpoint, (f"{name}.bin",))
             case CommitCheckpoint():
                 return CheckpointWritten(task.checkpoint)
 
     def _trained(self, node: str, task: Train) -> Trained:
-        skipped = min(self.skipped(task.ticket), task.granted)
+        most = task.granted if self.settings.replay is None else task.granted // 2
+        skipped = min(self.skipped(task.ticket), most)
         updates = task.granted - skipped
-        versions = [self.audit.acted[ref.shard, ref.rollout_id] for ref in task.rollouts]
+        versions = [self.audit.acted[key] for key in self.audit.tickets[task.ticket]]
         self.version += updates
         self.env_steps += self.settings.rows_per_ticket
         lag = self.version - 1 - min(versions) if updates else 0
@@ -274,7 +322,7 @@ def simulate(
     outside = deque(sorted(events or [], key=lambda pair: pair[0]))
     while world.ended is None:
         for node in dict.fromkeys(world.touched):
-            if world.inbox[node] and node not in world.busy:
+            if world.may_start(node):
                 task = world.start(node)
                 serial += 1
                 at_ms = round(world.now_s * 1000) + duration(seed, node, task, scale)
@@ -314,7 +362,8 @@ def work_of(sends: list[Send]) -> list[tuple[str, str]]:
                 kept.append((node, f"collect {orders}"))
             case Train():
                 refs = [(r.shard, r.slot, r.rollout_id) for r in command.rollouts]
-                kept.append((node, f"train {command.ticket} {refs} {command.env_steps}"))
+                which = f"{command.ticket} {refs} {command.env_steps} {command.granted}"
+                kept.append((node, f"train {which} {command.oldest_version}"))
             case Snapshot() | Evaluate() | Save() | EndRun():
                 kept.append((node, repr(command)))
             case _:

@@ -45,10 +45,26 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "stop_updates": draw(st.integers(1, 60)) if limits in ("updates", "all") else None,
         "stop_time_s": draw(st.floats(0.1, 40.0)) if limits in ("time_s", "all") else None,
     }
+    if draw(st.booleans()):
+        values |= draw(replay_settings())
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))
     return values
+
+
+@st.composite
+def replay_settings(draw: st.DrawFn) -> dict[str, object]:
+    """What a run that learns from replay is told besides."""
+    return {
+        "optimizers": ("optimizer", "second", "third")[: draw(st.integers(1, 3))],
+        "replay": "replay",
+        "replay_ratio": draw(st.sampled_from(["0.1", "0.333", "1", "2.5", "1000", "7/3"])),
+        "learning_starts": draw(st.sampled_from([0, 1, 15, 40, 99])),
+        "replay_kept": draw(st.booleans()),
+        "stages": (),
+        "savers": ("saver",),
+    }
 
 
 class Nodes(RuleBasedStateMachine):
@@ -183,7 +199,9 @@ class Nodes(RuleBasedStateMachine):
             for shard in running
         ]  # fmt: skip
         world.kill(node)
-        assert self.going
+        if not self.going:  # it was to end, and only waited for what has died
+            assert world.ended is not None and world.ended.reason != "failed"
+            return
         for event in late:
             self.ignored(event)
 

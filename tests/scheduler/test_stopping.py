@@ -1,6 +1,7 @@
 import pytest
 
 from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.stopping import limit_reached, tickets_needed
 from tests.scheduler.simulation import make_settings
 
@@ -28,7 +29,35 @@ def test_tickets_needed(
     limits: dict[str, object], settled: int, env_steps: int, updates: int, needed: int | None
 ) -> None:
     settings = make_settings(**limits)
-    assert tickets_needed(settings, at(env_steps, updates), settled) == needed
+    ratio = Ratio(settings, None)
+    assert tickets_needed(settings, at(env_steps, updates), ratio, settled) == needed
+
+
+@pytest.mark.parametrize(
+    ("replay_ratio", "learning_starts", "settled", "updates", "needed"),
+    [
+        ("1", 0, 0, 0, 1),  # a ticket is 2 x 10 env steps
+        ("0.1", 0, 0, 0, 5),  # and grants 2
+        ("0.1", 0, 3, 6, 5),
+        ("0.1", 0, 3, 4, 6),  # two were skipped
+        ("0.1", 30, 0, 0, 6),  # 30 + 90 env steps
+        ("0.1", 1000, 2, 0, 55),
+        ("0.1", 1000, 54, 8, 55),
+        ("0.001", 0, 0, 0, 450),  # most tickets grant nothing
+    ],
+)
+def test_tickets_needed_for_updates_follow_the_ratio(
+    replay_ratio: str, learning_starts: int, settled: int, updates: int, needed: int
+) -> None:
+    settings = make_settings(
+        replay="replay",
+        replay_ratio=replay_ratio,
+        learning_starts=learning_starts,
+        stop_env_steps=None,
+        stop_updates=9,
+    )
+    found = tickets_needed(settings, at(20 * settled, updates), Ratio(settings, None), settled)
+    assert found == needed
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Bench:
         return self.merge()
 
     def merge(self) -> str | None:
-        merged = self.tickets.merge()
+        merged = self.tickets.merge(self.tickets.merged)
         if merged is None:
             return None
         names = {id(rollout): name for name, rollout in self.rollouts.items()}
@@ -79,10 +79,12 @@ def test_tickets_settle_in_order_and_rest_means_nothing_is_open() -> None:
     bench.complete("b")
     bench.complete("a")
     assert (tickets.merged, tickets.settled, tickets.training) == (2, 0, 2)
+    assert tickets.next_to_settle is not None and tickets.next_to_settle.granted == 0
     assert [rollout.order.shard for rollout in tickets.settle()] == [1]
     assert not tickets.quiescent
+    assert tickets.next_to_settle.granted == 1
     assert [rollout.order.shard for rollout in tickets.settle()] == [0]
-    assert tickets.quiescent
+    assert tickets.quiescent and tickets.next_to_settle is None
 
 
 def test_queues_do_not_grow_with_the_length_of_the_run() -> None:

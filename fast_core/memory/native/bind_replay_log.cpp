@@ -1,7 +1,6 @@
 // ReplayLog for Python.
 #include "bind_replay_log.hpp"
 
-#include <algorithm>
 #include <vector>
 
 namespace fastloop::bind {
@@ -27,40 +26,42 @@ bool read_sizes(PyObject* tuple, std::vector<std::uint64_t>& sizes) {
 }
 
 PyObject* log_nbytes(PyObject*, PyObject* args) {
-  unsigned long long capacity, envs;
+  unsigned long long capacity, envs, reserve;
   PyObject* tuple;
   std::vector<std::uint64_t> sizes;
-  if (!PyArg_ParseTuple(args, "KKO!:replay_nbytes", &capacity, &envs, &PyTuple_Type, &tuple) ||
+  if (!PyArg_ParseTuple(args, "KKO!K:replay_nbytes", &capacity, &envs, &PyTuple_Type, &tuple,
+                        &reserve) ||
       !read_sizes(tuple, sizes))
     return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
-    return PyLong_FromUnsignedLongLong(ReplayLog::nbytes(capacity, envs, sizes));
+    return PyLong_FromUnsignedLongLong(ReplayLog::nbytes(capacity, envs, sizes, reserve));
   });
 }
 
 PyObject* log_create(PyObject*, PyObject* args) {
-  unsigned long long capacity, envs;
+  unsigned long long capacity, envs, reserve;
   PyObject *exporter, *tuple;
   std::vector<std::uint64_t> sizes;
-  if (!PyArg_ParseTuple(args, "OKKO!:replay_create", &exporter, &capacity, &envs, &PyTuple_Type,
-                        &tuple) ||
+  if (!PyArg_ParseTuple(args, "OKKO!K:replay_create", &exporter, &capacity, &envs, &PyTuple_Type,
+                        &tuple, &reserve) ||
       !read_sizes(tuple, sizes))
     return nullptr;
   Buffer memory;
   if (!memory.open(exporter, true)) return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
-    ReplayLog::create(memory.data(), memory.size(), capacity, envs, sizes);
+    ReplayLog::create(memory.data(), memory.size(), capacity, envs, sizes, reserve);
     return Py_NewRef(Py_None);
   });
 }
 
 PyObject* log_attach(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
-  if (!PyArg_ParseTuple(args, "O:ReplayLog", &exporter)) return nullptr;
+  int continues = 0;
+  if (!PyArg_ParseTuple(args, "O|p:ReplayLog", &exporter, &continues)) return nullptr;
   auto* self = allocate<LogObject>(type);  // zeroed
   if (self == nullptr) return nullptr;
   const bool attached = self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-    self->view.log = new ReplayLog(self->memory.data(), self->memory.size());
+    self->view.log = new ReplayLog(self->memory.data(), self->memory.size(), continues != 0);
     return true;
   });
   if (attached) return reinterpret_cast<PyObject*>(self);
@@ -161,28 +162,44 @@ PyObject* log_committed(PyObject* self, PyObject*) {
   return list;
 }
 
-// Number of the first row, and the bytes from it to the last committed one.
-PyObject* log_read(PyObject* self, PyObject* argument) {
-  const auto env = PyLong_AsUnsignedLongLong(argument);
-  if (PyErr_Occurred() != nullptr || !known_env(self, env)) return nullptr;
+// Of each environment: number of the oldest live row, and of the next one to be written.
+PyObject* log_spans(PyObject* self, PyObject*) {
   const ReplayLog& log = log_of(self);
-  // Acquire: pairs with the release store in ReplayLog::append.
-  const auto commit = load_acquire(log.commit_of(env));
-  const auto first = commit - log.live(env, commit);
-  PyObject* rows = PyByteArray_FromStringAndSize(
-      nullptr, static_cast<Py_ssize_t>((commit - first) * log.stride()));
-  if (rows == nullptr) return nullptr;
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(log.envs()));
+  for (std::uint64_t env = 0; list != nullptr && env < log.envs(); ++env) {
+    // Acquire: pairs with the release store in ReplayLog::append.
+    const unsigned long long commit = load_acquire(log.commit_of(env));
+    const unsigned long long first = commit - log.live(env, commit);
+    PyObject* span = Py_BuildValue("(KK)", first, commit);
+    if (span == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(env), span) != 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+// Fills a buffer with rows from `first` on; returns the number of the first one that is whole.
+PyObject* log_read(PyObject* self, PyObject* args) {
+  unsigned long long env, first;
+  PyObject* exporter;
+  if (!PyArg_ParseTuple(args, "KKO:read", &env, &first, &exporter) || !known_env(self, env))
+    return nullptr;
+  const ReplayLog& log = log_of(self);
+  Buffer rows;
+  if (!rows.open(exporter, true)) return nullptr;
+  const auto count = rows.size() / log.stride();
+  if (rows.size() % log.stride() != 0 || count > log.places()) {
+    PyErr_Format(errors.segment, "at most %llu rows of %llu bytes are read; got %llu bytes",
+                 static_cast<unsigned long long>(log.places()),
+                 static_cast<unsigned long long>(log.stride()),
+                 static_cast<unsigned long long>(rows.size()));
+    return nullptr;
+  }
   std::uint64_t whole;
   {
-    GilRelease released(true);
-    whole = std::min(log.read(env, first, commit - first, PyByteArray_AsString(rows)), commit);
+    GilRelease released(rows.size() >= kReleaseGilBytes);
+    whole = log.read(env, first, count, rows.data());
   }
-  const auto lost = static_cast<Py_ssize_t>((whole - first) * log.stride());
-  PyObject* kept = lost == 0 ? rows : PySequence_GetSlice(rows, lost, PyByteArray_Size(rows));
-  if (lost != 0) Py_DECREF(rows);
-  return kept == nullptr
-             ? nullptr
-             : Py_BuildValue("(KN)", static_cast<unsigned long long>(whole), kept);
+  return PyLong_FromUnsignedLongLong(whole);
 }
 
 PyObject* log_restore(PyObject* self, PyObject* args) {
@@ -197,14 +214,14 @@ PyObject* log_restore(PyObject* self, PyObject* args) {
   if (rows.size() % log.stride() != 0 || count > log.capacity() || first > std::uint64_t{1} << 62) {
     PyErr_Format(errors.segment,
                  "saved rows must be at most %llu times %llu bytes; got %llu bytes. "
-                 "They are of a run with other columns or a larger replay.capacity",
+                 "They are of a run with other columns",
                  static_cast<unsigned long long>(log.capacity()),
                  static_cast<unsigned long long>(log.stride()),
                  static_cast<unsigned long long>(rows.size()));
     return nullptr;
   }
   {
-    GilRelease released(true);
+    GilRelease released(rows.size() >= kReleaseGilBytes);
     log.restore(env, first, count, rows.data());
   }
   return Py_NewRef(Py_None);
@@ -216,12 +233,20 @@ PyObject* log_capacity(PyObject* self, void*) {
 PyObject* log_envs(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(log_of(self).envs());
 }
+PyObject* log_reserve(PyObject* self, void*) {
+  const ReplayLog& log = log_of(self);
+  return PyLong_FromUnsignedLongLong(log.places() - kOpenRows - log.capacity());
+}
+PyObject* log_stride(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(log_of(self).stride());
+}
 
 PyMethodDef log_methods[] = {
     {"append", log_append, METH_VARARGS, nullptr},
     {"cut", log_cut, METH_O, nullptr},
     {"committed", log_committed, METH_NOARGS, nullptr},
-    {"read", log_read, METH_O, nullptr},
+    {"spans", log_spans, METH_NOARGS, nullptr},
+    {"read", log_read, METH_VARARGS, nullptr},
     {"restore", log_restore, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -229,6 +254,8 @@ PyMethodDef log_methods[] = {
 PyGetSetDef log_properties[] = {
     {"capacity", log_capacity, nullptr, nullptr, nullptr},
     {"envs", log_envs, nullptr, nullptr, nullptr},
+    {"reserve", log_reserve, nullptr, nullptr, nullptr},
+    {"stride", log_stride, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -69,7 +69,7 @@ class ReplayReader : public ReplayWindows {
     for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
     refresh();
     for (std::uint64_t k = 0; k < count; ++k)
-      if (!still_live(windows_[k])) {
+      if (!still_whole(windows_[k])) {
         const auto drawn = draw_again(windows_[k], to, k);
         if (drawn != Draw::drawn) return drawn;
       }
@@ -109,7 +109,7 @@ class ReplayReader : public ReplayWindows {
     for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
     refresh();
     for (std::uint64_t k = 0; k < count; ++k)
-      for (int tries = 0; !still_live(windows_[k]); ++tries) {
+      for (int tries = 0; !still_whole(windows_[k]); ++tries) {
         ++counters_.lapped;
         if (tries == kMaxTries) return Draw::lapped;
         if (!replace(tree, k)) return Draw::nothing_valid;
@@ -131,7 +131,7 @@ class ReplayReader : public ReplayWindows {
                          static_cast<std::uint64_t>(log[k]) < sources();
       const auto number = static_cast<std::uint64_t>(row[k]);
       const auto leaf = known ? leaf_of(static_cast<std::uint64_t>(log[k]), number) : leaves();
-      accepted += tree.update(leaf, number / places(), static_cast<double>(error[k]));
+      accepted += tree.update(leaf, serial_of(number), static_cast<double>(error[k]));
     }
     tree.repair();
     return accepted;
@@ -196,7 +196,7 @@ class ReplayReader : public ReplayWindows {
       if (!settle(window)) return Draw::nothing_valid;
       copy(window, to, k);
       refresh();
-      if (still_live(window)) return Draw::drawn;
+      if (still_whole(window)) return Draw::drawn;
     }
     return Draw::lapped;
   }
@@ -205,16 +205,20 @@ class ReplayReader : public ReplayWindows {
 
   // A row drawn in the place of one that is no longer valid.
   bool replace(PriorityTree& tree, std::uint64_t k) {
-    do {
-      ++counters_.rejected;
-      tree.evict(leaf_[k], windows_[k].row / places());
+    ++counters_.rejected;
+    // Its leaf may be another row's by now.
+    tree.evict(leaf_[k], serial_of(windows_[k].row));
+    for (;;) {
       sync(tree);
       if (!(tree.total() > 0.0)) return false;
       tree.draw(&leaf_[k], 1);
       share_[k] = tree.priority(leaf_[k]) / tree.total();
       locate(leaf_[k], windows_[k]);
-    } while (examine(windows_[k]) != State::valid);
-    return true;
+      if (examine(windows_[k]) == State::valid) return true;
+      ++counters_.rejected;
+      // The tree has just followed the logs: whatever the leaf says, no valid row has it.
+      tree.evict(leaf_[k]);
+    }
   }
 
   void evict_gone(PriorityTree& tree, std::uint64_t at) {
@@ -242,7 +246,7 @@ class ReplayReader : public ReplayWindows {
       const auto state = examine(window);
       if (state == State::open) break;
       if (state == State::valid)
-        tree.insert(leaf_of(at, window.row), window.row / places(), newcomer);
+        tree.insert(leaf_of(at, window.row), serial_of(window.row), newcomer);
     }
   }
 

@@ -31,8 +31,8 @@ struct alignas(kCacheLine) BlockHeader {
   std::atomic<std::uint64_t> magic;
   std::uint32_t layout_version;
   Kind kind;
-  std::uint64_t parameter[3];
-  std::uint64_t reserved[3];
+  std::uint64_t parameter[4];
+  std::uint64_t reserved[2];
 };
 static_assert(sizeof(BlockHeader) == kCacheLine);
 
@@ -62,12 +62,13 @@ inline void check_room(const void* memory, std::uint64_t nbytes, std::uint64_t n
 }
 
 inline void write_header(BlockHeader& header, Kind kind, std::uint64_t a = 0, std::uint64_t b = 0,
-                         std::uint64_t c = 0) {
+                         std::uint64_t c = 0, std::uint64_t d = 0) {
   header.layout_version = kLayoutVersion;
   header.kind = kind;
   header.parameter[0] = a;
   header.parameter[1] = b;
   header.parameter[2] = c;
+  header.parameter[3] = d;
   for (auto& word : header.reserved) word = 0;
   // Release: pairs with the acquire load of magic in check_header.
   header.magic.store(kMagic, std::memory_order_release);

@@ -10,12 +10,17 @@
 // million then misses the caches in one place, which can be asked for ahead; an array per column
 // would miss in five places.
 //
+// The last `capacity` rows are live: they can be drawn. `reserve` rows before them are still whole,
+// for who copies rows that were live a while ago: a checkpoint, or a draw.
+//
 // Row r lies at place r % places. Rows up to `commit` are whole. A writer overwrites at most
 // kOpenRows places between two commits, so a reader that copied row r, and after an acquire
-// fence still finds r >= commit - capacity with capacity = places - kOpenRows, has a whole copy.
+// fence still finds r >= commit - (places - kOpenRows), has a whole copy; these are capacity and
+// reserve.
 // (The 64-bit counter of rows does not wrap: at ten million a second it would take 58,000 years.)
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "copy.hpp"
@@ -29,6 +34,7 @@ constexpr std::uint8_t kOrigin = 1;      // a step; without it, only the observa
 constexpr std::uint8_t kTerminated = 2;  // the next row is the final observation
 constexpr std::uint8_t kTruncated = 4;   // likewise
 constexpr std::uint8_t kBegins = 8;      // nothing before it belongs to it
+constexpr std::uint8_t kCut = 16;        // what follows does not belong to it; for writers only
 constexpr std::uint8_t kEnded = kTerminated | kTruncated;
 
 // The most rows written between two commits: a step and a final observation.
@@ -61,13 +67,14 @@ class ReplayLog {
   static constexpr std::uint64_t kMaxColumns = 64;
 
   static std::uint64_t nbytes(std::uint64_t capacity, std::uint64_t envs,
-                              const std::vector<std::uint64_t>& row_bytes) {
-    return Plan(capacity, envs, row_bytes).nbytes;
+                              const std::vector<std::uint64_t>& row_bytes,
+                              std::uint64_t reserve = 0) {
+    return Plan(capacity, envs, row_bytes, reserve).nbytes;
   }
 
   static void create(void* memory, std::uint64_t size, std::uint64_t capacity, std::uint64_t envs,
-                     const std::vector<std::uint64_t>& row_bytes) {
-    const Plan plan(capacity, envs, row_bytes);
+                     const std::vector<std::uint64_t>& row_bytes, std::uint64_t reserve = 0) {
+    const Plan plan(capacity, envs, row_bytes, reserve);
     check_room(memory, size, plan.nbytes, "replay log");
     char* base = static_cast<char*>(memory);
     std::memcpy(base + sizeof(BlockHeader), row_bytes.data(), 8 * row_bytes.size());
@@ -75,13 +82,16 @@ class ReplayLog {
     // Relaxed: published by the magic word in write_header.
     for (std::uint64_t k = 0; k < 2 * envs; ++k) commits[k].store(0, std::memory_order_relaxed);
     write_header(*static_cast<BlockHeader*>(memory), Kind::replay_log, capacity, envs,
-                 row_bytes.size());
+                 row_bytes.size(), reserve);
   }
 
-  // Attaches; what the header says is checked here and kept. A writer that attaches is a new
-  // incarnation: the first row it writes of each environment is marked.
-  ReplayLog(void* memory, std::uint64_t size)
-      : base_(static_cast<char*>(memory)), plan_(read_plan(memory, size)), begins_(plan_.envs, true) {}
+  // Attaches; what the header says is checked here and kept, nothing is written. A writer that
+  // attaches is a new incarnation: the first row it writes of each environment is marked. One that
+  // `continues` goes on where the rows end, as if it had written them.
+  ReplayLog(void* memory, std::uint64_t size, bool continues = false)
+      : base_(static_cast<char*>(memory)),
+        plan_(read_plan(memory, size)),
+        next_(plan_.envs, continues ? Next::ask : Next::begins) {}
 
   std::uint64_t capacity() const { return plan_.capacity; }
   std::uint64_t places() const { return plan_.places; }
@@ -98,9 +108,11 @@ class ReplayLog {
   const SharedCounter& start_of(std::uint64_t env) const { return (&commit_of(0))[envs() + env]; }
   // How many of the rows before `commit` are live then.
   std::uint64_t live(std::uint64_t env, std::uint64_t commit) const {
-    // Relaxed: written before the readers exist.
-    const auto there = commit - start_of(env).load(std::memory_order_relaxed);
-    return there < plan_.capacity ? there : plan_.capacity;
+    return std::min(there(env, commit), plan_.capacity);
+  }
+  // How many of them no writer touches until the next commit: the live ones and the reserve.
+  std::uint64_t whole(std::uint64_t env, std::uint64_t commit) const {
+    return std::min(there(env, commit), plan_.places - kOpenRows);
   }
   // A column of an environment's first place.
   char* column_of(std::size_t column, std::uint64_t env) const {
@@ -124,54 +136,67 @@ class ReplayLog {
       // Relaxed: the writer reads back its own word.
       const auto row = load_own(env);
       const std::uint8_t end = (terminated[k] ? kTerminated : 0) | (truncated[k] ? kTruncated : 0);
-      write_step(env, row, k, columns, kOrigin | end | (begins_[env] ? kBegins : 0));
+      write_step(env, row, k, columns, kOrigin | end | (begins(env, row) ? kBegins : 0));
       if (end != 0)
         write_final(env, row + 1, final_obs + k * row_bytes(obs));
       FASTLOOP_FAILPOINT("before_commit");
       // Release: pairs with the acquire load in ReplayReader::snapshot; publishes the rows.
       store_release(commit_word(env), row + (end == 0 ? 1 : 2));
-      begins_[env] = end != 0;
+      next_[env] = end != 0 ? Next::begins : Next::follows;
       FASTLOOP_FAILPOINT("after_commit");
     }
   }
 
-  // Whatever is appended next to the log of `env` follows from nothing before it.
-  void cut(std::uint64_t env) { begins_[env] = 1; }
+  // Whatever is appended next to the log of `env` follows from nothing before it. The last row says
+  // so to a writer that continues: readers look at other bits of that byte.
+  void cut(std::uint64_t env) {
+    next_[env] = Next::begins;
+    const auto row = load_own(env);
+    if (there(env, row) == 0) return;
+    const auto bits = static_cast<std::uint8_t>(last_bits(env, row) | kCut);
+    store_row(bits_of(env) + (row - 1) % places() * stride(), &bits, 1);
+  }
 
   // ---- checkpoints --------------------------------------------------------------------------
 
   // Copies rows `first` to `first + count - 1` as they lie, and returns the number of the first one
-  // that is whole: those before it were overwritten meanwhile.
+  // that is whole: those before it were overwritten meanwhile. At most `places` rows.
   std::uint64_t read(std::uint64_t env, std::uint64_t first, std::uint64_t count, char* to) const {
-    for (std::uint64_t k = 0; k < count; ++k, to += plan_.stride)
-      load_row(to, column_of(0, env) + (first + k) % plan_.places * plan_.stride, plan_.stride);
+    const auto begin = first % plan_.places;
+    const auto ahead = std::min(count, plan_.places - begin);
+    load_row(to, column_of(0, env) + begin * plan_.stride, ahead * plan_.stride);
+    load_row(to + ahead * plan_.stride, column_of(0, env), (count - ahead) * plan_.stride);
     // Acquire fence: pairs with the release fence in append.
     acquire_fence();
     // Relaxed: ordered by the fence above.
     const auto commit = load_relaxed(commit_of(env));
-    const auto oldest = commit - live(env, commit);
-    return first > oldest ? first : oldest;
+    return std::max(first, commit - whole(env, commit));
   }
 
   // Puts `count` rows back, the first of them with number `first`, into a log without a writer
-  // and readers. What is appended next follows from nothing before it.
+  // and readers: behind the rows that are there if it is the next one, else in their place.
   void restore(std::uint64_t env, std::uint64_t first, std::uint64_t count, const char* rows) {
     for (std::uint64_t k = 0; k < count; ++k, rows += plan_.stride)
       store_row(column_of(0, env) + (first + k) % plan_.places * plan_.stride, rows, plan_.stride);
-    const_cast<SharedCounter&>(start_of(env)).store(first, std::memory_order_relaxed);
+    if (first != load_own(env))
+      // Relaxed: published by the store below.
+      const_cast<SharedCounter&>(start_of(env)).store(first, std::memory_order_relaxed);
     // Release: pairs with the acquire load in ReplayReader::snapshot.
     store_release(commit_word(env), first + count);
-    begins_[env] = true;
   }
 
  private:
   struct Plan {
-    Plan(std::uint64_t live, std::uint64_t count, const std::vector<std::uint64_t>& sizes)
-        : capacity(live), places(live + kOpenRows), envs(count), row_bytes(sizes) {
+    Plan(std::uint64_t live, std::uint64_t count, const std::vector<std::uint64_t>& sizes,
+         std::uint64_t reserve)
+        : capacity(live), places(live + reserve + kOpenRows), envs(count), row_bytes(sizes) {
       constexpr std::uint64_t most = std::uint64_t{1} << 40;
       if (capacity < 1 || capacity > most)
         throw Refused("a replay log's capacity must lie in 1..2^40 rows; got " +
                       std::to_string(capacity));
+      if (reserve > most)
+        throw Refused("a replay log's reserve must lie in 0..2^40 rows; got " +
+                      std::to_string(reserve));
       if (envs < 1 || envs > std::uint64_t{1} << 31)
         throw Refused("replay logs need 1..2^31 environments; got " + std::to_string(envs));
       if (sizes.size() < first_extra || sizes.size() > kMaxColumns || sizes[reward] != 4)
@@ -209,7 +234,7 @@ class ReplayLog {
     check_room(memory, size, sizeof(BlockHeader) + 8 * columns, "replay log");
     std::vector<std::uint64_t> row_bytes(columns);
     std::memcpy(row_bytes.data(), static_cast<char*>(memory) + sizeof(BlockHeader), 8 * columns);
-    const Plan plan(header.parameter[0], header.parameter[1], row_bytes);
+    const Plan plan(header.parameter[0], header.parameter[1], row_bytes, header.parameter[3]);
     check_room(memory, size, plan.nbytes, "replay log");
     return plan;
   }
@@ -217,8 +242,29 @@ class ReplayLog {
   SharedCounter& commit_word(std::uint64_t env) {
     return reinterpret_cast<SharedCounter*>(base_ + plan_.commits)[env];
   }
-  std::uint64_t load_own(std::uint64_t env) {
-    return load_relaxed(commit_word(env));
+  std::uint64_t load_own(std::uint64_t env) const { return load_relaxed(commit_of(env)); }
+
+  // How many rows before `commit` were ever in this memory.
+  std::uint64_t there(std::uint64_t env, std::uint64_t commit) const {
+    // Relaxed: written before the readers exist.
+    return commit - start_of(env).load(std::memory_order_relaxed);
+  }
+
+  // ---- writer's -----------------------------------------------------------------------------
+
+  std::uint8_t last_bits(std::uint64_t env, std::uint64_t row) const {
+    std::uint8_t bits;
+    load_row(&bits, bits_of(env) + (row - 1) % places() * stride(), 1);
+    return bits;
+  }
+
+  // Whether `row`, which is written next, follows from nothing before it.
+  bool begins(std::uint64_t env, std::uint64_t row) const {
+    if (next_[env] != Next::ask) return next_[env] == Next::begins;
+    // What it follows from was not restored: stacks that need it are not drawn.
+    if (there(env, row) == 0) return false;
+    const auto bits = last_bits(env, row);
+    return (bits & kOrigin) == 0 || (bits & kCut) != 0;
   }
 
   void write_step(std::uint64_t env, std::uint64_t row, std::uint64_t k,
@@ -241,7 +287,10 @@ class ReplayLog {
 
   char* base_;
   Plan plan_;
-  std::vector<std::uint8_t> begins_;  // private to the writer: the next row is marked
+  // Private to the writer: what the next row is to the last one. `ask`: the last one says it, which
+  // is looked up when the next one is written, since a checkpoint may be restored until then.
+  enum class Next : std::uint8_t { follows, begins, ask };
+  std::vector<Next> next_;
 };
 
 }  // namespace fastloop

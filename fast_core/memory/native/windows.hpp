@@ -43,7 +43,8 @@ class ReplayWindows {
                     " rows hold no window of " + std::to_string(steps) + " steps and " +
                     std::to_string(frames) + " frames; raise replay.capacity");
     for (const auto* log : logs) {
-      bool alike = log->capacity() == first.capacity() && log->columns() == first.columns();
+      bool alike = log->capacity() == first.capacity() && log->places() == first.places() &&
+                   log->columns() == first.columns();
       for (std::size_t c = 0; alike && c < first.columns(); ++c)
         alike = log->row_bytes(c) == first.row_bytes(c);
       if (!alike) throw Refused("replay logs of one reader must have equal capacities and columns");
@@ -56,7 +57,8 @@ class ReplayWindows {
 
   const ReplayLog& log() const { return *log_; }
   std::uint64_t sources() const { return sources_.size(); }
-  std::uint64_t leaves() const { return sources_.size() * log().places(); }
+  // A row's leaf is that of its number modulo the capacity, so no two live rows share one.
+  std::uint64_t leaves() const { return sources_.size() * capacity(); }
   std::uint64_t frames() const { return frames_; }
 
  protected:
@@ -76,6 +78,7 @@ class ReplayWindows {
     std::uint64_t commit = 0;  // rows before it are whole
     std::uint64_t count = 0;   // live rows, which are the last ones
     std::uint64_t head = 0;    // place of row `commit`
+    std::uint64_t tip = 0;     // its leaf, among those of this log
     std::uint64_t kept = 0;    // rows before it may have been overwritten, after a refresh
     std::uint64_t seen = 0;    // rows before it have their leaf, or will never have one
     std::uint64_t gone = 0;    // rows before it have lost it
@@ -92,11 +95,14 @@ class ReplayWindows {
     bool terminated;
   };
 
+  std::uint64_t capacity() const { return log().capacity(); }
   std::uint64_t places() const { return log().places(); }
   std::uint64_t place_of(std::uint64_t row) const { return row % places(); }
   std::uint64_t leaf_of(std::uint64_t source, std::uint64_t row) const {
-    return source * places() + place_of(row);
+    return source * capacity() + row % capacity();
   }
+  // Tells the rows that have had a leaf apart.
+  std::uint64_t serial_of(std::uint64_t row) const { return row / capacity(); }
   // Less than a whole log away, without a division.
   std::uint64_t ahead(std::uint64_t place, std::uint64_t rows) const {
     place += rows;
@@ -105,13 +111,15 @@ class ReplayWindows {
   std::uint64_t behind(std::uint64_t place, std::uint64_t rows) const {
     return place < rows ? place + places() - rows : place - rows;
   }
-  // The row that has a leaf: the live one at its place.
+  // The row that has a leaf: of the last `capacity` ones, one does.
   void locate(std::uint64_t leaf, Window& window) const {
-    window.source = leaf / places();
-    window.place = leaf % places();
+    window.source = leaf / capacity();
     const auto& source = sources_[window.source];
-    // The place of the next row holds the oldest one, which is gone: examine refuses `commit`.
-    window.row = source.commit - behind(source.head, window.place);
+    const auto at = leaf % capacity();
+    const auto back = source.tip - at + (at < source.tip ? 0 : capacity());
+    // Before the log is full that may be a row before the first one, which examine refuses.
+    window.row = source.commit - back;
+    window.place = behind(source.head, back);
   }
 
   void move(Window& window, std::uint64_t row) const {
@@ -129,6 +137,7 @@ class ReplayWindows {
       source.commit = load_acquire(source.log->commit_of(source.env));
       source.count = source.log->live(source.env, source.commit);
       source.head = place_of(source.commit);
+      source.tip = source.commit % capacity();
       live_ += source.count;
     }
     ends_.clear();
@@ -143,11 +152,11 @@ class ReplayWindows {
     for (auto& source : sources_) {
       // Relaxed: ordered by the fence above.
       const auto commit = load_relaxed(source.log->commit_of(source.env));
-      source.kept = commit - source.log->live(source.env, commit);
+      source.kept = commit - source.log->whole(source.env, commit);
     }
   }
 
-  bool still_live(const Window& window) const {
+  bool still_whole(const Window& window) const {
     return window.row - window.age >= sources_[window.source].kept;
   }
 

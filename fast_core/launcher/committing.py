@@ -1,0 +1,76 @@
+"""Commits checkpoints on a thread: reading gigabytes back must not make the launcher silent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+from fast_core.errors import CheckpointError
+from fast_core.events import CommitCheckpoint
+from fast_core.launcher.checkpoints import CheckpointStore
+
+
+class Committer:
+    """Commits one checkpoint at a time.
+
+    Concurrency: the thread alone touches the folder of checkpoints from `begin` until the outcome
+    is there. Hashing and reading release Python's lock, so the caller's loop goes on meanwhile.
+    """
+
+    def __init__(self, store: CheckpointStore) -> None:
+        """Nothing is being committed."""
+        self._store = store
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._future: Future[object] | None = None
+        self._number = 0
+        self._given_up = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Readable once there is an outcome."""
+        return self._wake
+
+    def begin(self, command: CommitCheckpoint, directory: str) -> None:
+        """Commit what the nodes wrote into ``directory``."""
+        assert self._future is None
+        self._number = command.checkpoint
+        self._future = self._pool.submit(self._store.commit, command, directory, self._check)
+        self._future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
+
+    def take(self) -> int | None:
+        """Number of the checkpoint that has been committed since, None for none.
+
+        Raises:
+            CheckpointError: It could not be committed: a part is missing.
+            OSError: Likewise, for instance because the disk is full.
+        """
+        future = self._future
+        if future is None or not future.done():
+            return None
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        self._future = None
+        future.result()
+        return self._number
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is an outcome; False if nothing is being committed."""
+        if self._future is None:
+            return False
+        wait_for([self._future], timeout_s)
+        return True
+
+    def close(self) -> None:
+        """Give up what is being committed. May be called twice."""
+        self._given_up.set()
+        self._pool.shutdown()
+        if self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
+
+    def _check(self) -> None:
+        if self._given_up.is_set():
+            raise CheckpointError("the run ended while this checkpoint was being committed")

@@ -1,0 +1,83 @@
+"""What the replay node and the optimizers have counted, for the display and the metrics."""
+
+from __future__ import annotations
+
+from fast_core.memory import StatsBoard
+from fast_core.memory.stats import StatsSnapshot
+from fast_core.monitor.view import ReplayView
+from fast_core.plan import REPLAY, RunPlan
+from fast_core.scheduler.statistics import Statistics
+
+
+class ReplayCounters:
+    """Readings of the counters, each with means over what happened since the one before.
+
+    Where nothing happened, the mean of before stands.
+
+    The display and the metrics have one each.
+    """
+
+    def __init__(self, plan: RunPlan, stats: StatsBoard) -> None:
+        """Begins where the counters are; ``plan`` is of a run that learns from replay."""
+        self._plan, self._stats = plan, stats
+        self._replay = plan.node_names.index(REPLAY)
+        self._optimizers = [plan.node_names.index(name) for name in plan.optimizer_names]
+        self._before = self._rows()
+        self._age: float | None = None
+        self._rejected: float | None = None
+        self._staleness: float | None = None
+
+    def read(self, scheduler: Statistics) -> ReplayView:
+        """The counters now, and what the scheduler says about learning."""
+        before, (replay, optimizers) = self._before, self._rows()
+        self._before = replay, optimizers
+        drawn, rejected, lapped, aged, age_sum = (
+            getattr(replay, name) - getattr(before[0], name)
+            for name in ("drawn", "rejected", "lapped", "aged", "age_sum")
+        )
+        steps = sum(row.batches for row in optimizers) - sum(row.batches for row in before[1])
+        stale = optimizers[0].staleness_sum - before[1][0].staleness_sum
+        config = self._plan.config
+        self._age = _share(age_sum * config.envs, aged, self._age)
+        self._rejected = _share(rejected, drawn + rejected + lapped, self._rejected)
+        if self._plan.optimizers > 1 and not self._plan.averages:
+            self._staleness = _share(stale, steps, self._staleness)
+        return ReplayView(
+            rows=replay.live_rows,
+            capacity=self._plan.rows_per_log * config.envs,
+            learning_from=scheduler.learning_from,
+            updates_per_env_step=scheduler.replay_ratio,
+            age=self._age,
+            rejected=self._rejected,
+            lapped=replay.lapped,
+            refused_values=replay.refused_values,
+            refused_stale=replay.refused_stale,
+            empty_batches=replay.empty_batches,
+            staleness=self._staleness,
+            staleness_max=optimizers[0].staleness_max,
+        )
+
+    def _rows(self) -> tuple[StatsSnapshot, list[StatsSnapshot]]:
+        replay = self._stats.row(self._replay).snapshot()
+        return replay, [self._stats.row(row).snapshot() for row in self._optimizers]
+
+
+def _share(part: int, whole: int, otherwise: float | None) -> float | None:
+    return part / whole if whole > 0 else otherwise
+
+
+def metrics_values(view: ReplayView) -> dict[str, float]:
+    """What of it goes into a row of metrics, by name; what is not known is left out."""
+    values: dict[str, float | None] = {
+        "replay/rows": view.rows,
+        "replay/updates_per_env_step": view.updates_per_env_step,
+        "replay/age_env_steps": view.age,
+        "replay/rejected_share": view.rejected,
+        "replay/lapped": view.lapped,
+        "replay/refused_values": view.refused_values,
+        "replay/refused_stale": view.refused_stale,
+        "replay/empty_batches": view.empty_batches,
+        "train/staleness_mean": view.staleness,
+        "train/staleness_max": None if view.staleness is None else view.staleness_max,
+    }
+    return {name: float(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,75 @@
+"""What must hold between the parts of a run that learns from replay, before anything starts.
+
+What the configuration alone decides is refused earlier (`fast_core.config_rules`).
+"""
+
+from __future__ import annotations
+
+from fast_core.errors import ConfigError
+from fast_core.launcher.wiring import extra_nodes, wiring
+from fast_core.plan import RunPlan
+
+COMMIT_ROWS = 2  # most rows written between two commits: a step and a final observation
+
+
+def check_replay(plan: RunPlan) -> None:
+    """Check that the run can collect, draw and learn.
+
+    Raises:
+        ConfigError: It can't; names the key.
+    """
+    _check_rows(plan)
+    _check_warmup(plan)
+    _check_optimizers(plan)
+    stages = wiring(extra_nodes(plan.config.nodes.extra)).stages
+    if stages:
+        raise ConfigError(
+            f"nodes.extra has {', '.join(stages)}, which takes rollouts (Transform); "
+            f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes hand on no "
+            "rollouts. Remove it, or change what the environment returns with a wrapper."
+        )
+
+
+def _check_rows(plan: RunPlan) -> None:
+    """Each environment's share of the replay holds at least one window."""
+    spec, frames = plan.replay_spec, plan.environment.frames
+    needed = spec.n_step + frames + COMMIT_ROWS
+    if plan.rows_per_log < needed:
+        envs = plan.config.envs
+        raise ConfigError(
+            f"replay.capacity must give each of the {envs} environments at least {needed} rows "
+            f"(algorithm.n_step {spec.n_step}, stacked frames {frames}, and {COMMIT_ROWS}); got "
+            f"{plan.config.replay.capacity}, which is {plan.rows_per_log} for each. Raise it to "
+            f"{needed * envs} or more."
+        )
+
+
+def _check_warmup(plan: RunPlan) -> None:
+    """When the first update is granted, every environment has a whole window behind it."""
+    spec, envs = plan.replay_spec, plan.config.envs
+    least, starts = envs * spec.n_step, plan.config.replay.learning_starts
+    if starts < least:
+        raise ConfigError(
+            f"replay.learning_starts must be at least {least}, {spec.n_step} steps "
+            f"(algorithm.n_step) of each of the {envs} environments, so that there is something to "
+            f"draw; got {starts}. Raise it, or lower rollout.shards or rollout.envs_per_shard."
+        )
+
+
+def _check_optimizers(plan: RunPlan) -> None:
+    """Several optimizers can share the work of this algorithm."""
+    count, batch = plan.optimizers, plan.replay_spec.batch_size
+    if count == 1:
+        return
+    name = plan.config.algorithm.name
+    if plan.blueprint.exchanged(plan.environment) == 0:
+        raise ConfigError(
+            f"nodes.optimizer.count must be 1: algorithm.name {name!r} does not say what several "
+            f"optimizers would exchange (Blueprint.exchanged); got {count}"
+        )
+    if plan.averages and batch % count:
+        near = [str(other) for other in range(2, batch + 1) if batch % other == 0][:3]
+        raise ConfigError(
+            "nodes.optimizer.count must divide algorithm.batch_size with nodes.optimizer.update "
+            f"allreduce; got {count} for {batch}. Use {', '.join(near) or '1'}."
+        )

@@ -1,0 +1,239 @@
+"""Both ends of the batch slots: what the replay node draws, and what the optimizers answer.
+
+An optimizer has ``plan.batch_slots`` places in shared memory, each a pair of cells: the batch,
+written by the replay node, and the result, written by the optimizer. Batch ``n``, from 1, lies in
+place ``(n - 1) % slots``. It is the optimizer's from the moment its number is there until the
+result bears the same number; what the result says is the replay node's until it fills the place
+again. So neither waits for the other while there is a free place, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array, ReplayBatch
+from fast_core.errors import ConfigError
+from fast_core.memory import Cell, ReplayArrays
+from fast_core.plan import REPLAY, RunPlan
+from fast_core.run_memory import RunMemory
+
+
+class BatchChain:
+    """A digest of all batches that an optimizer was given, each after the one before.
+
+    With it the digest of a learner covers the replay too: what it holds, draws and weighs.
+    """
+
+    def __init__(self, value: str = "") -> None:
+        """Go on from ``value``."""
+        self.value = value
+
+    def add(self, cell: Cell) -> None:
+        """Count the batch in ``cell`` in."""
+        sha = hashlib.sha256(f"{self.value} {cell.incarnation} {cell.version}".encode())
+        for name in cell if cell.incarnation else ():
+            sha.update(cell[name].tobytes())
+        self.value = sha.hexdigest()
+
+
+class BatchSlots:
+    """An optimizer's end.
+
+    Attributes:
+        announce: Is given the batch after the one that `next` gives, where it is drawn already:
+            the learner can begin to copy it to its device.
+
+    Concurrency:
+        The batch's number, loaded with acquire, pairs with the replay node's release store, so the
+        arrays are whole. The result's number is stored with release after its rows.
+    """
+
+    def __init__(
+        self, plan: RunPlan, memory: RunMemory, rank: int, chain: BatchChain | None = None
+    ) -> None:
+        """Attach to the slots of the optimizer ``rank``; nobody else may consume them.
+
+        Every batch is added to ``chain`` when it is taken.
+        """
+        slots = range(plan.batch_slots)
+        self._batches = [memory.batch(rank, slot) for slot in slots]
+        self._results = [memory.result(rank, slot) for slot in slots]
+        self._doorbell = memory.doorbell(REPLAY)
+        self._env_steps = plan.config.stop.env_steps
+        self._views = [batch_views(cell) for cell in self._batches]
+        self._nothing = [tuple(view[:0] for view in views) for views in self._views]
+        self._chain = chain
+        self._number = 1
+        self._slot = 0
+        self._open: ReplayBatch | None = None
+        self._announced: ReplayBatch | None = None
+        self.announce: Callable[[ReplayBatch], None] | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the batch that `next` gives: one more than were finished."""
+        return self._number
+
+    def next(self) -> ReplayBatch | None:
+        """The oldest batch that is not finished; None if it is not drawn yet.
+
+        The arrays are views of shared memory, valid until `finish`. A batch without rows stands
+        for a step that is skipped, because nothing could be drawn.
+        """
+        if self._open is not None:
+            return self._open
+        cell = self._batches[self._slot]
+        if cell.number() != self._number:
+            return None
+        if self._chain is not None:
+            self._chain.add(cell)
+        self._open = self._announced or self._batch(self._slot)
+        self._announced = None
+        self._announce_next()
+        return self._open
+
+    def _announce_next(self) -> None:
+        slot = (self._slot + 1) % len(self._batches)
+        if self.announce is not None and self._batches[slot].number() == self._number + 1:
+            self._announced = self._batch(slot)
+            self.announce(self._announced)
+
+    def _batch(self, slot: int) -> ReplayBatch:
+        cell = self._batches[slot]
+        views = (self._views if cell.incarnation else self._nothing)[slot]
+        env_steps, limit = cell.version, self._env_steps
+        progress = min(1.0, env_steps / limit) if limit else 0.0
+        obs, action, reward, discount, next_obs, weight = views
+        return ReplayBatch(obs, action, reward, discount, next_obs, weight, env_steps, progress)
+
+    def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Log and number of the first row of each window of the open batch."""
+        cell = self._batches[self._slot]
+        return cell["log"], cell["row"]
+
+    def finish(self, priority: Array | None) -> None:
+        """Give the batch back, with the absolute errors ``[N]`` of its rows or without.
+
+        Raises:
+            ConfigError: The errors have another shape, so the algorithm is at fault.
+        """
+        cell = self._results[self._slot]
+        stored = cell["priority"]
+        if priority is not None and np.shape(priority) != stored.shape:
+            raise ConfigError(
+                "update of the algorithm must report `priority` of shape "
+                f"{stored.shape}, one absolute error for each row of the batch, or None; got shape "
+                f"{np.shape(priority)}"
+            )
+        if priority is not None:
+            stored[...] = priority
+        cell.publish(self._number, incarnation=int(priority is not None), version=0)
+        self._doorbell.ring()
+        self._number += 1
+        self._slot = (self._slot + 1) % len(self._batches)
+        self._open = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an optimizer answered to a batch.
+
+    Attributes:
+        log: ``[N]`` int32, which environment a window is of.
+        row: ``[N]`` int64, number of its first row.
+        error: ``[N]`` float32, its absolute error.
+    """
+
+    log: NDArray[np.int32]
+    row: NDArray[np.int64]
+    error: NDArray[np.float32]
+
+    def copied(self) -> list[Array]:
+        """The three, in private memory."""
+        return [self.log.copy(), self.row.copy(), self.error.copy()]
+
+
+class FilledSlots:
+    """The replay node's end of the slots of one optimizer.
+
+    Concurrency:
+        The result's number, loaded with acquire, pairs with the optimizer's release store. A place
+        is filled only when the result of the batch before in it is there, so the optimizer reads
+        nothing of it then.
+    """
+
+    def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
+        """Attach to the slots of the optimizer ``rank``."""
+        slots = range(plan.batch_slots)
+        self._batches = [memory.batch(rank, slot) for slot in slots]
+        self._results = [memory.result(rank, slot) for slot in slots]
+        self._arrays = [arrays_of(cell) for cell in self._batches]
+        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._filled = 0
+
+    @property
+    def filled(self) -> int:
+        """Batches that were published."""
+        return self._filled
+
+    @property
+    def free(self) -> bool:
+        """Whether the place of the next batch is free."""
+        before = self._filled + 1 - len(self._batches)
+        return before < 1 or self._answered(before)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the optimizer has answered everything."""
+        return self._filled == 0 or self._answered(self._filled)
+
+    @property
+    def next(self) -> ReplayArrays:
+        """Where the next batch goes; it must be `free`."""
+        return self._arrays[self._filled % len(self._arrays)]
+
+    @property
+    def newest(self) -> ReplayArrays:
+        """The batch that was published last."""
+        return self._arrays[(self._filled - 1) % len(self._arrays)]
+
+    def publish(self, *, drawn: bool, env_steps: int) -> None:
+        """Give `next` to the optimizer; without rows if nothing could be drawn."""
+        cell = self._batches[self._filled % len(self._batches)]
+        self._filled += 1
+        rows = cell.rows if drawn else 0
+        cell.publish(self._filled, incarnation=rows, version=env_steps)
+        self._doorbell.ring()
+
+    def result(self, number: int) -> Result | None:
+        """What was answered to the batch ``number``, views; None if there are no priorities.
+
+        It must have been answered, and its place not been filled again.
+        """
+        slot = (number - 1) % len(self._batches)
+        batch, result = self._batches[slot], self._results[slot]
+        assert result.number() == number == batch.number(), "of an open batch, or too late"
+        if not (result.incarnation and batch.incarnation):
+            return None
+        arrays = self._arrays[slot]
+        return Result(arrays.log, arrays.row, result["priority"])
+
+    def _answered(self, number: int) -> bool:
+        # Only this batch or an older one of the same place can bear another number.
+        return self._results[(number - 1) % len(self._results)].number() == number
+
+
+def batch_views(cell: Cell) -> tuple[Array, ...]:
+    """The arrays of a `ReplayBatch` in their order."""
+    names = ("obs", "action", "reward", "discount", "next_obs", "weight")
+    return tuple(cell[name] for name in names)
+
+
+def arrays_of(cell: Cell) -> ReplayArrays:
+    """The same memory as a reader fills it."""
+    return ReplayArrays(**dict(cell))  # type: ignore[arg-type]

@@ -1,0 +1,143 @@
+"""The replay node: draws the batches that tickets grant, ahead of the optimizers."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from fast_core.events import Command, Noted, Ready, Save, Saved, Train
+from fast_core.memory import StatsColumn
+from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.nodes.batch_slots import FilledSlots
+from fast_core.nodes.draws import Draws, Replay
+from fast_core.nodes.replay_files import ReplaySave, holds_rows, restore_rows, restore_state
+
+FIGURES_EVERY = 16  # batches
+_BATCHES, _EMPTY = int(StatsColumn.BATCHES), int(StatsColumn.EMPTY_BATCHES)
+_PROGRESS = int(StatsColumn.PROGRESS)
+
+
+class ReplayNode(Node):
+    """Draws as many steps as were granted, each as soon as there is a free place for it.
+
+    Concurrency: the only writer of all batch slots; reads the logs and the results. It waits for
+    nobody: an optimizer rings when it has answered a batch.
+    """
+
+    consumes = frozenset({Train, Save})
+    emits = frozenset({Ready, Noted, Saved})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Attach memory and make what draws."""
+        super().__init__(context)
+        plan, memory = context.plan, context.memory
+        self._logs = [memory.replay_log(shard) for shard in range(plan.config.rollout.shards)]
+        ranks = range(plan.optimizers)
+        slots = [FilledSlots(plan, memory, rank) for rank in ranks]
+        self.replay = Replay(plan, self._logs, slots)
+        self._orders: deque[Train] = deque()
+        self._left = 0  # steps of the oldest order that are not drawn
+        self._save: Save | None = None
+        self._saving: ReplaySave | None = None
+
+    def setup(self) -> None:
+        """Put back what a checkpoint holds."""
+        if self.context.plan.checkpoint is None:
+            return
+        directory = Path(self.context.plan.checkpoint)
+        if holds_rows(directory):
+            restore_rows(directory, self._logs)
+        self.replay.load(restore_state(directory))
+        self.replay.write_figures(self.context.stats)
+
+    def handle(self, command: Command) -> None:
+        """Note what is granted, or that a part of a checkpoint is asked for."""
+        match command:
+            case Train(granted=granted):
+                if granted:
+                    self._orders.append(command)
+                    if len(self._orders) == 1:
+                        self._left = granted
+            case Save():
+                self._abandon()
+                self._save = command
+
+    def work(self) -> bool:
+        """Draw a step for all who have a free place, and write a piece of a checkpoint."""
+        drew = False
+        for group in self.replay.groups:
+            if self._orders and group.ready:
+                self._draw(group)
+                drew = True
+        if not drew and self._state == NodeState.DRAWING:
+            self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
+        return self._note_cut() or self._write() or drew
+
+    # --- batches -------------------------------------------------------------------------------
+
+    def _draw(self, group: Draws) -> None:
+        if self._state != NodeState.DRAWING:
+            self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
+        rows = self.context.plan.config.rows_per_ticket
+        drawn = group.draw(self._orders[0].env_steps + rows)
+        words = self.context.stats.words
+        words[_BATCHES] += 1
+        words[_EMPTY] += not drawn
+        words[_PROGRESS] += 1
+        if words[_BATCHES] % FIGURES_EVERY == 0:
+            self.replay.write_figures(self.context.stats, group if drawn else None)
+        self._left -= 1
+        if not self._left:
+            self._orders.popleft()
+            self._left = self._orders[0].granted if self._orders else 0
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def _note_cut(self) -> bool:
+        """Note what is to be saved, as soon as nothing is on its way."""
+        command = self._save
+        if command is None or self._orders or not self.replay.idle:
+            return False
+        self._save = None
+        rows = self.context.plan.config.checkpoint.replay
+        with self.state(NodeState.SAVING, f"noting checkpoint {command.checkpoint}"):
+            self._saving = ReplaySave(
+                command.checkpoint,
+                Path(command.directory),
+                self.replay.state(rows=rows),
+                self._logs if rows else (),
+            )
+        self.context.channel.send(Noted(self.context.name, command.checkpoint))
+        return True
+
+    def _write(self) -> bool:
+        saving = self._saving
+        if saving is None:
+            return False
+        with self.state(NodeState.SAVING, f"writing checkpoint {saving.checkpoint}"):
+            if saving.write():
+                return True
+        self._saving = None
+        if saving.missing:
+            self.context.log.warning(
+                "checkpoint %d lacks %d rows of the replay: the env nodes wrote faster than they "
+                "could be saved",
+                saving.checkpoint,
+                saving.missing,
+            )
+        self.context.channel.send(Saved(self.context.name, saving.checkpoint, saving.files))
+        return True
+
+    def _abandon(self) -> None:
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.close()
+
+    def close(self) -> None:
+        """Let go of half-written files."""
+        self._abandon()
+
+    def failure_context(self) -> dict[str, str]:
+        """How far it is."""
+        steps = sum(group.steps for group in self.replay.groups)
+        return {"steps drawn": str(steps), "tickets open": str(len(self._orders))}

@@ -1,0 +1,73 @@
+"""How many optimizer steps environment steps grant, exactly.
+
+With ``R`` environment steps merged, ``G(R) = floor(ratio * max(0, R - learning_from))`` optimizer
+steps have been granted in all, and a ticket grants the difference that its own steps make. The
+fraction that one ticket leaves over is thus carried to the next, and since ``G`` is a function of
+what is merged alone, a resumed run grants what the run never stopped would have.
+"""
+
+from __future__ import annotations
+
+from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.state import SchedulerState
+
+
+class Ratio:
+    """Optimizer steps per environment step; every operation is O(1), in integers.
+
+    An algorithm that learns from rollouts takes the same steps for every ticket. That is the ratio
+    of these steps to a ticket's rows, from the first row on.
+
+    Attributes:
+        learning_from: Environment steps before the first one that grants anything.
+        updates_before: Optimizer steps committed by then.
+    """
+
+    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
+        """Start afresh, or go on from ``state``.
+
+        A replay whose contents were not kept is filled anew before learning goes on.
+        """
+        ratio = settings.ratio
+        self._up, self._down = ratio.numerator, ratio.denominator
+        self._rows = settings.rows_per_ticket
+        self.learning_from, self.updates_before = 0, 0
+        if settings.replay is None:
+            return
+        if state is None:
+            self.learning_from = settings.learning_starts
+        elif state.replay_kept:
+            self.learning_from, self.updates_before = state.learning_from, state.updates_before
+        else:
+            self.learning_from = state.env_steps + settings.learning_starts
+            self.updates_before = state.updates
+
+    def granted_by(self, env_steps: int) -> int:
+        """Optimizer steps granted in all when ``env_steps`` are merged."""
+        return self._up * max(0, env_steps - self.learning_from) // self._down
+
+    def grant(self, env_steps: int) -> int:
+        """Optimizer steps that the ticket merged after ``env_steps`` grants."""
+        return self.granted_by(env_steps + self._rows) - self.granted_by(env_steps)
+
+    def tickets_for(self, updates: int, env_steps: int) -> int:
+        """Fewest tickets after ``env_steps`` that together grant at least ``updates`` steps.
+
+        Raises:
+            ZeroDivisionError: No ticket grants any; settings that need some refuse that.
+        """
+        if updates <= 0:
+            return 0
+        in_all = updates + self.granted_by(env_steps)
+        # floor(up / down * x) reaches a whole number where up / down * x does.
+        reached_at = self.learning_from + _ceil_div(self._down * in_all, self._up)
+        return _ceil_div(reached_at - env_steps, self._rows)
+
+    def kept(self, updates: int, env_steps: int) -> float | None:
+        """Committed optimizer steps per environment step since learning began; None before."""
+        learned_on = env_steps - self.learning_from
+        return (updates - self.updates_before) / learned_on if learned_on > 0 else None
+
+
+def _ceil_div(value: int, by: int) -> int:
+    return -(-value // by)

@@ -1,0 +1,90 @@
+"""What a run that learns from replay must fulfil before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from algos.dqn_config import DQNConfig
+from fast_core.algorithm import ReplaySpec
+from fast_core.config import ExtraNodeConfig, RunConfig
+from fast_core.errors import ConfigError
+from fast_core.plan import RunPlan
+from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
+from tests.nodes.stage import CARTPOLE, make_run_plan, stacked
+
+ALL = SHARDS * ENVS
+
+
+class AloneConfig(DQNConfig, frozen=True, kw_only=True):
+    """Says nothing of what several optimizers would exchange."""
+
+    def exchanged(self, environment: object) -> int:
+        return 0
+
+
+def n_step(config: RunConfig, steps: int, batch_size: int = 8) -> RunConfig:
+    algorithm = DQNConfig(hidden_sizes=(4,), n_step=steps, batch_size=batch_size)
+    return msgspec.structs.replace(config, algorithm=algorithm)
+
+
+def plan(folder: Path, config: RunConfig, frames: int = 1) -> RunPlan:
+    environment = CARTPOLE if frames == 1 else stacked(frames)
+    return make_run_plan(folder, config, environment=environment)
+
+
+def test_run_that_learns_from_replay_has_its_nodes(tmp_path: Path) -> None:
+    made = plan(tmp_path, replay_config(optimizers=2))
+    names = ("replay-0", "optimizer-0", "optimizer-1", "evaluator-0", "metrics-0")
+    assert made.node_names[-5:] == names
+    assert made.replay_spec == ReplaySpec(8, 1, 0.99)
+
+
+@pytest.mark.parametrize(("frames", "steps"), [(1, 1), (1, 5), (4, 3)])
+def test_share_of_an_environment_holds_a_window(tmp_path: Path, frames: int, steps: int) -> None:
+    needed = steps + frames + 2
+    starts = {"learning_starts": ALL * steps}
+    enough = replay_config(replay={"capacity": ALL * needed, **starts})
+    assert plan(tmp_path, n_step(enough, steps), frames).rows_per_log == needed
+    less = replay_config(replay={"capacity": ALL * (needed - 1), **starts})
+    text = rf"replay\.capacity .* at least {needed} rows .*Raise it to {ALL * needed} or more"
+    with pytest.raises(ConfigError, match=text):
+        plan(tmp_path, n_step(less, steps), frames)
+
+
+def test_first_update_finds_a_window(tmp_path: Path) -> None:
+    enough = replay_config(replay={"learning_starts": 3 * ALL})
+    plan(tmp_path, n_step(enough, 3))
+    less = replay_config(replay={"learning_starts": 3 * ALL - 1})
+    with pytest.raises(ConfigError, match=rf"learning_starts must be at least {3 * ALL}.*got 11"):
+        plan(tmp_path, n_step(less, 3))
+
+
+def test_shares_of_optimizers_that_average_are_equal(tmp_path: Path) -> None:
+    assert plan(tmp_path, replay_config(optimizers=4)).rows_per_batch == 2
+    with pytest.raises(ConfigError, match=r"must divide .* got 3 for 8\. Use 2, 4, 8\."):
+        plan(tmp_path, replay_config(optimizers=3))
+    with pytest.raises(ConfigError, match=r"got 2 for 7\. Use 7\."):
+        plan(tmp_path, n_step(replay_config(optimizers=2), 1, batch_size=7))
+
+
+def test_asynchronous_optimizers_need_no_equal_shares(tmp_path: Path) -> None:
+    assert plan(tmp_path, replay_config(optimizers=3, update="async")).rows_per_batch == 8
+
+
+def test_several_optimizers_need_an_algorithm_that_can_share(tmp_path: Path) -> None:
+    alone = AloneConfig(name="mine:Config", hidden_sizes=(4,), batch_size=8)
+    config = replay_config(optimizers=2)
+    with pytest.raises(ConfigError, match=r"count must be 1: .*'mine:Config' does not say"):
+        plan(tmp_path, msgspec.structs.replace(config, algorithm=alone))
+    plan(tmp_path, msgspec.structs.replace(replay_config(), algorithm=alone))
+
+
+def test_stages_that_take_rollouts_are_refused(tmp_path: Path) -> None:
+    config = replay_config()
+    stage = ExtraNodeConfig(node="tests.nodes.test_rollout_stage:Adder")
+    nodes = msgspec.structs.replace(config.nodes, extra=(stage,))
+    with pytest.raises(ConfigError, match=r"takes rollouts \(Transform\).*learns from replay"):
+        plan(tmp_path, msgspec.structs.replace(config, nodes=nodes))

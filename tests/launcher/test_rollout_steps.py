@@ -1,0 +1,166 @@
+"""What ``rollout.steps: auto`` stands for, and what is known before the environment is."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from algos.dqn_config import DQNConfig
+from algos.sac_config import SACConfig
+from fast_core.config import (
+    EvaluationConfig,
+    ExtraNodeConfig,
+    NodesConfig,
+    OptimizerNodeConfig,
+    PolicyConfig,
+    PolicyNodesConfig,
+    ReplayConfig,
+    RolloutConfig,
+    RunConfig,
+    SchedulerConfig,
+)
+from fast_core.errors import ConfigError
+from fast_core.launcher.prepare import identity, resolve
+from fast_core.launcher.run import _expected_nodes, _preload, _warm
+from fast_core.launcher.trial import trial_plan
+from fast_core.plan import RunPlan
+from fast_core.run_memory import layout_of
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+from tests.nodes.stage import CARTPOLE, make_config
+
+HALFCHEETAH = EnvironmentSpec(
+    id="HalfCheetah-v5",
+    observation=SpaceSpec("box", (17,), "float64", low=(-9.0,), high=(9.0,)),
+    action=SpaceSpec("box", (6,), "float32", low=(-1.0,), high=(1.0,)),
+    max_episode_steps=1000,
+)
+
+
+def replaying(**changes: object) -> RunConfig:
+    rollout = RolloutConfig(shards=2, envs_per_shard=4)
+    given = {"rollout": rollout, "algorithm": SACConfig(), "replay": ReplayConfig()}
+    return make_config(**{**given, **changes})
+
+
+def rows(
+    *, ratio: float = 1.0, envs: int = 4, widths: tuple[int, ...] = (256, 256), batch: int = 256
+) -> int:
+    """Rows of a resolved ticket."""
+    config = replaying(
+        rollout=RolloutConfig(shards=2, envs_per_shard=envs),
+        algorithm=SACConfig(hidden_sizes=widths, batch_size=batch),
+        scheduler=SchedulerConfig(replay_ratio=ratio),
+    )
+    return resolve(config, HALFCHEETAH, 2).rows_per_ticket
+
+
+def test_rollouts_without_replay_have_32_steps() -> None:
+    config = make_config(rollout=RolloutConfig(shards=2, envs_per_shard=2))
+    assert config.steps == resolve(config, CARTPOLE, 2).rollout.steps == 32
+
+
+def test_steps_that_were_given_stay() -> None:
+    given = replaying(rollout=RolloutConfig(shards=2, envs_per_shard=4, steps=1))
+    assert resolve(given, HALFCHEETAH, 2).rollout.steps == 1
+
+
+def test_steps_of_a_replay_are_unknown_before_the_run_is_resolved() -> None:
+    with pytest.raises(ConfigError, match=r"rollout\.steps is still 'auto'"):
+        replaying().rows_per_ticket  # noqa: B018
+    assert "rollout" not in identity(replaying())
+    resolved = resolve(replaying(), HALFCHEETAH, 2)
+    assert isinstance(resolved.rollout.steps, int)
+    assert "rollout" in identity(resolved)
+    assert resolve(resolved, HALFCHEETAH, 2) == resolved
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_length_of_a_round_does_not_depend_on_the_machine(cores: int) -> None:
+    """Results do depend on it."""
+    expected = resolve(replaying(), HALFCHEETAH, 2).rollout
+    assert resolve(replaying(), HALFCHEETAH, cores).rollout == expected
+
+
+def test_round_grants_updates_for_fifty_times_its_hand_over() -> None:
+    """A hand-over of 1 ms; 256 rows through 2x256 networks are about 0.63 GFLOP, 21 ms."""
+    assert rows() == 8  # one step of each environment
+    assert rows(widths=(64, 64)) in range(20, 60)
+    assert rows(widths=(8,), batch=8) in range(240, 260)  # only calls: 0.2 ms each
+    assert rows(envs=64) == 128, "never less than a step"
+
+
+def test_round_has_as_many_more_rows_as_fewer_of_them_are_learned_from() -> None:
+    small = {"widths": (8,), "batch": 8}
+    once = rows(**small)  # type: ignore[arg-type]
+    assert rows(ratio=0.1, **small) == pytest.approx(10 * once, rel=0.1)  # type: ignore[arg-type]
+    assert rows(ratio=1000, **small) == 8  # type: ignore[arg-type]
+
+
+def test_dqn_has_rounds_too() -> None:
+    config = replaying(algorithm=DQNConfig(name="dqn", hidden_sizes=(64, 64), batch_size=64))
+    assert 100 < resolve(config, CARTPOLE, 2).rows_per_ticket < 260
+
+
+# --- what is started before the environment is known ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("replay", "optimizers", "policies", "evaluates"),
+    list(itertools.product([False, True], [1, 3], [0, 2], [False, True])),
+)
+def test_nodes_that_start_early_are_those_of_the_plan(
+    replay: bool, optimizers: int, policies: int, evaluates: bool
+) -> None:
+    config = replaying() if replay else make_config()
+    nodes = NodesConfig(
+        optimizer=OptimizerNodeConfig(count=optimizers),
+        policy=PolicyNodesConfig(count=max(policies, 1)),
+        extra=(ExtraNodeConfig(node="a:Mine"),),
+    )
+    config = replace(
+        config,
+        nodes=nodes,
+        policy=PolicyConfig(placement="node" if policies else "env"),
+        evaluation=EvaluationConfig(every_env_steps=100 if evaluates else None),
+    )
+    plan = RunPlan(config, CARTPOLE, "", 2, 1, "numpy", policy_nodes=policies)
+    expected = _expected_nodes(config, 2)
+    assert len(expected) == len(set(expected))
+    assert set(expected) == set(plan.node_names)
+
+
+def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
+    optimizer = OptimizerNodeConfig(count=2)
+    extra = ExtraNodeConfig(node="a:Mine", name="optimizer-spy")
+    config = replaying(
+        algorithm=SACConfig(backend="torch"), nodes=NodesConfig(optimizer=optimizer, extra=(extra,))
+    )
+    warm = {name: "torch" in _warm(name, config) for name in _expected_nodes(config, 2)}
+    assert [name for name, torch in warm.items() if torch] == ["optimizer-0", "optimizer-1"]
+    assert _warm("replay-0", config) == ("fast_core.nodes.replay",)
+    assert _warm("optimizer-1", config) == ("torch", "fast_core.nodes.replay_optimizer")
+    numpy = replace(config, algorithm=SACConfig(backend="numpy"))
+    assert _warm("optimizer-1", numpy) == ("fast_core.nodes.replay_optimizer",)
+
+
+@pytest.mark.parametrize(("count", "preloaded"), [(1, False), (2, True)])
+def test_torch_of_several_learners_is_imported_once_for_all(count: int, preloaded: bool) -> None:
+    nodes = NodesConfig(optimizer=OptimizerNodeConfig(count=count))
+    config = replaying(algorithm=SACConfig(backend="torch"), nodes=nodes)
+    assert ("torch" in _preload(config)) == preloaded
+    assert "torch" not in _preload(replace(config, algorithm=SACConfig(backend="numpy")))
+
+
+def test_trial_of_the_placement_reserves_no_replay() -> None:
+    """It is over in a second; the replay may be larger than half of the memory."""
+    optimizer = OptimizerNodeConfig(count=2)
+    config = replaying(
+        policy=PolicyConfig(placement="node"), nodes=NodesConfig(optimizer=optimizer)
+    )
+    plan = trial_plan(resolve(config, HALFCHEETAH, 2), HALFCHEETAH)
+    assert plan.rows_per_log == 1
+    networks = 4 * 2**20
+    assert layout_of(plan).nbytes < networks
+    assert plan.optimizers == plan.batch_slots == 1

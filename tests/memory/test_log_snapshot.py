@@ -1,0 +1,252 @@
+"""Streams of a replay log's rows: the cut, taken while the writer goes on, and put back."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fast_core.errors import SegmentError
+from fast_core.memory import LogRestore, LogSnapshot, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory.replay_log import ReplayFields
+from fast_core.spec import FieldSpec, SpaceSpec
+
+Memory = Callable[[int], memoryview]
+
+FIELDS = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
+STRIDE = 16 + 8 + 4 + 1
+SEED = np.random.SeedSequence(3)
+
+
+def new_log(
+    memory: Memory,
+    capacity: int,
+    envs: int = 1,
+    reserve: int | None = None,
+    fields: ReplayFields = FIELDS,
+) -> ReplayLog:
+    region = memory(ReplayLog.nbytes(fields, capacity, envs, reserve))
+    return ReplayLog.create(region, fields, capacity, envs, reserve)
+
+
+class Writer:
+    """Every row's number is its action, and its environment its reward."""
+
+    def __init__(self, log: ReplayLog) -> None:
+        self.log, self.step = log, 0
+
+    def write(self, steps: int) -> None:
+        envs = self.log.envs
+        reward, never = np.arange(envs, dtype=np.float32), np.zeros(envs, bool)
+        for _ in range(steps):
+            obs = np.full((envs, 2), self.step, np.float64)
+            self.log.append(obs, np.full(envs, self.step), reward, never, never)
+            self.step += 1
+
+
+def written(log: ReplayLog, steps: int) -> Writer:
+    writer = Writer(log)
+    writer.write(steps)
+    return writer
+
+
+def streamed(
+    snapshot: LogSnapshot, max_bytes: int, between: Callable[[], object] = lambda: None
+) -> bytes:
+    stream = b""
+    while piece := snapshot.read(max_bytes):
+        stream += piece
+        between()
+    return stream
+
+
+def restored(log: ReplayLog, stream: bytes, max_bytes: int = 150) -> ReplayLog:
+    restore, taken = LogRestore(log, io.BytesIO(stream)), 0
+    while got := restore.read(max_bytes):
+        taken += got
+    assert taken == len(stream)
+    return log
+
+
+def rows_of(log: ReplayLog) -> list[bytes]:
+    """What is live of each environment, read in one piece."""
+    found = []
+    for env, (first, commit) in enumerate(log.native.spans()):
+        rows = bytearray((commit - first) * log.native.stride)
+        assert log.native.read(env, first, rows) == first
+        found.append(bytes(rows))
+    return found
+
+
+def ids_of(log: ReplayLog) -> list[list[int]]:
+    """Numbers of the live rows of each environment, from what was written into them."""
+    ids = []
+    for env, rows in enumerate(rows_of(log)):
+        table = np.frombuffer(rows, np.uint8).reshape(-1, log.native.stride)
+        assert (table[:, 24:28].copy().view(np.float32) == env).all()
+        ids.append(table[:, 16:24].copy().view(np.int64).ravel().tolist())
+    return ids
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 10**6])
+@pytest.mark.parametrize("steps", [0, 7, 40, 1000])
+def test_stream_holds_the_rows_of_the_cut_while_the_writer_goes_on(
+    memory: Memory, steps: int, max_bytes: int
+) -> None:
+    """CKPT-09, CKPT-10."""
+    log = new_log(memory, 40, 3, reserve=700)
+    writer = written(log, steps)
+    expected, spans = rows_of(log), log.native.spans()
+    snapshot = LogSnapshot(log)
+    assert snapshot.rows == snapshot.left == 3 * min(steps, 40)
+    stream = streamed(snapshot, max_bytes, lambda: writer.write(5))
+    assert (snapshot.left, snapshot.missing) == (0, 0)
+    copy = restored(new_log(memory, 40, 3), stream)
+    assert copy.native.spans() == spans
+    assert rows_of(copy) == expected
+    assert copy.statistics().committed == (steps,) * 3
+
+
+def test_pieces_are_bounded_and_the_environments_take_turns(memory: Memory) -> None:
+    log = new_log(memory, 100, 4, reserve=5)
+    written(log, 300)
+    snapshot = LogSnapshot(log)
+    header = len(new_snapshot_of_nothing(memory))
+    assert len(snapshot.read(1)) <= header + 24 + STRIDE
+    while piece := snapshot.read(500):
+        assert len(piece) <= 500
+        assert max(snapshot._next) - min(snapshot._next) <= 5
+
+
+def new_snapshot_of_nothing(memory: Memory) -> bytes:
+    return streamed(LogSnapshot(new_log(memory, 10)), 1000)
+
+
+def test_reader_that_is_faster_than_the_writer_loses_nothing(memory: Memory) -> None:
+    """All environments are written at once; the reserve is for its beginning only."""
+    log = new_log(memory, 2000, 8)
+    writer = written(log, 2500)
+    snapshot = LogSnapshot(log)
+    reserve = log.native.reserve
+    assert reserve == 64
+    # 64 rows of one environment are read while 5 rows of all eight are written.
+    stream = streamed(snapshot, 72 + reserve * STRIDE, lambda: writer.write(5))
+    assert writer.step - 2500 > 10 * reserve
+    assert snapshot.missing == 0
+    copy = restored(new_log(memory, 2000, 8), stream)
+    assert ids_of(copy) == [list(range(500, 2500))] * 8
+
+
+def test_overwritten_rows_are_counted_and_the_rest_has_no_gap(memory: Memory) -> None:
+    log = new_log(memory, 50, 2, reserve=6)
+    writer = written(log, 80)
+    snapshot = LogSnapshot(log)
+    stream = bytes(snapshot.read(72 + 3 * STRIDE))
+    assert snapshot.left == 97
+    writer.write(20)  # all but rows 44 to 99 are gone, those read before included
+    stream += streamed(snapshot, 300)
+    assert (snapshot.left, snapshot.missing) == (0, 2 * 14)
+    copy = restored(new_log(memory, 50, 2), stream)
+    assert ids_of(copy) == [list(range(44, 80))] * 2
+    assert copy.statistics().committed == (80, 80)
+    reader = ReplayReader([copy], steps=1, gamma=0.9, frames=4, seed=SEED)
+    assert reader.valid() == 2 * (79 - 44 - 3)
+
+
+def test_cut_that_is_gone_leaves_an_empty_log_of_the_same_length(memory: Memory) -> None:
+    log = new_log(memory, 50, 2, reserve=6)
+    writer = written(log, 80)
+    snapshot = LogSnapshot(log)
+    writer.write(200)
+    stream = streamed(snapshot, 300)
+    assert snapshot.missing == 100
+    copy = restored(new_log(memory, 50, 2), stream)
+    assert copy.native.spans() == [(80, 80)] * 2
+    writer.log = copy
+    writer.write(3)
+    reader = ReplayReader([copy], steps=1, gamma=0.9, seed=SEED)
+    assert reader.valid() == 4
+
+
+def test_restored_rows_are_drawn_at_once(memory: Memory) -> None:
+    """CKPT-08: 100 000 items."""
+    log = new_log(memory, 12_500, 8)
+    written(log, 20_000)
+    copy = restored(new_log(memory, 12_500, 8), streamed(LogSnapshot(log), 2**20), 2**20)
+    readers = [ReplayReader([one], steps=3, gamma=0.9, seed=SEED) for one in (log, copy)]
+    assert [reader.statistics().live for reader in readers] == [100_000] * 2
+    arrays = [reader.arrays(256) for reader in readers]
+    assert all(reader.draw(to) for reader, to in zip(readers, arrays, strict=True))
+    for left, right in zip(arrays[0].in_order(), arrays[1].in_order(), strict=True):
+        assert left.tobytes() == right.tobytes()
+
+
+def test_streams_lie_one_behind_the_other(memory: Memory) -> None:
+    logs = [new_log(memory, 20, 2), new_log(memory, 20, 2)]
+    for steps, log in zip((5, 33), logs, strict=True):
+        written(log, steps)
+    file = io.BytesIO(b"".join(streamed(LogSnapshot(log), 100) for log in logs))
+    for log in logs:
+        copy = new_log(memory, 20, 2)
+        restore = LogRestore(copy, file)
+        while restore.read(64):
+            pass
+        assert rows_of(copy) == rows_of(log)
+    assert file.read() == b""
+
+
+def test_stream_cut_short_anywhere_is_refused(memory: Memory) -> None:
+    log = new_log(memory, 3, 2)
+    written(log, 4)
+    stream = streamed(LogSnapshot(log), 70)
+    for end in range(len(stream)):
+        with pytest.raises(SegmentError, match="bytes too early"):
+            restored(new_log(memory, 3, 2), stream[:end])
+
+
+def test_stream_of_other_columns_or_environments_is_refused(memory: Memory) -> None:
+    log = new_log(memory, 30, 2)
+    written(log, 4)
+    stream = streamed(LogSnapshot(log), 1000)
+    other = replay_fields(SpaceSpec("box", (4,), "float32"), FieldSpec("action", (), "int64"))
+    for copy in (new_log(memory, 30, 3), new_log(memory, 30, 2, fields=other)):
+        with pytest.raises(SegmentError, match=r"of 2 environments per shard.*Resume with"):
+            restored(copy, stream)
+
+
+def test_damaged_stream_is_refused(memory: Memory) -> None:
+    log = new_log(memory, 30, 2)
+    written(log, 4)
+    stream = streamed(LogSnapshot(log), 1000)
+    with pytest.raises(SegmentError, match="no saved replay rows here"):
+        restored(new_log(memory, 30, 2), b"x" + stream[1:])
+    with pytest.raises(SegmentError, match="environment 7 with first row 0: the file is damaged"):
+        restored(new_log(memory, 30, 2), stream[:32] + b"\7" + stream[33:])
+    with pytest.raises(SegmentError, match="first row"):
+        restored(new_log(memory, 30, 2), stream[:40] + b"\xff" * 8 + stream[48:])
+
+
+def test_native_reads_and_restores_are_checked(memory: Memory) -> None:
+    log = new_log(memory, 10, 1, reserve=0)
+    for wrong in (b"x", bytes(11 * STRIDE)):
+        with pytest.raises(SegmentError, match="saved rows must be at most 10 times"):
+            log.native.restore(0, 0, wrong)
+    for wrong in (bytearray(1), bytearray(13 * STRIDE)):
+        with pytest.raises(SegmentError, match="at most 12 rows"):
+            log.native.read(0, 0, wrong)
+    with pytest.raises(IndexError, match="environment 1 asked of 1"):
+        log.native.read(1, 0, bytearray(STRIDE))
+    with pytest.raises(IndexError, match="environment 1 asked of 1"):
+        log.native.restore(1, 0, b"")
+
+
+def test_checksum_of_a_restored_log_is_that_of_the_saved_one(memory: Memory) -> None:
+    """CKPT-09: what a second save writes is what the first one wrote, byte for byte."""
+    log = new_log(memory, 500, 3)
+    written(log, 900)
+    first = streamed(LogSnapshot(log), 4096)
+    second = streamed(LogSnapshot(restored(new_log(memory, 500, 3), first)), 4096)
+    assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()

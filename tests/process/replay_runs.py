@@ -1,0 +1,89 @@
+"""Small runs that learn from replay, for the tests beside this file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fast_core.launcher.checkpoints import newest_valid
+from tests.process.harness import Launched, digests, read_lines
+
+SHARDS, ENVS, STEPS = 4, 1, 8
+ROWS = SHARDS * ENVS * STEPS  # of a ticket
+RATIO = 0.3  # 9.6 optimizer steps a ticket: some grant 9, the others 10
+WARM_UP = 3  # tickets that grant nothing
+TICKETS = 58
+
+CONTINUOUS: dict[str, Any] = {
+    "name": "replayed",
+    "environment": {"id": "Pendulum-v1"},
+    "rollout": {"shards": SHARDS, "envs_per_shard": ENVS, "steps": STEPS},
+    # Less than a run writes, so that rows are overwritten.
+    "replay": {"capacity": 800, "learning_starts": WARM_UP * ROWS, "prioritized": True},
+    "algorithm": {"name": "sac", "hidden_sizes": [8], "batch_size": 16, "n_step": 3},
+    "nodes": {"env": {"count": 2}},
+    "scheduler": {"replay_ratio": RATIO},
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": None, "at_end": True},
+    "metrics": {"tensorboard": False},
+    "diagnostics": {"digests": True},
+    "stop": {"env_steps": TICKETS * ROWS},
+}
+DISCRETE: dict[str, Any] = CONTINUOUS | {
+    "environment": {"id": "CartPole-v1", "frame_stack": 2},
+    "algorithm": {"name": "dqn", "hidden_sizes": [8], "batch_size": 16, "n_step": 2},
+}
+TOGETHER: dict[str, Any] = CONTINUOUS | {"nodes": {"env": {"count": 2}, "optimizer": {"count": 2}}}
+
+TASKS = {"continuous": CONTINUOUS, "discrete": DISCRETE, "two optimizers": TOGETHER}
+
+# Longer than any test waits, with everything that may be killed.
+ENDLESS: dict[str, Any] = CONTINUOUS | {
+    "environment": {
+        "id": "fastloop/Toy-v0",
+        "modules": ["toy_envs"],
+        "kwargs": {"step_s": 0.001},
+    },
+    "algorithm": {"name": "dqn", "hidden_sizes": [8], "batch_size": 16, "n_step": 2},
+    "nodes": {"env": {"count": 2}, "optimizer": {"count": 2}},
+    "diagnostics": {},
+    "stop": {"time_s": 60},
+}
+
+
+def granted(env_steps: int) -> int:
+    """Optimizer steps that so many environment steps grant in all."""
+    return max(0, env_steps - WARM_UP * ROWS) * 3 // 10
+
+
+def finished(launched: Launched, tickets: int = TICKETS) -> dict[int, str]:
+    """The learner's digests by ticket, of a run that must have come to its end."""
+    assert launched.wait(60) == 0, launched.screen
+    found = digests(launched.run)
+    assert sorted(found) == list(range(tickets))
+    learned = [found[ticket] for ticket in range(WARM_UP, tickets)]
+    assert len(set(learned)) == len(learned), "learning must change the learner"
+    return found
+
+
+def reached(launched: Launched) -> tuple[int, int]:
+    """Environment steps and optimizer steps of the newest checkpoint."""
+    _, manifest, notes = newest_valid(launched.run / "checkpoints")
+    assert not notes
+    return manifest.env_steps, manifest.version
+
+
+def last_metrics(launched: Launched) -> dict[str, float]:
+    """The last row of the run's metrics."""
+    return metrics(launched)[-1]
+
+
+def metrics(launched: Launched) -> list[dict[str, float]]:
+    """The run's rows of metrics, without those of evaluations."""
+    rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
+    return [row for row in rows if "eval/return_mean" not in row]
+
+
+def files(checkpoint: Path) -> dict[str, bytes]:
+    """What a checkpoint holds, by name."""
+    return {path.name: path.read_bytes() for path in checkpoint.iterdir()}

@@ -1,0 +1,161 @@
+"""However a run that learns from replay is disturbed: nothing is lost, one cause is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.process.harness import Launched, Workplace, eventually
+from tests.process.replay_runs import (
+    CONTINUOUS,
+    ENDLESS,
+    ROWS,
+    TICKETS,
+    finished,
+    granted,
+    last_metrics,
+    metrics,
+    reached,
+)
+from tests.process.test_endings import assert_first_cause_is_last
+from tests.process.test_env_restarts import kill, lost
+
+pytestmark = pytest.mark.process
+
+KILLED = [
+    *(("allreduce", f"{role}-0") for role in ("env", "policy", "replay", "optimizer", "evaluator")),
+    ("allreduce", "optimizer-1"),
+    ("async", "optimizer-0"),
+    ("async", "optimizer-1"),
+]
+
+
+def await_learning(launched: Launched) -> None:
+    """Wait until a row of metrics tells of steps taken."""
+    launched.await_training()
+
+    def learns() -> bool:
+        rows = metrics(launched)
+        return bool(rows) and rows[-1].get("replay/updates_per_env_step", 0.0) > 0
+
+    eventually(learns, f"learning\n{launched.screen}")
+
+
+def learning(workplace: Workplace, *overrides: str, config: dict[str, Any] = ENDLESS) -> Launched:
+    launched = workplace.launch(
+        "metrics={interval_s: 0.05, tensorboard: false}", *overrides, config=config
+    )
+    await_learning(launched)
+    return launched
+
+
+# --- deaths --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("update", "name"), KILLED)
+def test_killed_node_ends_the_run_with_its_name(
+    workplace: Workplace, update: str, name: str
+) -> None:
+    launched = learning(
+        workplace,
+        f"nodes.optimizer.update={update}",
+        "policy.placement=node",
+        "evaluation={every_env_steps: 1000, episodes: 2, envs: 2}",
+    )
+    os.kill(launched.node(name), signal.SIGKILL)
+    begun_s = time.monotonic()
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert_first_cause_is_last(launched, "SIGKILL")
+    assert f"First cause: node '{name}'" in launched.screen
+
+
+def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
+    launched = learning(workplace)
+    os.kill(launched.node("replay-0"), signal.SIGSTOP)
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
+    """Its shards move, and no window joins what it wrote with what comes after."""
+    tickets = 100
+    launched = learning(
+        workplace,
+        f"scheduler.off_policy_degree={degree}",
+        "supervision.env_restarts=1",
+        f"stop={{env_steps: {tickets * ROWS}}}",
+    )
+    kill(launched, "env-1")
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert why.startswith("env-1 is gone: was killed by SIGKILL")
+    assert reached(launched) == (tickets * ROWS, granted(tickets * ROWS))
+
+
+# --- pauses --------------------------------------------------------------------------------------
+
+PAUSE_S = 0.8
+
+
+@pytest.mark.parametrize(
+    ("name", "degree"), [("optimizer-0", 0), ("optimizer-1", 2), ("replay-0", 2), ("env-0", 0)]
+)
+def test_paused_node_is_waited_for_and_the_ratio_holds(
+    workplace: Workplace, name: str, degree: int
+) -> None:
+    """SCH-07: nobody runs ahead of it, nothing is dropped, nothing is made up for."""
+    tickets = 100
+    launched = learning(
+        workplace,
+        f"scheduler.off_policy_degree={degree}",
+        f"stop={{env_steps: {tickets * ROWS}}}",
+    )
+    victim = launched.node(name)
+    os.kill(victim, signal.SIGSTOP)
+    time.sleep(PAUSE_S / 2)  # until the others have done what they may
+    before = len(metrics(launched))
+    time.sleep(PAUSE_S / 2)
+    assert len(metrics(launched)) <= before + 1, "tickets were settled without it"
+    assert all(event["what"] != "end" for event in launched.events())
+    os.kill(victim, signal.SIGCONT)
+    assert launched.wait(60) == 0, launched.screen
+    assert reached(launched) == (tickets * ROWS, granted(tickets * ROWS))
+    assert last_metrics(launched)["replay/empty_batches"] == 0
+
+
+# --- what can't be, and what must not matter -----------------------------------------------------
+
+
+def test_replay_that_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
+    launched = workplace.launch("replay.capacity=1000000000000", config=CONTINUOUS)
+    assert launched.wait() == 2
+    assert launched.leftovers() == []
+    assert "Traceback" not in launched.screen
+    assert "In MiB: replay" in launched.screen
+    assert "replay.capacity" in launched.screen
+    assert "started" not in launched.screen
+
+
+def test_priorities_that_can_not_be_are_refused_and_counted(workplace: Workplace) -> None:
+    config = CONTINUOUS | {
+        "environment": {"id": "CartPole-v1"},
+        "algorithm": {
+            "name": "bad_priorities:BadConfig",
+            "hidden_sizes": [8],
+            "batch_size": 16,
+        },
+    }
+    launched = workplace.launch(config=config)
+    finished(launched)
+    refused = last_metrics(launched)["replay/refused_values"]
+    steps = granted(TICKETS * ROWS)
+    slots = 2  # the last answers wait for a draw that never comes
+    assert 3 * (steps - slots) - 3 <= refused <= 3 * steps, "three rows of every batch"

@@ -1,0 +1,128 @@
+"""What a killed run that learns from replay goes on from, and that going on changes nothing."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names, newest_valid
+from tests.process.harness import Workplace, digests
+from tests.process.replay_runs import (
+    CONTINUOUS,
+    ENDLESS,
+    ROWS,
+    TASKS,
+    TICKETS,
+    WARM_UP,
+    files,
+    finished,
+    last_metrics,
+)
+from tests.process.test_resume import kill_after, scheduler_state
+
+pytestmark = pytest.mark.process
+
+EVERY = 60  # optimizer steps between two checkpoints
+
+
+def saving(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return config | {"checkpoint": {"every_updates": EVERY, "keep": 100, **changes}}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_killed_and_resumed_run_equals_the_run_never_stopped(
+    workplace: Workplace, name: str
+) -> None:
+    """CKPT-01: learners, replay, priorities, what is answered but not applied, the ratio."""
+    config = saving(TASKS[name])
+    whole = workplace.launch(config=config)
+    finished(whole)
+
+    cut = workplace.launch("diagnostics.delay_ms=2", config=config)
+    kill_after(cut, TICKETS // 2)
+    resumed = workplace.resume(cut, "nodes.env.count=1")
+    assert resumed.wait() == 0, resumed.screen
+    assert resumed.leftovers() == []
+
+    assert digests(resumed.run) == digests(whole.run)
+    # Not all have the same names: one that is due while another is being written waits for it.
+    last = f"{TICKETS * ROWS:012d}"
+    ours, theirs = (files(run.run / "checkpoints" / last) for run in (resumed, whole))
+    assert ours.keys() == theirs.keys()
+    differ = {name for name in ours if ours[name] != theirs[name]}
+    assert differ <= {SCHEDULER_FILE, "manifest.json"}
+    mine, other = (scheduler_state(run.run / "checkpoints" / last) for run in (resumed, whole))
+    same = {"elapsed_s": 0.0, "incarnations": [], "checkpoint": 0}
+    assert msgspec.structs.replace(mine, **same) == msgspec.structs.replace(other, **same)
+
+
+def test_run_without_its_replay_fills_it_anew_and_learns_on(workplace: Workplace) -> None:
+    config = saving(CONTINUOUS, replay=False)
+    run = workplace.launch(config=config)
+    finished(run)
+    newest, _, _ = newest_valid(run.run / "checkpoints")
+    assert not list(newest.glob("replay-*"))
+    before = scheduler_state(newest)
+    more = 20
+    resumed = workplace.resume(run, f"stop.env_steps={(TICKETS + more) * ROWS}")
+    assert resumed.wait() == 0, resumed.screen
+    newest, _, _ = newest_valid(run.run / "checkpoints")
+    after = scheduler_state(newest)
+    assert after.updates - before.updates == (more - WARM_UP) * ROWS * 3 // 10
+    found = digests(run.run)
+    refilled = {found[ticket] for ticket in range(TICKETS, TICKETS + WARM_UP)}
+    assert refilled == {found[TICKETS - 1]}, "nothing is learned from a replay being filled"
+    assert last_metrics(resumed)["replay/empty_batches"] == 0
+
+
+def test_replay_left_out_later_is_no_other_run(workplace: Workplace) -> None:
+    """What a checkpoint holds is used, whether or not the next one will hold it."""
+    run = workplace.launch(config=saving(CONTINUOUS))
+    finished(run)
+    newest, _, _ = newest_valid(run.run / "checkpoints")
+    before = scheduler_state(newest)
+    end = f"stop.env_steps={(TICKETS + 5) * ROWS}"
+    resumed = workplace.resume(run, end, "checkpoint.replay=false")
+    assert resumed.wait() == 0, resumed.screen
+    newest, _, _ = newest_valid(run.run / "checkpoints")
+    assert scheduler_state(newest).updates - before.updates == 5 * ROWS * 3 // 10
+    assert not list(newest.glob("replay-*"))
+
+
+def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -> None:
+    """CKPT-03: one byte of a file of rows is missing."""
+    run = workplace.launch(config=saving(CONTINUOUS))
+    expected = finished(run)
+    folder = run.run / "checkpoints"
+    newest = complete_names(folder)[-1]
+    rows = max((folder / newest).glob("replay-*"), key=lambda path: path.stat().st_size)
+    rows.write_bytes(rows.read_bytes()[:-1])
+
+    resumed = workplace.resume(run)
+    assert resumed.wait() == 0, resumed.screen
+    assert f"checkpoint {newest} is damaged: {rows.name}" in resumed.screen
+    assert (folder / f"{newest}.damaged").is_dir()
+    assert digests(run.run) == expected
+    again = [event for event in run.events() if event["what"] == "digest"]
+    assert len(again) > TICKETS, "the last tickets were trained on again"
+
+
+def test_ctrl_c_saves_the_replay_and_the_run_goes_on(workplace: Workplace) -> None:
+    launched = workplace.launch(config=ENDLESS)
+    launched.await_training()
+    time.sleep(0.5)
+    launched.signal(signal.SIGINT)
+    begun_s = time.monotonic()
+    assert launched.wait() == 128 + signal.SIGINT, launched.screen
+    assert time.monotonic() - begun_s < 3.0
+    assert launched.leftovers() == []
+    assert "Traceback" not in launched.screen
+    path, manifest, _ = newest_valid(launched.run / "checkpoints")
+    assert list(path.glob("replay-*"))
+    resumed = workplace.resume(launched, f"stop={{env_steps: {manifest.env_steps + 10 * ROWS}}}")
+    assert resumed.wait() == 0, resumed.screen
+    assert resumed.leftovers() == []
