@@ -51,8 +51,8 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     return _load(registration.config)
 
 
-# What a blueprint can't do without; the rest has defaults.
-_NEEDED = ("policy_fields", "updates_granted", "make_policy", "make_algorithm")
+# Says how much is learned from what; see `Blueprint`.
+_AMOUNT = {"rollouts": "updates_granted", "replay": "replay"}
 
 
 def _load(path: str) -> type[AlgorithmConfig]:
@@ -68,7 +68,9 @@ def _load(path: str) -> type[AlgorithmConfig]:
             f"AlgorithmConfig: write `class {found.__name__}(AlgorithmConfig, Blueprint, "
             "frozen=True, kw_only=True)`."
         )
-    missing = [name for name in _NEEDED if getattr(found, name) is getattr(Blueprint, name)]
+    # What a blueprint can't do without; the rest has defaults.
+    needed = ("policy_fields", _AMOUNT[found.learns_from], "make_policy", "make_algorithm")
+    missing = [name for name in needed if getattr(found, name) is getattr(Blueprint, name)]
     if missing:
         raise ConfigError(
             f"algorithm.name {path!r} lacks {', '.join(missing)}; fast_core.algorithm.Blueprint "

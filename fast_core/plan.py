@@ -6,6 +6,7 @@ so every process computes the same offsets.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -151,6 +152,18 @@ class RunPlan:
     def rows_per_log(self) -> int:
         """Rows of each environment that the replay keeps, final observations included."""
         return -(-self.config.replay.capacity // self.config.envs)
+
+    @property
+    def rows_per_burst(self) -> int:
+        """Most rows of one environment that are written while no step is drawn.
+
+        A step of each row may end an episode, which takes two rows. So many tickets as the degree
+        allows are ahead, and where the ratio is small some pass that grant no step.
+        """
+        scheduler = self.config.scheduler
+        granted = scheduler.replay_ratio * self.config.rows_per_ticket
+        tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
+        return 2 * self.config.steps * tickets
 
     def replay_fields(self) -> tuple[FieldSpec, ...]:
         """The columns of a replay log."""

@@ -27,6 +27,7 @@ from fast_core.memory import (
     Segment,
     StatsBoard,
     WeightBoard,
+    memory_available,
     reserve_of,
 )
 from fast_core.plan import RunPlan
@@ -111,6 +112,9 @@ class ParameterPack:
         return [flat[start:end].reshape(field.shape) for field, start, end in spans]
 
 
+SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
+
+
 def layout_of(plan: RunPlan) -> Layout:
     """Where everything lies."""
     rollout, layout = plan.config.rollout, Layout()
@@ -152,9 +156,8 @@ def _log_shape(plan: RunPlan) -> tuple[tuple[FieldSpec, ...], int, int]:
 
 
 def _reserve(plan: RunPlan) -> int:
-    """Rows of each replay log that are kept beyond those drawn; rollouts are appended at once."""
-    ahead = plan.config.scheduler.off_policy_degree + 1
-    return reserve_of(plan.rows_per_log, ahead * plan.config.steps)
+    """Rows of each replay log that are kept beyond those drawn."""
+    return reserve_of(plan.rows_per_log, plan.rows_per_burst)
 
 
 def _add_rollouts(plan: RunPlan, layout: Layout, shard: int) -> None:
@@ -215,6 +218,21 @@ def _arithmetic(layout: Layout) -> str:
     )
 
 
+def _fitting(plan: RunPlan, layout: Layout) -> str:
+    """The capacity of the replay with which the rest would fit, if that is what is too large."""
+    if not plan.replays:
+        return ""
+    replay = sum(each.nbytes for each in layout.describe() if each.name.startswith("replay/"))
+    free = memory_available()
+    limits = [free.ram_bytes, free.cgroup_bytes]
+    if plan.config.memory.backing == "posix":
+        limits.append(free.shm_bytes)
+    left = min(limit for limit in limits if limit is not None) - (layout.nbytes - replay)
+    envs, least = plan.config.envs, plan.config.replay.learning_starts
+    rows = int(left * SHARE_OFFERED / replay * plan.rows_per_log) * envs
+    return f" Lower replay.capacity to {rows} or less." if least <= rows else ""
+
+
 class RunMemory:
     """The structures of one run in one process."""
 
@@ -238,7 +256,8 @@ class RunMemory:
                 layout.nbytes, backing=plan.config.memory.backing, between=between
             )
         except SegmentError as error:
-            raise SegmentError(f"{error} {_arithmetic(layout)}") from error
+            text = f"{error} {_arithmetic(layout)}{_fitting(plan, layout)}"
+            raise SegmentError(text) from error
         memory = cls(plan, segment, Arena.create(layout, segment))
         region = memory._arena.region
         for name in plan.node_names:
@@ -328,13 +347,17 @@ class RunMemory:
 
         Its number is that of the batch among those of this optimizer and this part of the run,
         from 1; batch ``n`` lies in slot ``(n - 1) % plan.batch_slots``, and the slot is the
-        optimizer's until the result bears the same number.
+        optimizer's until the result bears the same number. The word ``incarnation`` counts its
+        valid rows, none or all of them; ``version`` has the env steps at which it was drawn.
         """
         region = self._arena.region(f"batches/{optimizer}.{slot}")
         return Cell.attach(region, self._plan.batch_fields(), self._plan.rows_per_batch)
 
     def result(self, optimizer: int, slot: int) -> Cell:
-        """What the optimizer says of the batch in ``slot`` when it is done with it."""
+        """What the optimizer says of the batch in ``slot`` when it is done with it.
+
+        The word ``incarnation`` is 1 if the rows hold priorities, else 0.
+        """
         region = self._arena.region(f"results/{optimizer}.{slot}")
         return Cell.attach(region, self._plan.result_fields(), self._plan.rows_per_batch)
 

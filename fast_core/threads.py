@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -32,6 +33,15 @@ def set_threads(count: int) -> None:
     The number is part of the numerics: sums are split by it. So inline mode, where libraries were
     loaded before FastLoop could say anything, sets the same number as a node's process.
     """
-    threadpoolctl.threadpool_limits(limits=count)
+    _libraries(len(sys.modules)).limit(limits=count)
     if "torch" in sys.modules:
         importlib.import_module("torch").set_num_threads(count)
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> threadpoolctl.ThreadpoolController:
+    """Every numerical library that is loaded; looked for anew where a module has come since.
+
+    Looking takes half a millisecond, and inline mode sets threads for every node in turn.
+    """
+    return threadpoolctl.ThreadpoolController()

@@ -23,6 +23,7 @@ BENCHMARKS = (
     "dsac_gops",
     "replay_memory",
     "rounds",
+    "optimizers",
 )
 
 

@@ -143,3 +143,16 @@ def test_blueprint_that_lacks_parts_names_them_all(module: Path) -> None:
     )
     with pytest.raises(ConfigError, match="lacks updates_granted, make_policy, make_algorithm;"):
         algorithm_config_type("own_half:Own")
+
+
+def test_blueprint_of_replay_lacks_what_it_draws(module: Path) -> None:
+    (module / "own_replay.py").write_text(
+        "from typing import ClassVar\n"
+        "from fast_core.config import AlgorithmConfig\n"
+        "from fast_core.algorithm import Blueprint\n"
+        "class Own(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):\n"
+        "    learns_from: ClassVar[str] = 'replay'\n"
+    )
+    needed = "lacks policy_fields, replay, make_policy, make_algorithm;"
+    with pytest.raises(ConfigError, match=needed):
+        algorithm_config_type("own_replay:Own")

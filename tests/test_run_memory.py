@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,9 +17,10 @@ from fast_core.config import (
     ReplayConfig,
     RolloutConfig,
     SchedulerConfig,
+    StopConfig,
 )
 from fast_core.errors import ConfigError, SegmentError
-from fast_core.memory import ReplayArrays, ReplayReader
+from fast_core.memory import ReplayArrays, ReplayReader, memory_available
 from fast_core.plan import RunPlan
 from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
 from fast_core.spec import FieldSpec
@@ -250,3 +253,28 @@ def test_parameter_fields_must_be_float32() -> None:
 def test_record_survives_packing() -> None:
     record = RolloutRecord(1, 2, 3, 2**40, 5, 6)
     assert RolloutRecord.unpack(record.pack()) == record
+
+
+def test_replay_that_does_not_fit_names_a_capacity_that_does(tmp_path: Path) -> None:
+    replay = ReplayConfig(capacity=10**12, learning_starts=8)
+    config = make_config(algorithm=DQNConfig(hidden_sizes=(4,)), replay=replay)
+    with pytest.raises(SegmentError) as raised:
+        RunMemory.create(make_run_plan(tmp_path, config))
+    found = re.search(r"Lower replay\.capacity to (\d+) or less\.$", str(raised.value))
+    assert found is not None, str(raised.value)
+    fitting = msgspec.structs.replace(replay, capacity=int(found[1]))
+    plan = make_run_plan(tmp_path, msgspec.structs.replace(config, replay=fitting))
+    free = memory_available()
+    left = min(free.ram_bytes, free.cgroup_bytes or free.ram_bytes)
+    assert 0.8 * left < layout_of(plan).nbytes < left
+
+
+def test_no_capacity_is_named_where_none_would_do(tmp_path: Path) -> None:
+    """The run has to collect more than fits before it learns."""
+    replay = ReplayConfig(capacity=10**12, learning_starts=10**12)
+    config = make_config(algorithm=DQNConfig(hidden_sizes=(4,)), replay=replay)
+    config = msgspec.structs.replace(config, stop=StopConfig(env_steps=None))
+    with pytest.raises(SegmentError) as raised:
+        RunMemory.create(make_run_plan(tmp_path, config))
+    assert "this run needs" in str(raised.value)
+    assert "Lower replay.capacity" not in str(raised.value)

@@ -31,3 +31,18 @@ for count in (2, 1):
     assert numbers and set(numbers) == {count}, numbers
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_library_that_is_loaded_later_computes_with_the_number_set_after_it() -> None:
+    program = """
+import sys, threadpoolctl
+from fast_core.threads import set_threads
+set_threads(2)
+assert "numpy" not in sys.modules
+import numpy
+for count in (2, 1):
+    set_threads(count)
+    numbers = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+    assert numbers and set(numbers) == {count}, numbers
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -14,6 +14,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
 from fast_core.nodes.policy_file import best_policy_path
+from fast_core.plan import REPLAY
 from fast_core.scheduler.statistics import Statistics
 from fast_core.threads import default_threads
 
@@ -121,6 +122,8 @@ class Display:
             wait_ms = row.batch_wait_ns / row.batches / 1e6 if row.batches else 0.0
             waits = f", waits {wait_ms:.2g} ms a batch" if row.batches else ""
             return plan.config.nodes.optimizer.device + waits
+        if name == REPLAY:
+            return f"{row.drawn:,} windows drawn"
         if name in plan.policy_node_names:
             rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
             return plan.config.nodes.policy.device + rows

@@ -124,12 +124,8 @@ def make_plan(
     plan.blueprint.check(environment, plan.learner_setup)
     if plan.replays:
         check_replay(plan)
-    granted: object = plan.blueprint.updates_granted(config.rows_per_ticket)
-    if not isinstance(granted, int) or granted < 0:
-        raise ConfigError(
-            f"algorithm.name {config.algorithm.name!r}: updates_granted() must return the number "
-            f"of optimizer steps of a ticket; got {granted!r}"
-        )
+    else:
+        _check_granted(plan)
     if plan.saves and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -138,6 +134,15 @@ def make_plan(
             "checkpoint.every_updates=null checkpoint.at_end=false."
         )
     return plan
+
+
+def _check_granted(plan: RunPlan) -> None:
+    granted: object = plan.blueprint.updates_granted(plan.config.rows_per_ticket)
+    if not isinstance(granted, int) or granted < 0:
+        raise ConfigError(
+            f"algorithm.name {plan.config.algorithm.name!r}: updates_granted() must return the "
+            f"number of optimizer steps of a ticket; got {granted!r}"
+        )
 
 
 def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
@@ -156,6 +161,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
     """What the scheduler is told."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
+    granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.extra_node_names if name not in wired.savers]
     return SchedulerSettings(
@@ -172,7 +178,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=plan.slots_per_shard,
         rows_per_rollout=rollout.envs_per_shard * config.steps,
-        updates_granted=plan.blueprint.updates_granted(config.rows_per_ticket),
+        updates_granted=granted,
         replay_ratio=str(config.scheduler.replay_ratio),
         learning_starts=config.replay.learning_starts,
         replay_kept=config.checkpoint.replay,

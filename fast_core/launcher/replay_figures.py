@@ -77,7 +77,7 @@ def metrics_values(view: ReplayView) -> dict[str, float]:
         "replay/refused_values": view.refused_values,
         "replay/refused_stale": view.refused_stale,
         "replay/empty_batches": view.empty_batches,
-        "train/staleness_mean": view.staleness,
-        "train/staleness_max": None if view.staleness is None else view.staleness_max,
+        # The mean comes with the steps.
+        "train/gradient_staleness_max": None if view.staleness is None else view.staleness_max,
     }
     return {name: float(value) for name, value in values.items() if value is not None}

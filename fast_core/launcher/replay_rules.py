@@ -5,6 +5,7 @@ What the configuration alone decides is refused earlier (`fast_core.config_rules
 
 from __future__ import annotations
 
+from fast_core.algorithm import ReplaySpec
 from fast_core.errors import ConfigError
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.plan import RunPlan
@@ -18,6 +19,7 @@ def check_replay(plan: RunPlan) -> None:
     Raises:
         ConfigError: It can't; names the key.
     """
+    _check_spec(plan)
     _check_rows(plan)
     _check_warmup(plan)
     _check_optimizers(plan)
@@ -25,9 +27,23 @@ def check_replay(plan: RunPlan) -> None:
     if stages:
         raise ConfigError(
             f"nodes.extra has {', '.join(stages)}, which takes rollouts (Transform); "
-            f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes hand on no "
-            "rollouts. Remove it, or change what the environment returns with a wrapper."
+            f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes "
+            "hand on no rollouts. Remove it, or wrap the environment instead."
         )
+
+
+def _check_spec(plan: RunPlan) -> None:
+    """An algorithm of one's own asks for something that can be drawn."""
+    spec: object = plan.replay_spec
+    if isinstance(spec, ReplaySpec):
+        whole = all(type(value) is int and value >= 1 for value in (spec.batch_size, spec.n_step))
+        if whole and 0.0 <= spec.gamma <= 1.0:
+            return
+    raise ConfigError(
+        f"algorithm.name {plan.config.algorithm.name!r}: replay() must return a "
+        "fast_core.algorithm.ReplaySpec of batch_size and n_step, integers of at least 1, and "
+        f"gamma from 0 to 1; got {spec!r}"
+    )
 
 
 def _check_rows(plan: RunPlan) -> None:

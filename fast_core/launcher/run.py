@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+
+import msgspec
 
 from fast_core import config_file, resources, threads
-from fast_core.algorithm import Blueprint
-from fast_core.config import RunConfig
+from fast_core.config import RolloutConfig, RunConfig
 from fast_core.distributed.channel import Hub
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub
@@ -29,7 +29,7 @@ from fast_core.errors import (
 )
 from fast_core.events import LogLine
 from fast_core.launcher.blame import blaming
-from fast_core.launcher.budget import CoreBudget, env_node_count
+from fast_core.launcher.budget import CoreBudget
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
     Manifest,
@@ -38,22 +38,23 @@ from fast_core.launcher.checkpoints import (
     newest_valid,
 )
 from fast_core.launcher.display import Display
+from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.placement import Choice
-from fast_core.launcher.prepare import budget, identity, make_plan, needs_torch, resolve
+from fast_core.launcher.prepare import budget, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
-from fast_core.launcher.topology import check_topology, topology, warm_module
+from fast_core.launcher.topology import check_topology, topology
 from fast_core.launcher.trial import measure, spawn_trial, with_placement
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
-from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
+from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.spec import EnvironmentSpec
 
@@ -106,6 +107,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                     source.checkpoints, run.checkpoints, interrupts.check
                 )
                 origin = source.checkpoints / checkpoint.name
+                config = with_saved_steps(config, manifest)
                 check_identity(manifest, identity(config), origin, "the configuration")
             except CheckpointError:
                 run.remove()
@@ -136,11 +138,22 @@ def resume(run: Path, overrides: list[str]) -> int:
             return _never_began(interrupt, progress, interrupts)
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
+        config = with_saved_steps(config, manifest)
         check_identity(manifest, identity(config), path, f"{str(found.config)!r} with overrides")
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
         return _run(config, found, continuation, progress, interrupts)
+
+
+def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
+    """``rollout.steps: auto`` stands for what it stood for in the run that is continued."""
+    saved = manifest.identity.get("rollout")
+    if config.rollout.steps != "auto" or saved is None:
+        return config
+    steps = msgspec.json.decode(saved, type=RolloutConfig).steps
+    rollout = msgspec.structs.replace(config.rollout, steps=steps)
+    return msgspec.structs.replace(config, rollout=rollout)
 
 
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
@@ -201,7 +214,7 @@ def _run_processes(
     cores = resources.cores().granted
     with ExitStack() as stack:
         tree = ProcessTree(
-            preload=_preload(config),
+            preload=preloaded(config),
             environment=threads.ENVIRONMENT,
             log=run.logs / "fork-server.log",
         )
@@ -210,8 +223,8 @@ def _run_processes(
         if config.policy.placement == "auto":
             spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
         else:  # the slow imports of these nodes overlap with everything below
-            for name in _expected_nodes(config, cores):
-                tree.spawn(name, NODE_TARGET, warm=_warm(name, config))
+            for name in expected_nodes(config, cores):
+                tree.spawn(name, NODE_TARGET, warm=warm(name, config))
         environment = ask_probe(
             tree,
             probe,
@@ -229,7 +242,7 @@ def _run_processes(
         nodes = topology(plan)
         for node in nodes:  # those that are not there yet
             if node.name not in tree.children:
-                tree.spawn(node.name, NODE_TARGET, warm=_warm(node.name, config))
+                tree.spawn(node.name, NODE_TARGET, warm=warm(node.name, config))
         interrupts.check()
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
@@ -246,49 +259,6 @@ def _run_processes(
         supervisor.start(nodes, socket_path)
         supervisor.run()
         return _finish(shell, display, trace, progress, interrupts)
-
-
-def _preload(config: RunConfig) -> tuple[str, ...]:
-    """What two or more nodes need; the torch of a single learner is imported in its own process."""
-    blueprint, optimizer = cast(Blueprint, config.algorithm), config.nodes.optimizer
-    learners = optimizer.count > 1 and blueprint.uses_torch(
-        device=optimizer.device, compile=optimizer.compile
-    )
-    surely = config.policy.backend == "auto" and (
-        needs_torch(config)
-        or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)
-    )
-    torch = ("torch",) if surely or learners or config.policy.backend == "torch" else ()
-    # a second to import, starts no thread; who lacks it learns that from the probe
-    envpool = ("envpool",) if config.environment.backend == "envpool" else ()
-    return ("fast_core.launcher.node_process", *config.environment.modules, *torch, *envpool)
-
-
-def _expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
-    count = env_node_count(config, cores)
-    policies = config.nodes.policy.count if config.policy.placement == "node" else 0
-    evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
-    return (
-        *_optimizers(config),
-        *((REPLAY,) if config.replays else ()),
-        *(f"policy-{rank}" for rank in range(policies)),
-        *(f"env-{rank}" for rank in range(count)),
-        *evaluator,
-        METRICS,
-        *(extra.node_name for extra in config.nodes.extra),
-    )
-
-
-def _optimizers(config: RunConfig) -> tuple[str, ...]:
-    return tuple(f"optimizer-{rank}" for rank in range(config.nodes.optimizer.count))
-
-
-def _warm(name: str, config: RunConfig) -> tuple[str, ...]:
-    modules = (warm_module(name, config),)
-    optimizer = config.nodes.optimizer
-    blueprint = cast(Blueprint, config.algorithm)
-    torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name in _optimizers(config) and torch else modules
 
 
 def _plan(

@@ -1,4 +1,4 @@
-"""One question or one answer between two nodes: typed rows that stay put, and a number."""
+"""What one node says to others, one thing at a time: typed rows that stay put, and a number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Cell(Mapping[str, Array]):
     and the reply, written by the policy node. At most one request is open, so there is nothing
     to queue: a request is open while its number is not that of the reply. What the two say is
     told apart by the number and the shard's incarnation; a reply that bears others is late and
-    nobody reads its rows.
+    nobody reads its rows. A batch that was drawn from replay and what its optimizer says of it
+    are such a pair too, in which ``incarnation`` and ``version`` hold other things
+    (`fast_core.run_memory.RunMemory.batch`); several optimizers exchange gradients so.
 
     Concurrency:
         One node writes rows and words; for a request that is the node which executes the shard,

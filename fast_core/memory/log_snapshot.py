@@ -69,6 +69,17 @@ class LogSnapshot:
         """Rows of the cut that were not yet read."""
         return sum(self._commit) - sum(self._next)
 
+    @property
+    def margin(self) -> int:
+        """How many rows each environment may still write before a row of the cut is lost.
+
+        A reader that can hold the writer up does so when this gets small, and then loses nothing.
+        """
+        kept = self._log.capacity + self._log.native.reserve
+        commits = self._log.native.committed()
+        left = (self._next[env] + kept - commits[env] for _, env in self._turns)
+        return max(0, min(left, default=_MOST))
+
     def read(self, max_bytes: int) -> bytearray:
         """The next bytes of the stream, nothing at its end.
 

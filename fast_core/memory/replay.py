@@ -205,7 +205,8 @@ class ReplayReader:
     def highest(self, priorities: PriorityTree, count: int) -> list[RankedRow]:
         """The ``count`` rows of the highest priority, highest first, to look at."""
         values = priorities.priorities()
-        leaves = np.argsort(-values, kind="stable")[:count]
+        leaves = np.argpartition(-values, min(count, len(values) - 1))[:count]
+        leaves = leaves[np.lexsort((leaves, -values[leaves]))]
         committed = [commit for log in self._logs for commit in log.native.committed()]
         # Rows the tree has followed: it may be a few behind those committed.
         seen = self._positions()[:, 0].tolist()

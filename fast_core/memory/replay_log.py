@@ -41,18 +41,18 @@ def replay_fields(
     return (obs, action, FieldSpec("reward", (), "float32"), *extra)
 
 
-def reserve_of(capacity: int, burst: int = 1) -> int:
+def reserve_of(capacity: int, burst: int = 2) -> int:
     """Rows beyond ``capacity`` that a log keeps whole, for a checkpoint that copies it meanwhile.
 
     The copy runs ahead of the writer once it is under way (`LogSnapshot`), so the reserve covers
-    its beginning: two bursts of rows written at once, and a 128th of the log, which keeps images
-    below 1.02 times their bytes.
+    its beginning: two bursts, and a 128th of the log, which keeps images below 1.02 times their
+    bytes.
 
     Args:
         capacity: Rows of one environment that can be drawn.
-        burst: Steps that a writer appends at once; each may end an episode, which takes two rows.
+        burst: Rows of one environment that may be written while the reader can't stop the writer.
     """
-    return max(4 * burst, capacity // 128, min(64, capacity // 12))
+    return max(2 * burst, capacity // 128, min(64, capacity // 16))
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class ReplayLog:
         truncated: NDArray[np.bool_],
         final_obs: Array,
     ) -> Callable[[], None]:
-        """What appends the ``T`` steps of all environments that these arrays hold when it is called.
+        """What appends the ``T`` steps of all environments that these arrays hold at the time.
 
         For a writer that fills the same arrays again and again: they are checked here, once, which
         makes a step ten times cheaper than with `append`. ``[T, B, ...]`` each, otherwise as

@@ -159,14 +159,14 @@ class SharedExchange:
         self._sum: F32 = np.empty_like(self._cells[0][0]["gradient"][0])
 
     def offer(self, step: int, gradient: F32 | None, digest: bytes) -> None:
-        """Publish the own vector; its length is the word ``version``, 0 for none."""
+        """Publish the own vector; its length is the word ``sender``, 0 for none."""
         cell = self._cells[step % 2][self._rank]
         length = 0 if gradient is None else len(gradient)
         if gradient is not None:
             cell["gradient"][0, :length] = gradient
         if digest:
             cell["digest"][0] = np.frombuffer(digest, np.uint8)
-        cell.publish(step, incarnation=int(bool(digest)), version=length, sender=self._rank)
+        cell.publish(step, incarnation=int(bool(digest)), version=0, sender=length)
         self._step = step
         for doorbell in self._others:
             doorbell.ring()
@@ -180,7 +180,7 @@ class SharedExchange:
         return Averaged(self._mean(cells), digests)
 
     def _mean(self, cells: Sequence[Cell]) -> F32 | None:
-        lengths = [cell.version for cell in cells]
+        lengths = [cell.sender for cell in cells]
         if min(lengths) == 0:
             return None
         if min(lengths) != max(lengths):

@@ -99,9 +99,11 @@ class BatchSlots:
 
     def _announce_next(self) -> None:
         slot = (self._slot + 1) % len(self._batches)
-        if self.announce is not None and self._batches[slot].number() == self._number + 1:
-            self._announced = self._batch(slot)
-            self.announce(self._announced)
+        cell = self._batches[slot]
+        if self.announce is None or cell.number() != self._number + 1 or not cell.incarnation:
+            return
+        self._announced = self._batch(slot)
+        self.announce(self._announced)
 
     def _batch(self, slot: int) -> ReplayBatch:
         cell = self._batches[slot]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError, TransportError
 from fast_core.nodes.averaging import Averaged
+from fast_core.nodes.devices import gpus, replica_device
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 
@@ -36,13 +37,6 @@ _DRAWN, _HIGH, _LOW = range(3)  # of the tail of a vector
 _SPLIT = 4096  # keeps both halves of a length exact in float32
 
 
-def replica_device(device: str, optimizers: int, rank: int) -> str:
-    """The device of one optimizer: several on ``cuda`` are spread over all GPUs."""
-    if device != "cuda" or optimizers == 1:
-        return device
-    return f"cuda:{rank % max(1, _gpus())}"
-
-
 def chosen_collective(plan: RunPlan) -> Collective:
     """What averages; auto is NCCL where every optimizer has a GPU of its own.
 
@@ -53,14 +47,14 @@ def chosen_collective(plan: RunPlan) -> Collective:
     asked, count = optimizer.collective, optimizer.count
     if asked in ("shared", "gloo"):
         return asked
-    own = optimizer.device == "cuda" and _gpus() >= count
+    own = optimizer.device == "cuda" and gpus() >= count
     if asked == "auto":
         return "nccl" if own and mode != "inline" else "shared"
     if not own:
         raise ConfigError(
             "nodes.optimizer.collective nccl needs nodes.optimizer.device cuda and a GPU for each "
             f"of the {count} optimizers (nodes.optimizer.count); got device "
-            f"{optimizer.device!r} and {_gpus()} GPUs. Use shared, or fewer optimizers."
+            f"{optimizer.device!r} and {gpus()} GPUs. Use shared, or fewer optimizers."
         )
     return "nccl"
 
@@ -145,7 +139,7 @@ class CollectiveExchange:
         """Leave the group. With a reduction under way that would wait for the others."""
         if self._open and not self._works:
             self._dist.destroy_process_group()
-        if self._open and self._rank == 0:
+        if self._open:
             self._path.unlink(missing_ok=True)
         self._open = False
 
@@ -156,9 +150,12 @@ class CollectiveExchange:
             self._farewell(error)
             return
         self._works.append(work)
-        step = self._step
-        # It says so here before `Work.is_completed` does.
-        work.get_future().then(lambda _: (self._over.append(step), self._doorbell.ring()))
+        work.get_future().then(self._say_over)
+
+    def _say_over(self, _: object) -> None:
+        """On torch's thread, a little before `Work.is_completed` says so."""
+        self._over.append(self._step)
+        self._doorbell.ring()
 
     def _reduced_all(self) -> bool:
         if self._failed_at_s is not None:
@@ -239,7 +236,3 @@ def _meeting_point(plan: RunPlan, memory: RunMemory, rank: int) -> Path:
 
 def _libraries() -> tuple[Any, Any]:
     return importlib.import_module("torch"), importlib.import_module("torch.distributed")
-
-
-def _gpus() -> int:
-    return int(importlib.import_module("torch").cuda.device_count())

@@ -7,6 +7,7 @@ is broadcast, and an action of another dtype steps the environment a little diff
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from fast_core.algorithm import (
     UpdateReport,
 )
 from fast_core.errors import ConfigError
+from fast_core.nodes.devices import replica_device
 from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
 
 _POLICY = ("load", "act", "environment_action")
 _LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
+_SHARED = ("gradient", "apply", "hand_over", "shared_state", "networks", "adopt", "reseed")
 
 
 def make_policy(plan: RunPlan, setup: PolicySetup) -> Policy:
@@ -42,14 +45,19 @@ def make_policy(plan: RunPlan, setup: PolicySetup) -> Policy:
     )
 
 
-def make_learner(plan: RunPlan) -> Algorithm:
-    """Build the learner of a run.
+def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
+    """Build the learner of an optimizer of a run.
 
     Raises:
         ConfigError: The blueprint made something else.
     """
-    learner = plan.blueprint.make_algorithm(plan.environment, plan.learner_setup)
-    _check_methods(learner, "make_algorithm", _LEARNER)
+    setup, count = plan.learner_setup, plan.optimizers
+    methods: tuple[str, ...] = _LEARNER
+    if count > 1:
+        setup = replace(setup, device=replica_device(setup.device, count, rank))
+        methods = (*_LEARNER, *_SHARED)
+    learner = plan.blueprint.make_algorithm(plan.environment, setup)
+    _check_methods(learner, "make_algorithm", methods)
     return learner
 
 

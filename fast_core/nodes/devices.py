@@ -33,5 +33,16 @@ def check_device(device: str, key: str) -> None:
 
 def found_devices() -> list[str]:
     """Devices that torch finds: the CPU, and each GPU."""
-    torch = importlib.import_module("torch")
-    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    return ["cpu", *(f"cuda:{index}" for index in range(gpus()))]
+
+
+def gpus() -> int:
+    """How many GPUs torch finds."""
+    return int(importlib.import_module("torch").cuda.device_count())
+
+
+def replica_device(device: str, optimizers: int, rank: int) -> str:
+    """The device of one of several optimizers: those on ``cuda`` are spread over all GPUs."""
+    if device != "cuda" or optimizers == 1:
+        return device
+    return f"cuda:{rank % max(1, gpus())}"

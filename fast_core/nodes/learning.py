@@ -39,7 +39,7 @@ class LearningNode(Node):
         if optimizer.device != "cpu":
             check_device(optimizer.device, "nodes.optimizer.device")
         set_threads(self.threads)
-        self._algorithm = make_learner(plan)
+        self._algorithm = make_learner(plan, self.context.rank)
         if plan.saves:
             check(self._algorithm.state_dict())
 

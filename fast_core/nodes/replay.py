@@ -53,11 +53,12 @@ class ReplayNode(Node):
     def handle(self, command: Command) -> None:
         """Note what is granted, or that a part of a checkpoint is asked for."""
         match command:
+            case Train(granted=0):  # the replay only fills
+                self.replay.write_figures(self.context.stats)
             case Train(granted=granted):
-                if granted:
-                    self._orders.append(command)
-                    if len(self._orders) == 1:
-                        self._left = granted
+                self._orders.append(command)
+                if len(self._orders) == 1:
+                    self._left = granted
             case Save():
                 self._abandon()
                 self._save = command
@@ -66,7 +67,7 @@ class ReplayNode(Node):
         """Draw a step for all who have a free place, and write a piece of a checkpoint."""
         drew = False
         for group in self.replay.groups:
-            if self._orders and group.ready:
+            if self._orders and group.ready and not self._endangered:
                 self._draw(group)
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
@@ -92,6 +93,16 @@ class ReplayNode(Node):
             self._left = self._orders[0].granted if self._orders else 0
 
     # --- checkpoints ---------------------------------------------------------------------------
+
+    @property
+    def _endangered(self) -> bool:
+        """Whether rows that are being saved might be overwritten before the next draw.
+
+        Env nodes wait for steps that are not drawn, so that nothing of a checkpoint is lost,
+        however slow the disk is.
+        """
+        saving = self._saving
+        return saving is not None and saving.margin < self.context.plan.rows_per_burst
 
     def _note_cut(self) -> bool:
         """Note what is to be saved, as soon as nothing is on its way."""

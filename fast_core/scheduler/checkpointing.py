@@ -5,7 +5,8 @@ then each node writes its part, and the launcher commits the whole. An asynchron
 doesn't hold it up.
 
 A replay node notes what the cut is and writes its rows while training goes on: admission is held
-only until every other part is there. The next checkpoint waits for the whole, and so does the end.
+only until it has noted it (`Noted`) and every other part is there. The next checkpoint waits for
+the whole, and so does the end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 
 import msgspec
 
-from fast_core.events import CheckpointWritten, CommitCheckpoint, Save, Saved
+from fast_core.events import CheckpointWritten, CommitCheckpoint, Noted, Save, Saved
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.state import SchedulerState
 
@@ -47,6 +48,7 @@ class Checkpoints:
         self._ticket = 0
         self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
+        self._unnoted: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
         self._streams = frozenset(() if settings.replay is None else (settings.replay,))
         self._commit: CommitCheckpoint | None = None
@@ -62,7 +64,7 @@ class Checkpoints:
         """Whether admission is held for a checkpoint."""
         if self.stage is Stage.WRITING:
             return not self._streams
-        return self.stage in (Stage.DUE, Stage.SAVING)
+        return self.stage is not Stage.IDLE and self.stage is not Stage.STREAMING
 
     @property
     def busy(self) -> bool:
@@ -105,6 +107,7 @@ class Checkpoints:
         self._ticket = settled
         self._parts.clear()
         self._nodes, self._missing = nodes, set(nodes)
+        self._unnoted = self._missing & self._streams
         return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
 
     def shows(self, commit: CommitCheckpoint) -> None:
@@ -133,13 +136,24 @@ class Checkpoints:
         self._missing.discard(event.node)
         self._parts[event.node] = event.files
         if self._missing:
-            if self._missing <= self._streams:
-                self.stage = Stage.STREAMING
+            self._let_train()
             return None
         self.stage = Stage.WRITING
         assert self._commit is not None
         files = tuple(file for node in self._nodes for file in self._parts[node])
         return msgspec.structs.replace(self._commit, files=files)
+
+    def noted(self, event: Noted) -> bool:
+        """Take a node's word that it knows the cut; whether that was still to come."""
+        if event.checkpoint != self.number or event.node not in self._unnoted:
+            return False
+        self._unnoted.discard(event.node)
+        self._let_train()
+        return True
+
+    def _let_train(self) -> None:
+        if self.stage is Stage.SAVING and not self._unnoted and self._missing <= self._streams:
+            self.stage = Stage.STREAMING
 
     def expects_written(self, event: CheckpointWritten) -> bool:
         """Whether the launcher was asked to commit this checkpoint."""

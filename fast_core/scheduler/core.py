@@ -14,6 +14,7 @@ from fast_core.events import (
     Failed,
     LauncherEvent,
     NodeExited,
+    Noted,
     Ready,
     RolloutReady,
     Saved,
@@ -107,6 +108,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _snapshot_taken(run, event)
         case Evaluated():
             _evaluated(run, event)
+        case Noted():
+            if not run.checkpoints.noted(event):
+                run.stale += 1
         case Saved():
             _saved(run, event)
         case CheckpointWritten():

@@ -15,11 +15,13 @@ def begin(run: Run) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
     settings, progress = run.settings, run.progress
     run.began_s = run.now_s
-    run.decide(
-        "resume" if run.resumed else "start",
+    why = (
         f"{len(settings.nodes)} nodes are ready; degree {settings.degree}, "
-        f"{progress.env_steps} env steps and {progress.updates} updates done",
+        f"{progress.env_steps} env steps and {progress.updates} updates done"
     )
+    if progress.env_steps < run.ratio.learning_from:
+        why += f", learning begins at {run.ratio.learning_from} env steps"
+    run.decide("resume" if run.resumed else "start", why)
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
@@ -102,7 +104,7 @@ def _start_evaluation(run: Run) -> None:
 
 def _merge(run: Run) -> None:
     settings = run.settings
-    while True:
+    while run.tickets.ready >= settings.shards:
         granted = run.ratio.grant(run.merged_env_steps)
         rollouts = run.tickets.merge(granted)
         if rollouts is None:

@@ -77,8 +77,9 @@ def train(
     make_learner: Callable[..., Any] | None = None,
     setup: Any = None,
     make: Callable[[str], gymnasium.Env[Any, Any]] = gymnasium.make,
+    update_every: int = 1,
 ) -> list[float]:
-    """Train with one update per step; mean returns of ten episodes, every so many steps."""
+    """Train with one update per so many steps; mean returns of ten episodes, now and then."""
     env = make(name)
     spec = environment_spec(env, name)
     learner = config.make_algorithm(spec, setup)
@@ -97,7 +98,7 @@ def train(
         next_obs, reward, terminated, truncated, _ = env.step(taken)
         replay.add(obs, action[0], reward, next_obs, terminated, truncated)
         obs = env.reset()[0] if terminated or truncated else next_obs
-        if step > warmup:
+        if step > warmup and step % update_every == 0:
             learner.update(replay.draw(config.batch_size, step, step / steps))
         if step % every == 0:
             policy.load(learner.policy_parameters())

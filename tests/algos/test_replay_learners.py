@@ -211,6 +211,102 @@ def test_gradients_of_another_optimizer_are_applied_by_the_owner(name):
     assert equal(owner.state_dict()["targets"], alone.state_dict()["targets"])
 
 
+@every
+@both
+def test_step_depends_on_the_vector_alone(name, backend):
+    """Not on what one's own batch said: replicas that average would go different ways."""
+    sick, environment = learner_and_environment(name, backend)
+    well, _ = learner_and_environment(name, backend)
+    batch = make_batch(environment)
+    reward = batch.reward.copy()
+    reward[0] = np.inf  # a loss that is linear in large errors has a finite slope here
+    vector = well.gradient(batch).copy()
+    poisoned = sick.gradient(changed(batch, reward=reward)).copy()
+    assert not np.isfinite(poisoned).all(), "the vector says that something is not finite"
+    for learner in (sick, well):
+        assert learner.apply(vector.copy()).updates == 1
+    assert equal(sick.shared_state(), well.shared_state())
+    for learner in (sick, well):
+        assert learner.apply(poisoned.copy()).skipped == 1
+    assert equal(sick.shared_state(), well.shared_state())
+
+
+@every
+@both
+def test_scale_multiplies_the_step_size(name, backend):
+    """Adam's first step is its step size, whatever the gradient: half of it moves half as far."""
+    whole, environment = learner_and_environment(name, backend)
+    half, _ = learner_and_environment(name, backend)
+    before = whole.networks()[0].copy()
+    vector = whole.gradient(make_batch(environment), turn=4).copy()
+    whole.apply(vector.copy())
+    half.apply(vector.copy(), scale=0.5)
+    averages = np.zeros(len(before), bool)
+    if "averages" in whole._layout.groups:  # these are no parameters, and move as ever
+        averages[whole._layout.groups["averages"].place] = True
+    moved, less = (learner.networks()[0] - before for learner in (whole, half))
+    assert np.abs(moved).max() > 1e-4
+    np.testing.assert_allclose(less[~averages], moved[~averages] / 2, rtol=1e-3, atol=2e-7)
+    np.testing.assert_array_equal(less[averages], moved[averages])
+    later = whole.gradient(make_batch(environment, seed=1), turn=8).copy()
+    state = whole.state_dict()
+    half.load_state_dict(state)
+    whole.apply(later.copy())
+    half.apply(later.copy())
+    assert equal(whole.shared_state(), half.shared_state()), "the scale is of one step only"
+
+
+def test_turn_says_whether_the_policy_is_due():
+    learner, environment = learner_and_environment("td3", policy_delay=3)
+    batch = make_batch(environment)
+    lengths = [len(learner.gradient(batch, turn=turn)) for turn in range(1, 7)]
+    assert lengths[2] == lengths[5] == make_config("td3").exchanged(environment)
+    assert len({lengths[k] for k in (0, 1, 3, 4)}) == 1 and lengths[0] < lengths[2]
+    assert len(learner.gradient(batch)) == lengths[0], "the next step is the first"
+    learner.gradient(batch, turn=3)
+    assert learner.update(batch).updates == 1
+    assert learner.state_dict()["optimizer_steps"]["policy"] == 0, "turns are of one call only"
+
+
+@every
+def test_batch_that_is_handed_over_speaks_once(name):
+    learner, environment = learner_and_environment(name)
+    twin, _ = learner_and_environment(name)
+    batch = make_batch(environment)
+    vector = learner.gradient(batch).copy()
+    said, whole = learner.hand_over(), twin.update(batch)
+    assert (said.updates, said.skipped) == (0, 0)
+    np.testing.assert_array_equal(said.priority, whole.priority)
+    assert said.metrics.items() <= whole.metrics.items()
+    report = learner.apply(vector)
+    assert report.updates == 1 and report.priority is None
+    assert said.metrics.keys().isdisjoint(report.metrics)
+    learner.gradient(changed(batch, reward=np.full(8, np.nan, np.float32)))
+    assert learner.hand_over().priority is None
+
+
+@every
+def test_shared_state_is_what_replicas_have_alike(name):
+    learner, environment = learner_and_environment(name)
+    state, shared = learner.state_dict(), learner.shared_state()
+    assert state.keys() - shared.keys() == {"random_state", "env_steps"}
+    assert learner.updates == 0
+    learner.update(make_batch(environment))
+    assert learner.updates == 1
+    for key in ("parameters", "first_moment", "second_moment", "updates"):
+        assert not equal(shared[key], learner.shared_state()[key]), key
+    assert equal(shared, {k: state[k] for k in shared}), "it is a copy"
+
+
+@every
+@both
+def test_exchanged_is_the_length_of_the_longest_vector(name, backend):
+    learner, environment = learner_and_environment(name, backend)
+    size = make_config(name).exchanged(environment)
+    assert len(learner.gradient(make_batch(environment), turn=4)) == size
+    assert {len(vector) for vector in learner.networks()} == {size}
+
+
 @pytest.mark.parametrize("name", ["sac", "dsac", "dsact"])
 def test_replicas_draw_noise_of_their_own(name):
     environment = environment_for(name)

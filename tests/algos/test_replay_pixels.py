@@ -53,8 +53,7 @@ def close(ours, expected):
 
 
 @pytest.mark.parametrize("seen", SEEN)
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize(("double", "dueling"), [(False, False), (True, False), (True, True)])
 def test_gradient_of_dqn_equals_autograd(seen, double, dueling):
     _, learner, environment = build(
         "dqn", seen, double=double, dueling=dueling, huber_threshold=0.5

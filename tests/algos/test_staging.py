@@ -204,13 +204,17 @@ def replay_pair(name, environment, monkeypatch, **changes):
     return plain, make_learner(config, environment)
 
 
-@pytest.mark.parametrize("seen", ["numbers", "stacked", "composite"])
 @pytest.mark.parametrize(
-    ("name", "changes"),
-    [(name, {}) for name in ALL] + [("dqn", {"double": False, "dueling": False})],
+    ("name", "changes", "seen"),
+    [
+        *((name, {}, "numbers") for name in ALL),
+        *((name, {}, "composite") for name in ("sac", "dsact", "dqn")),
+        ("td3", {}, "stacked"),
+        ("dqn", {"double": False, "dueling": False}, "numbers"),
+    ],
 )
 def test_replay_learner_behind_staging_trains_as_the_plain_one(
-    lazy, monkeypatch, name, seen, changes
+    lazy, monkeypatch, name, changes, seen
 ):
     environment = environment_for(name) if seen == "numbers" else pixel_environment(name, seen)
     draw = make_batch if seen == "numbers" else pixel_batch

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from fast_core.errors import CheckpointError
 from fast_core.events import CommitCheckpoint
+from fast_core.launcher import checkpoints
 from fast_core.launcher.checkpoints import (
     MANIFEST,
     SCHEDULER_FILE,
@@ -15,6 +17,7 @@ from fast_core.launcher.checkpoints import (
     check,
     check_identity,
     complete_names,
+    copy_newest,
     newest_valid,
 )
 
@@ -76,6 +79,51 @@ def test_abandoned_parts_are_removed_with_the_next_checkpoint(store: CheckpointS
     (store.folder / "000000000001.tmp").mkdir()
     commit(store, 2)
     assert [entry.name for entry in store.folder.iterdir()] == ["000000000002"]
+
+
+def test_large_files_are_read_in_pieces_and_between_them_may_be_given_up(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_PIECE", 7)
+    data = bytes(range(100))
+    path = commit(store, 1, data)
+    entry = check(path).files["learner"]
+    assert (entry.nbytes, entry.sha256) == (100, hashlib.sha256(data).hexdigest())
+    pieces: list[None] = []
+    check(path, lambda: pieces.append(None))
+    assert len(pieces) == 15 + 2  # and the scheduler's nine bytes
+
+    def interrupt() -> None:
+        pieces.pop()
+        if not pieces:
+            raise KeyboardInterrupt
+
+    for read in (check, lambda path, stop: newest_valid(path.parent, stop)):
+        pieces[:] = [None] * 4
+        with pytest.raises(KeyboardInterrupt):
+            read(path, interrupt)
+    assert complete_names(store.folder) == [path.name], "it is not damaged"
+
+
+def test_copy_that_is_interrupted_while_it_is_checked_is_no_damaged_one(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    commit(store, 1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_newest(store.folder, tmp_path / "copies", interrupt)
+
+
+def test_files_that_do_not_matter_are_not_looked_at(store: CheckpointStore) -> None:
+    path = commit(store, 1)
+    (path / SCHEDULER_FILE).unlink()
+    assert check(path, only=("learner",)).env_steps == 1
+    (path / "learner").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="learner has 0 bytes"):
+        check(path, only=("learner",))
 
 
 @pytest.mark.parametrize("name", ["learner", SCHEDULER_FILE, MANIFEST])

@@ -112,10 +112,12 @@ def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> N
     row = stage.plan.node_names.index("replay-0")
     words = stage.memory.stats().row(row).words
     words[StatsColumn.LIVE_ROWS], words[StatsColumn.STATE] = 70, NodeState.DRAWING
+    words[StatsColumn.DRAWN] = 12_345
     view = shown(stage, learning_from=40).view()
     assert view.replay is not None
     assert (view.replay.rows, view.replay.capacity, view.replay.learning_from) == (70, 1000, 40)
     assert view.nodes[row].state == "drawing"
+    assert view.nodes[row].note == "12,345 windows drawn"
     stage.close()
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from algos.ppo_config import PPOConfig
 from fast_core.config import AtariConfig, EnvironmentConfig, PolicyConfig, RunConfig
-from fast_core.launcher.run import _preload
+from fast_core.launcher.early import preloaded
 from tests.nodes.stage import make_config
 
 PONG = EnvironmentConfig(id="ALE/Pong-v5", atari=AtariConfig())
@@ -33,4 +33,4 @@ def config(environment: EnvironmentConfig | None = None, **policy: object) -> Ru
 )
 def test_torch_is_imported_once_where_all_that_act_need_it(given: RunConfig, shared: bool) -> None:
     """Otherwise each of them would import it for itself: 200 MB a process."""
-    assert ("torch" in _preload(given)) == shared
+    assert ("torch" in preloaded(given)) == shared

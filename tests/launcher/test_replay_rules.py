@@ -11,6 +11,7 @@ from algos.dqn_config import DQNConfig
 from fast_core.algorithm import ReplaySpec
 from fast_core.config import ExtraNodeConfig, RunConfig
 from fast_core.errors import ConfigError
+from fast_core.launcher.prepare import scheduler_settings
 from fast_core.plan import RunPlan
 from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
 from tests.nodes.stage import CARTPOLE, make_run_plan, stacked
@@ -23,6 +24,15 @@ class AloneConfig(DQNConfig, frozen=True, kw_only=True):
 
     def exchanged(self, environment: object) -> int:
         return 0
+
+
+class WrongConfig(DQNConfig, frozen=True, kw_only=True):
+    """Asks for something that can't be drawn."""
+
+    asks: tuple[float, ...] = ()
+
+    def replay(self) -> ReplaySpec:
+        return ReplaySpec(*self.asks) if self.asks else None  # type: ignore[arg-type,return-value]
 
 
 def n_step(config: RunConfig, steps: int, batch_size: int = 8) -> RunConfig:
@@ -88,3 +98,22 @@ def test_stages_that_take_rollouts_are_refused(tmp_path: Path) -> None:
     nodes = msgspec.structs.replace(config.nodes, extra=(stage,))
     with pytest.raises(ConfigError, match=r"takes rollouts \(Transform\).*learns from replay"):
         plan(tmp_path, msgspec.structs.replace(config, nodes=nodes))
+
+
+@pytest.mark.parametrize("asks", [(), (0, 1, 0.9), (8, 0, 0.9), (8, 1, 1.5), (8.0, 1, 0.9)])
+def test_draws_that_make_no_sense_are_refused(tmp_path: Path, asks: tuple[float, ...]) -> None:
+    wrong = WrongConfig(name="mine:Config", hidden_sizes=(4,), asks=asks)
+    with pytest.raises(ConfigError, match=r"'mine:Config': replay\(\) must return"):
+        plan(tmp_path, msgspec.structs.replace(replay_config(), algorithm=wrong))
+
+
+def test_algorithm_that_learns_from_replay_need_not_say_what_a_ticket_grants(
+    tmp_path: Path,
+) -> None:
+    class Silent(DQNConfig, frozen=True, kw_only=True):
+        def updates_granted(self, rows: int) -> int:
+            raise NotImplementedError
+
+    silent = Silent(hidden_sizes=(4,), batch_size=8)
+    made = plan(tmp_path, msgspec.structs.replace(replay_config(), algorithm=silent))
+    assert scheduler_settings(made, "").updates_granted == 0

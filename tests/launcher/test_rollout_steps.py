@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -21,9 +22,11 @@ from fast_core.config import (
     RunConfig,
     SchedulerConfig,
 )
-from fast_core.errors import ConfigError
+from fast_core.errors import CheckpointError, ConfigError
+from fast_core.launcher.checkpoints import Manifest, check_identity
+from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.prepare import identity, resolve
-from fast_core.launcher.run import _expected_nodes, _preload, _warm
+from fast_core.launcher.run import with_saved_steps
 from fast_core.launcher.trial import trial_plan
 from fast_core.plan import RunPlan
 from fast_core.run_memory import layout_of
@@ -103,6 +106,23 @@ def test_dqn_has_rounds_too() -> None:
     assert 100 < resolve(config, CARTPOLE, 2).rows_per_ticket < 260
 
 
+def test_run_that_goes_on_keeps_the_length_of_its_rounds() -> None:
+    """Another ratio would choose another; other shards are refused at once."""
+    saved = resolve(replaying(), HALFCHEETAH, 2)
+    manifest = Manifest(1, 0, 0, identity(saved), {})
+    changed = replaying(scheduler=SchedulerConfig(replay_ratio=0.01))
+    assert resolve(changed, HALFCHEETAH, 2).steps != saved.steps
+    continued = with_saved_steps(changed, manifest)
+    assert continued.steps == saved.steps
+    check_identity(manifest, identity(continued), Path("c"), "x.yaml")
+    other = with_saved_steps(replaying(rollout=RolloutConfig(shards=3)), manifest)
+    with pytest.raises(CheckpointError, match="rollout must be as in the checkpoint"):
+        check_identity(manifest, identity(other), Path("c"), "x.yaml")
+    given = replaying(rollout=RolloutConfig(shards=2, envs_per_shard=4, steps=5))
+    assert with_saved_steps(given, manifest).steps == 5
+    assert with_saved_steps(changed, replace(manifest, identity={})) == changed
+
+
 # --- what is started before the environment is known ---------------------------------------------
 
 
@@ -126,7 +146,7 @@ def test_nodes_that_start_early_are_those_of_the_plan(
         evaluation=EvaluationConfig(every_env_steps=100 if evaluates else None),
     )
     plan = RunPlan(config, CARTPOLE, "", 2, 1, "numpy", policy_nodes=policies)
-    expected = _expected_nodes(config, 2)
+    expected = expected_nodes(config, 2)
     assert len(expected) == len(set(expected))
     assert set(expected) == set(plan.node_names)
 
@@ -137,20 +157,20 @@ def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
     config = replaying(
         algorithm=SACConfig(backend="torch"), nodes=NodesConfig(optimizer=optimizer, extra=(extra,))
     )
-    warm = {name: "torch" in _warm(name, config) for name in _expected_nodes(config, 2)}
-    assert [name for name, torch in warm.items() if torch] == ["optimizer-0", "optimizer-1"]
-    assert _warm("replay-0", config) == ("fast_core.nodes.replay",)
-    assert _warm("optimizer-1", config) == ("torch", "fast_core.nodes.replay_optimizer")
+    torch_at = {name: "torch" in warm(name, config) for name in expected_nodes(config, 2)}
+    assert [name for name, torch in torch_at.items() if torch] == ["optimizer-0", "optimizer-1"]
+    assert warm("replay-0", config) == ("fast_core.nodes.replay",)
+    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.replay_optimizer")
     numpy = replace(config, algorithm=SACConfig(backend="numpy"))
-    assert _warm("optimizer-1", numpy) == ("fast_core.nodes.replay_optimizer",)
+    assert warm("optimizer-1", numpy) == ("fast_core.nodes.replay_optimizer",)
 
 
-@pytest.mark.parametrize(("count", "preloaded"), [(1, False), (2, True)])
-def test_torch_of_several_learners_is_imported_once_for_all(count: int, preloaded: bool) -> None:
+@pytest.mark.parametrize(("count", "shared"), [(1, False), (2, True)])
+def test_torch_of_several_learners_is_imported_once_for_all(count: int, shared: bool) -> None:
     nodes = NodesConfig(optimizer=OptimizerNodeConfig(count=count))
     config = replaying(algorithm=SACConfig(backend="torch"), nodes=nodes)
-    assert ("torch" in _preload(config)) == preloaded
-    assert "torch" not in _preload(replace(config, algorithm=SACConfig(backend="numpy")))
+    assert ("torch" in preloaded(config)) == shared
+    assert "torch" not in preloaded(replace(config, algorithm=SACConfig(backend="numpy")))
 
 
 def test_trial_of_the_placement_reserves_no_replay() -> None:

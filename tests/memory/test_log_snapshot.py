@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import mmap
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
@@ -140,20 +142,47 @@ def test_reader_that_is_faster_than_the_writer_loses_nothing(memory: Memory) -> 
     assert ids_of(copy) == [list(range(500, 2500))] * 8
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("read_before", [0, 1, 5])
+def test_margin_is_what_may_be_written_without_a_loss(
+    memory: Memory, read_before: int, beyond: int
+) -> None:
+    log = new_log(memory, 50, 2, reserve=6)
+    writer = written(log, 80)
+    snapshot = LogSnapshot(log)
+    assert snapshot.margin == 6
+    for _ in range(read_before):
+        snapshot.read(72 + 3 * STRIDE)
+    writer.write(snapshot.margin + beyond)
+    assert snapshot.margin == 0
+    streamed(snapshot, 300)
+    assert (snapshot.missing > 0) == (beyond > 0)
+    assert snapshot.margin > 10**9
+
+
+def test_log_that_is_not_full_has_a_wider_margin(memory: Memory) -> None:
+    log = new_log(memory, 50, 1, reserve=6)
+    written(log, 20)
+    assert LogSnapshot(log).margin == 36
+
+
 def test_overwritten_rows_are_counted_and_the_rest_has_no_gap(memory: Memory) -> None:
     log = new_log(memory, 50, 2, reserve=6)
     writer = written(log, 80)
     snapshot = LogSnapshot(log)
     stream = bytes(snapshot.read(72 + 3 * STRIDE))
     assert snapshot.left == 97
-    writer.write(20)  # all but rows 44 to 99 are gone, those read before included
+    writer.write(10)  # all but rows 34 to 89 are gone, those read before included
+    stream += bytes(snapshot.read(2 * (24 + 6 * STRIDE)))
+    assert snapshot.missing == 2 * 4
+    writer.write(20)
     stream += streamed(snapshot, 300)
-    assert (snapshot.left, snapshot.missing) == (0, 2 * 14)
+    assert (snapshot.left, snapshot.missing) == (0, 2 * 24)
     copy = restored(new_log(memory, 50, 2), stream)
-    assert ids_of(copy) == [list(range(44, 80))] * 2
+    assert ids_of(copy) == [list(range(54, 80))] * 2
     assert copy.statistics().committed == (80, 80)
     reader = ReplayReader([copy], steps=1, gamma=0.9, frames=4, seed=SEED)
-    assert reader.valid() == 2 * (79 - 44 - 3)
+    assert reader.valid() == 2 * (79 - 54 - 3)
 
 
 def test_cut_that_is_gone_leaves_an_empty_log_of_the_same_length(memory: Memory) -> None:
@@ -169,6 +198,21 @@ def test_cut_that_is_gone_leaves_an_empty_log_of_the_same_length(memory: Memory)
     writer.write(3)
     reader = ReplayReader([copy], steps=1, gamma=0.9, seed=SEED)
     assert reader.valid() == 4
+
+
+def test_stacks_that_reach_into_a_gone_cut_are_not_drawn(memory: Memory) -> None:
+    """Whatever lies in the places of the rows before; the writer continues in an episode."""
+    region = memory(ReplayLog.nbytes(FIELDS, 50, 1))
+    log = ReplayLog.create(region, FIELDS, 50, 1)
+    written(log, 80)
+    log.native.restore(0, 500, b"")
+    writer = Writer(ReplayLog.attach(region, FIELDS, 50, 1, continues=True))
+    writer.write(6)
+    reader = ReplayReader([log], steps=1, gamma=0.9, frames=4, seed=SEED)
+    arrays = reader.arrays(100)
+    assert reader.draw(arrays)
+    assert set(arrays.row.tolist()) == {503, 504}
+    assert (arrays.obs[..., 0] == arrays.row[:, None] - 500 + np.arange(-3, 1)).all()
 
 
 def test_restored_rows_are_drawn_at_once(memory: Memory) -> None:
@@ -250,3 +294,35 @@ def test_checksum_of_a_restored_log_is_that_of_the_saved_one(memory: Memory) -> 
     first = streamed(LogSnapshot(log), 4096)
     second = streamed(LogSnapshot(restored(new_log(memory, 500, 3), first)), 4096)
     assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
+
+
+def sparse(nbytes: int) -> memoryview:
+    """Memory of which only what is written takes any."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(nbytes)
+        return memoryview(mmap.mmap(file.fileno(), nbytes))
+
+
+def test_rows_beyond_4_gib_come_back(memory: Memory) -> None:
+    """CKPT-09: a log of 6 GiB, of which the rows about 5 GiB are there."""
+    row_bytes, capacity, first = 8192 - 13, 800_000, 650_000
+    fields = replay_fields(
+        SpaceSpec("box", (row_bytes,), "uint8"), FieldSpec("action", (), "int64")
+    )
+    logs = [new_log(sparse, capacity, 1, fields=fields) for _ in range(2)]
+    assert logs[0].statistics().nbytes > 6 * 2**30
+    logs[0].native.restore(0, first, b"")
+    for row in range(first, first + 20):
+        obs = np.full((1, row_bytes), row % 251, np.uint8)
+        never = np.zeros(1, bool)
+        logs[0].append(obs, np.array([row]), np.zeros(1, np.float32), never, never)
+    restored(logs[1], streamed(LogSnapshot(logs[0]), 40_000))
+    assert logs[1].native.spans() == [(first, first + 20)]
+    assert rows_of(logs[0]) == rows_of(logs[1])
+    assert [row[0] for row in chunks(rows_of(logs[1])[0], 8192)] == [
+        row % 251 for row in range(first, first + 20)
+    ]
+
+
+def chunks(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]

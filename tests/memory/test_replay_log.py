@@ -102,3 +102,38 @@ def test_logs_of_another_plan_are_refused(memory: Memory) -> None:
         ReplayLog.nbytes(FIELDS[1:], 10, 2)
     with pytest.raises(SegmentError, match="capacity"):
         ReplayLog.nbytes(FIELDS, 0, 2)
+
+
+def test_appender_appends_what_its_arrays_hold_when_it_is_called(memory: Memory) -> None:
+    """Twice, with other values; as `append` does it step by step."""
+    fields, rng = FIELDS[:3], np.random.default_rng(4)
+    regions = [memory(ReplayLog.nbytes(fields, 60, 2)) for _ in range(2)]
+    ours, theirs = (ReplayLog.create(region, fields, 60, 2) for region in regions)
+    obs, final = np.zeros((5, 2, 2)), np.zeros((5, 2, 2))
+    action, reward = np.zeros((5, 2), np.int64), np.zeros((5, 2), np.float32)
+    terminated, truncated = np.zeros((5, 2), bool), np.zeros((5, 2), bool)
+    append = ours.appender(obs, action, reward, terminated, truncated, final)
+    for _ in range(3):
+        for array in (obs, final, reward):
+            array[...] = rng.random(array.shape)
+        for flags in (terminated, truncated):
+            flags[...] = rng.random(flags.shape) < 0.3
+        action[...] = rng.integers(0, 9, action.shape)
+        append()
+        for row in zip(obs, action, reward, terminated, truncated, final, strict=True):
+            theirs.append(*row)
+    assert ours.statistics() == theirs.statistics()
+    assert min(ours.statistics().committed) > 15
+    assert bytes(regions[0]) == bytes(regions[1])
+
+
+def test_appender_converts_nothing(memory: Memory) -> None:
+    log = ReplayLog.create(
+        memory(ReplayLog.nbytes(FIELDS[:3], 10, 2)), FIELDS[:3], capacity=10, envs=2
+    )
+    flags, ints = np.zeros((5, 2), bool), np.zeros((5, 2), np.int64)
+    given = [np.zeros((5, 2, 2)), ints, np.zeros((5, 2), np.float32), flags, flags]
+    for place, wrong in ((0, np.zeros((5, 2, 3))), (1, np.zeros((5, 2))), (4, ints)):
+        misfit = [wrong if k == place else array for k, array in enumerate(given)]
+        with pytest.raises(SegmentError, match="takes contiguous rows"):
+            log.appender(*misfit, np.zeros((5, 2, 2)))

@@ -1,5 +1,5 @@
-// Threads stand in for processes: one writer, replaced now and then, and readers that draw as fast
-// as they can. Every word of a row has its number.
+// Threads stand in for processes: one writer, replaced now and then, readers that draw as fast as
+// they can, and one that copies rows as they lie. Every word of a row has its number.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,7 @@ using namespace fastloop;
 namespace {
 
 constexpr std::uint64_t kCapacity = 9, kEnvs = 3, kWords = 5, kBatch = 16, kSteps = 3;
-constexpr std::uint64_t kIncarnation = 1'000'000;
+constexpr std::uint64_t kIncarnation = 1'000'000, kReserve = 4;
 
 struct FreeAligned {
   void operator()(void* memory) const { std::free(memory); }
@@ -76,22 +76,42 @@ void read(void* memory, std::uint64_t nbytes, const std::atomic<bool>& over, boo
   }
 }
 
+// Copies what was live a moment ago, as a checkpoint does.
+void copy(void* memory, std::uint64_t nbytes, const std::atomic<bool>& over) {
+  ReplayLog log(memory, nbytes);
+  std::vector<char> rows(log.stride() * kCapacity);
+  while (!over.load())
+    for (std::uint64_t env = 0; env < kEnvs; ++env) {
+      const auto commit = load_acquire(log.commit_of(env));
+      const auto first = commit - log.live(env, commit);
+      const auto whole = log.read(env, first, commit - first, rows.data());
+      for (auto row = whole; row < commit; ++row) {
+        std::uint64_t obs[kWords];
+        std::memcpy(obs, rows.data() + (row - first) * log.stride(), sizeof obs);
+        for (const auto word : obs)
+          if (word != obs[0]) fail("word of a copied row", obs[0], word);
+      }
+    }
+}
+
 }  // namespace
 
 int main() {
   const std::vector<std::uint64_t> row_bytes = {8 * kWords, 8, 4};
-  const auto nbytes = ReplayLog::nbytes(kCapacity, kEnvs, row_bytes);
+  const auto nbytes = ReplayLog::nbytes(kCapacity, kEnvs, row_bytes, kReserve);
   std::unique_ptr<void, FreeAligned> memory(std::aligned_alloc(kCacheLine, nbytes));
   std::memset(memory.get(), 0, nbytes);
-  ReplayLog::create(memory.get(), nbytes, kCapacity, kEnvs, row_bytes);
+  ReplayLog::create(memory.get(), nbytes, kCapacity, kEnvs, row_bytes, kReserve);
   std::atomic<bool> over{false};
   std::thread uniform([&] { read(memory.get(), nbytes, over, false); });
   std::thread prioritized([&] { read(memory.get(), nbytes, over, true); });
+  std::thread copier([&] { copy(memory.get(), nbytes, over); });
   for (std::uint64_t incarnation = 1; incarnation <= 100; ++incarnation)
     write(memory.get(), nbytes, incarnation, 60 + incarnation % 7);
   over.store(true);
   uniform.join();
   prioritized.join();
+  copier.join();
   std::puts("ALL GOOD");
   return 0;
 }

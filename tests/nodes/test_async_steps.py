@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,26 @@ def staleness(made: Replicas) -> list[float]:
     return [r.metrics["gradient_staleness"] for r in made.reports[0] if r.updates]
 
 
+class Board:
+    """The board of networks, as a worker sees it that is slow between any two of its looks."""
+
+    def __init__(self, board: Any, meanwhile: Callable[[], None]) -> None:
+        self._board, self._meanwhile = board, meanwhile
+
+    def version(self) -> int:
+        """The newest, some time ago."""
+        found: int = self._board.version()
+        self._meanwhile()
+        return found
+
+    def read_into(self, target: Any, *, newer_than: int) -> int:
+        """The newest networks, some time ago."""
+        self._meanwhile()
+        found: int = self._board.read_into(target, newer_than=newer_than)
+        self._meanwhile()
+        return found
+
+
 class Meanwhile:
     """Lets other optimizers act while one is computing: they have processes of their own."""
 
@@ -40,12 +61,18 @@ class Meanwhile:
             self._computing += 1
             self.most = max(self.most, self._computing)
             found = original(batch, **options)
-            for _ in range(self._rng.choice([0, 1, 3, 12])):
-                self.act()
+            self.some()
             self._computing -= 1
             return found
 
         learner.gradient = gradient
+        if rank:
+            self._made.steppers[rank]._board = Board(self._made.memory.networks(), self.some)
+
+    def some(self) -> None:
+        """A few of their actions."""
+        for _ in range(self._rng.choice([0, 1, 3, 12])):
+            self.act()
 
     def act(self) -> None:
         idle = [rank for rank in range(len(self._made.steppers)) if rank not in self._busy]
@@ -65,7 +92,7 @@ def test_bound_holds_and_every_batch_is_one_step(tmp_path: Path, count, limit, s
     made = make(tmp_path, "td3", count, max_gradient_staleness=limit)
     rng = random.Random(100 * seed + count)
     meanwhile = Meanwhile(made, rng)
-    numbers = [rng.randrange(3, 12) for _ in range(count)]
+    numbers = [rng.randrange(15, 30) for _ in range(count)]
     empty = 0
     for rank, number in enumerate(numbers):
         for batch in batches("td3", number, seed=rank):
@@ -143,6 +170,26 @@ def test_stale_gradients_count_less(tmp_path: Path) -> None:
         pass
     assert applied == [(1.0, 0), (1.0, 1), (0.5, 2)]
     assert staleness(made) == [0.0, 1.0, 2.0]
+    made.close()
+
+
+def test_owner_waits_before_it_is_too_late_for_all_of_the_slow_ones(tmp_path: Path) -> None:
+    """Two compute at step 0 with limit 3: the last of them may be applied at step 3 at most."""
+    made = make(tmp_path, "td3", 4)
+    vector = made.learners[1].gradient(batches("td3", 1)[0]).copy()
+    slow = (1, 2)
+    for rank in slow:
+        made.memory.base(rank).publish(1, incarnation=0, version=0)
+    made.given[0].waiting.extend(batches("td3", 6))
+    made.drain()
+    assert staleness(made) == [0.0, 0.0] and made.steppers[0].pending, "its third one waits"
+    for rank in slow:
+        cell = made.memory.gradient(rank)
+        cell["gradient"][0, : len(vector)] = vector
+        cell.publish(1, incarnation=0, version=0, sender=len(vector))
+    made.drain()
+    assert staleness(made)[2:4] == [2.0, 3.0]
+    assert len(made.reports[0]) == 8 and not made.steppers[0].pending
     made.close()
 
 

@@ -185,3 +185,16 @@ def test_batch_after_the_next_is_announced_once_if_it_is_drawn_and_given_later(e
     assert (third.reward[0], fourth.reward[0]) == (3, 4)
     ends.batches.finish(None)
     assert ends.batches.next() is fourth
+
+
+def test_batch_without_rows_is_not_announced(ends: Ends) -> None:
+    announced: list[ReplayBatch] = []
+    ends.batches.announce = announced.append
+    ends.fill(1)
+    ends.fill(2, drawn=False)
+    ends.batches.next()
+    assert announced == []
+    ends.batches.finish(None)
+    batch = ends.batches.next()
+    assert batch is not None
+    assert len(batch.reward) == 0

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from fast_core.algorithm import ActionOutput, Array, UpdateReport
+from fast_core.algorithm import ActionOutput, Array, LearnerSetup, UpdateReport
 from fast_core.errors import ConfigError
 from fast_core.nodes.contract import CheckedPolicy, checked_report, make_learner, make_policy
 from fast_core.plan import RunPlan
@@ -56,7 +56,8 @@ def plan(made: object) -> RunPlan:
         make_policy=lambda environment, setup: made,
         make_algorithm=lambda environment, setup: made,
     )
-    return cast(RunPlan, SimpleNamespace(blueprint=blueprint, environment=None, learner_setup=None))
+    parts = {"blueprint": blueprint, "environment": None, "learner_setup": None, "optimizers": 1}
+    return cast(RunPlan, SimpleNamespace(**parts))
 
 
 def test_right_answer_is_passed_on_as_it_is() -> None:
@@ -113,6 +114,17 @@ def test_parts_that_are_none_are_refused() -> None:
         make_policy(plan(None), None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"make_algorithm .*lacks update, policy_parameters"):
         make_learner(plan(Answers(None)))
+
+
+def test_several_optimizers_need_an_update_in_two_halves() -> None:
+    learner = SimpleNamespace(
+        **dict.fromkeys(("update", "policy_parameters", "state_dict", "load_state_dict"), len)
+    )
+    assert make_learner(plan(cast(Answers, learner))) is learner
+    several = plan(cast(Answers, learner))
+    several.optimizers, several.learner_setup = 2, LearnerSetup(0, 1, 1, 1)  # type: ignore[misc]
+    with pytest.raises(ConfigError, match=r"which lacks gradient, apply, hand_over, shared_state"):
+        make_learner(several)
 
 
 def test_numpy_and_torch_numbers_are_metrics() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fast_core.errors import ConfigError
-from fast_core.nodes.devices import check_device, found_devices
+from fast_core.nodes.devices import check_device, found_devices, replica_device
 
 
 def test_cpu_can_always_be_used():
@@ -18,3 +18,11 @@ def test_missing_device_is_refused_with_those_that_are_there(device, monkeypatch
     text = str(failure.value)
     assert "nodes.policy.device must be" in text and "(cpu, cuda:0, cuda:1)" in text
     assert repr(device) in text
+
+
+def test_several_optimizers_are_spread_over_the_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [replica_device("cuda", 3, rank) for rank in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert replica_device("cuda", 1, 0) == "cuda", "one alone takes torch's default"
+    assert replica_device("cuda:1", 3, 2) == "cuda:1", "what is named is kept"
+    assert replica_device("cpu", 3, 2) == "cpu"

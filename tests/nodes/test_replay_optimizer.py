@@ -14,6 +14,7 @@ from fast_core.config import CheckpointConfig, DiagnosticsConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.events import Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.memory import StatsColumn
+from fast_core.nodes import replay_optimizer
 from fast_core.nodes.batch_slots import FilledSlots
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.replay_optimizer import ReplayOptimizerNode, learner_file
@@ -161,6 +162,42 @@ def test_metrics_are_means_over_the_steps_that_have_them(
     assert (event.metrics["loss"], event.metrics["rare"]) == (2.0, 5.0)
     assert event.metrics["update_ms"] > 0
     assert event.metrics["batch_wait_ms"] >= 0
+
+
+class Clock:
+    """Stands in for `time` in the node's module."""
+
+    now_ms = 0.0
+
+    def monotonic_ns(self) -> int:
+        return 10**12 + int(self.now_ms * 1e6)
+
+
+def test_waiting_for_batches_is_told_from_computing_and_from_having_nothing_to_do(
+    learning: Learning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(replay_optimizer, "time", clock)
+
+    def update(batch: ReplayBatch) -> UpdateReport:
+        clock.now_ms += 3
+        return UpdateReport(1, 0)
+
+    monkeypatch.setattr(learning.node.algorithm, "update", update)
+    for ticket in range(2):
+        learning.grant(ticket, 2)
+        drain(learning.node)  # there is no batch yet
+        clock.now_ms += 8
+        learning.fill()
+        learning.fill()
+        drain(learning.node)
+        clock.now_ms += 1000  # between two tickets nothing is waited for
+        drain(learning.node)
+        (event,) = learning.stage.events()
+        assert isinstance(event, Trained)
+        assert event.metrics["update_ms"] == pytest.approx(3)
+        assert event.metrics["batch_wait_ms"] == pytest.approx(8 / 2)
+    assert learning.node.context.stats.words[StatsColumn.BATCH_WAIT_NS] == 16_000_000
 
 
 def test_ticket_whose_steps_are_all_skipped_keeps_the_published_version(

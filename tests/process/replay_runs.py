@@ -35,6 +35,17 @@ DISCRETE: dict[str, Any] = CONTINUOUS | {
 }
 TOGETHER: dict[str, Any] = CONTINUOUS | {"nodes": {"env": {"count": 2}, "optimizer": {"count": 2}}}
 
+# Rows of 5 KiB: a checkpoint of them takes several turns of the replay node, between draws.
+PICTURES: dict[str, Any] = DISCRETE | {
+    "environment": {
+        "id": "fastloop/Drift-v0",
+        "modules": ["fast_core.envs.drift_task"],
+        "kwargs": {"side": 72},
+        "frame_stack": 2,
+    },
+    "algorithm": DISCRETE["algorithm"] | {"network": "mlp", "hidden_sizes": [4], "batch_size": 8},
+}
+
 TASKS = {"continuous": CONTINUOUS, "discrete": DISCRETE, "two optimizers": TOGETHER}
 
 # Longer than any test waits, with everything that may be killed.

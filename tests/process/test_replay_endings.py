@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, eventually
+from tests.process.harness import Launched, Workplace, eventually, read_process
 from tests.process.replay_runs import (
     CONTINUOUS,
     ENDLESS,
     ROWS,
+    SHARDS,
     TICKETS,
     finished,
     granted,
@@ -23,6 +24,7 @@ from tests.process.replay_runs import (
 )
 from tests.process.test_endings import assert_first_cause_is_last
 from tests.process.test_env_restarts import kill, lost
+from tests.process.test_faults import descriptors, mappings
 
 pytestmark = pytest.mark.process
 
@@ -39,6 +41,7 @@ def await_learning(launched: Launched) -> None:
     launched.await_training()
 
     def learns() -> bool:
+        assert read_process(launched.pid), f"the launcher ended:\n{launched.screen}"
         rows = metrics(launched)
         return bool(rows) and rows[-1].get("replay/updates_per_env_step", 0.0) > 0
 
@@ -102,7 +105,7 @@ def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
 
 # --- pauses --------------------------------------------------------------------------------------
 
-PAUSE_S = 0.8
+STILL_S = 0.5  # ten intervals of metrics
 
 
 @pytest.mark.parametrize(
@@ -120,15 +123,41 @@ def test_paused_node_is_waited_for_and_the_ratio_holds(
     )
     victim = launched.node(name)
     os.kill(victim, signal.SIGSTOP)
-    time.sleep(PAUSE_S / 2)  # until the others have done what they may
-    before = len(metrics(launched))
-    time.sleep(PAUSE_S / 2)
-    assert len(metrics(launched)) <= before + 1, "tickets were settled without it"
-    assert all(event["what"] != "end" for event in launched.events())
+
+    def stands_still() -> bool:
+        before = len(metrics(launched))
+        time.sleep(STILL_S)
+        return len(metrics(launched)) == before
+
+    eventually(stands_still, "the others have done what they may")
+    assert all(event["what"] != "end" for event in launched.events()), "without it"
     os.kill(victim, signal.SIGCONT)
     assert launched.wait(60) == 0, launched.screen
     assert reached(launched) == (tickets * ROWS, granted(tickets * ROWS))
     assert last_metrics(launched)["replay/empty_batches"] == 0
+
+
+# --- resources -----------------------------------------------------------------------------------
+
+
+def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
+    """SHM-04, SHM-05: with batches, answers, gradients and rows that are saved."""
+    launched = learning(workplace, "checkpoint.every_updates=100")
+    names = ("env-0", "replay-0", "optimizer-0", "optimizer-1", "metrics-0")
+    pids = [launched.node(name) for name in names] + [launched.pid]
+    eventually(lambda: list(launched.run.glob("checkpoints/*")), "a checkpoint")
+    time.sleep(0.5)
+    before = [(descriptors(pid), mappings(pid)) for pid in pids]
+    time.sleep(2.0)
+    after = [(descriptors(pid), mappings(pid)) for pid in pids]
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130
+    for name, (fds, maps), (fds_later, maps_later) in zip(
+        (*names, "launcher"), before, after, strict=True
+    ):
+        # A checkpoint that is being written has a file for each shard open.
+        assert abs(fds_later - fds) <= 2 + SHARDS, name
+        assert maps_later - maps < 100, name
 
 
 # --- what can't be, and what must not matter -----------------------------------------------------

@@ -20,6 +20,7 @@ from fast_core.events import (
     Evaluate,
     Evaluated,
     NodeExited,
+    Noted,
     RolloutReady,
     Save,
     Saved,
@@ -72,7 +73,7 @@ class Audit:
             self._resume(before)
         self.evaluating = False
         self.saving: set[str] = set()  # whose parts are missing
-        self.checkpoint = 0
+        self.checkpoint = self.noted = 0
         self.committing = False
         self.ended: EndRun | None = None
         self.evaluated: list[Evaluated] = []
@@ -108,6 +109,9 @@ class Audit:
             case Evaluated():
                 self.evaluating = False
                 self.evaluated.append(event)
+            case Noted():
+                if (event.node, event.checkpoint) == (self.settings.replay, self.checkpoint):
+                    self.noted = event.checkpoint
             case Saved():
                 if event.checkpoint == self.checkpoint:
                     self.saving.discard(event.node)
@@ -235,6 +239,7 @@ class Audit:
         settings = self.settings
         assert self.saving <= {settings.replay}, "work is given out while nodes save"
         assert settings.replay is not None or not self.committing
+        assert settings.replay not in self.saving or self.noted == self.checkpoint
         shards = [order.shard for order in command.rollouts]
         assert shards == sorted(set(shards))
         for order in command.rollouts:

@@ -4,8 +4,9 @@
 command (an env node reads the weights then), `finish` completes it and hands the event to the
 scheduler. A property test chooses which node does what; `simulate` decides by durations.
 
-With replay the first optimizer begins a ticket once the replay node has drawn for it, and the
-replay node writes its part of a checkpoint beside its other work, as if `STREAM` were a node.
+With replay the first optimizer begins a ticket once the replay node has drawn for it. The replay
+node notes the cut of a checkpoint when its turn comes, and writes its part from then on beside its
+other work, as if `STREAM` were a node.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fast_core.events import (
     LauncherEvent,
     Message,
     NodeExited,
+    Noted,
     Ready,
     RolloutOrder,
     RolloutReady,
@@ -179,11 +181,6 @@ class World:
                 assert (command.version, command.env_steps) == (cut.version, cut.env_steps)
                 self.checkpoints.append(Checkpoint(command, cut.audit, cut.sent))
                 self.inbox[node].append(command)
-            case Save() if node == self.settings.replay:
-                node = STREAM  # what it still writes of another checkpoint is given up
-                self.inbox[node].clear()
-                self.busy.pop(node, None)
-                self.inbox[node].append(command)
             case Transform() | Train() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
             case _:
@@ -226,6 +223,11 @@ class World:
             self.drawn += 1
             self.touched.append(self.settings.optimizer)
             return []
+        if node == self.settings.replay and isinstance(task, Save):
+            self.inbox[STREAM] = deque([task])  # what it still writes of another is given up
+            self.busy.pop(STREAM, None)
+            self.touched.append(STREAM)
+            return self.deliver(Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
 
     def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:

@@ -12,7 +12,9 @@ from fast_core.events import (
     EndRun,
     Event,
     LauncherEvent,
+    Noted,
     Save,
+    Saved,
     Snapshot,
     StopRequested,
     Train,
@@ -273,9 +275,13 @@ def test_resumed_without_its_contents_a_replay_is_filled_anew_before_learning() 
     assert [granted for _, _, granted in grants(resumed)[:3]] == [0, 0, 20]
     assert resumed.scheduler.statistics().learning_from == begun + 40
     assert resumed.scheduler.statistics().replay_ratio == 1.0
+    assert resumed.audit.decisions[0].why.endswith(f"learning begins at {begun + 40} env steps")
 
 
 # --- checkpoints that are streamed -------------------------------------------------------------
+
+
+OTHERS = ("optimizer", "second", "env0", "env1")
 
 
 def saving_world(**changes: object) -> World:
@@ -286,17 +292,14 @@ def saving_world(**changes: object) -> World:
     return world
 
 
-def save_parts(world: World) -> list[Send]:
-    """All parts but the one of the replay node."""
-    for node in ("optimizer", "second", "env0", "env1"):
-        world.start(node)
-        sends = world.finish(node)
-    return sends
+def save_parts(world: World, nodes: tuple[str, ...] = ("replay", *OTHERS)) -> list[Send]:
+    """All parts but the one of the replay node, which notes what the cut is."""
+    return [send for node in nodes for send in finish(world, node)]
 
 
-def commit(world: World) -> list[Send]:
-    world.start("launcher")
-    return world.finish("launcher")
+def finish(world: World, node: str) -> list[Send]:
+    world.start(node)
+    return world.finish(node)
 
 
 def test_training_goes_on_while_the_replay_node_still_writes() -> None:
@@ -307,8 +310,7 @@ def test_training_goes_on_while_the_replay_node_still_writes() -> None:
     assert world.scheduler.statistics().phase == "training"
     collect_all(world)
     assert len(commands(train_one(world), Collect)) == 2
-    world.start("stream")
-    world.finish("stream")
+    finish(world, "stream")
     (checkpoint,) = world.checkpoints
     assert (checkpoint.commit.version, checkpoint.commit.env_steps) == (20, 20), "those of the cut"
     assert checkpoint.commit.scheduler == state
@@ -319,11 +321,29 @@ def test_training_goes_on_while_the_replay_node_still_writes() -> None:
 
 def test_training_waits_for_the_other_parts_though_the_replay_node_is_first() -> None:
     world = saving_world()
-    world.start("stream")
-    assert commands(world.finish("stream"), Collect) == []
-    sends = save_parts(world)
+    finish(world, "replay")
+    assert commands(finish(world, "stream"), Collect) == []
+    sends = save_parts(world, OTHERS)
     assert len(world.checkpoints) == 1
     assert len(commands(sends, Collect)) == 2, "and not for the launcher"
+
+
+def test_training_waits_until_the_replay_node_has_noted_the_cut() -> None:
+    """Or env nodes would append before it has looked where their logs end."""
+    world = saving_world()
+    assert commands(save_parts(world, OTHERS), Collect) == []
+    wrong = (Noted("optimizer", 1), Noted("replay", 2), Noted("env0", 1))
+    assert [world.deliver(event) for event in wrong] == [[], [], []]
+    assert world.scheduler.statistics().stale_events == 3
+    assert len(commands(finish(world, "replay"), Collect)) == 2
+    assert world.deliver(Noted("replay", 1)) == []
+    assert world.scheduler.statistics().stale_events == 4
+
+
+def test_part_of_the_replay_node_counts_as_noted() -> None:
+    world = saving_world()
+    assert commands(world.deliver(Saved("replay", 1, ("replay.bin",))), Collect) == []
+    assert len(commands(save_parts(world, OTHERS), Collect)) == 2
 
 
 def test_next_checkpoint_waits_for_one_that_is_still_written() -> None:
@@ -333,18 +353,16 @@ def test_next_checkpoint_waits_for_one_that_is_still_written() -> None:
     for _ in range(2):  # the second one crosses another multiple of the interval
         collect_all(world)
         assert commands(train_one(world), Save) == []
-    world.start("stream")
-    assert commands(world.finish("stream"), Save) == []
+    assert commands(finish(world, "stream"), Save) == []
     collect_all(world)  # it is held once the launcher has committed the one before
-    assert commands(commit(world), Save) == []
+    assert commands(finish(world, "launcher"), Save) == []
     sends = train_one(world)
     assert commands(sends, Collect) == []
     save = Save(2, "checkpoints/000000000080.tmp")
     assert {command for _, command in commands(sends, Save)} == {save}
     save_parts(world)
-    world.start("stream")
-    world.finish("stream")
-    commit(world)
+    finish(world, "stream")
+    finish(world, "launcher")
     assert world.scheduler.statistics().phase == "training", "one was asked for, not two"
 
 
@@ -353,14 +371,12 @@ def test_end_waits_for_one_that_is_still_written_and_saves_the_last_state_too() 
     save_parts(world)
     collect_all(world)
     assert commands(train_one(world), Save) == [] and world.ended is None
-    world.start("stream")
-    world.finish("stream")
-    assert len(commands(commit(world), Save)) == 5
+    finish(world, "stream")
+    assert len(commands(finish(world, "launcher"), Save)) == 5
     save_parts(world)
     assert world.ended is None
-    world.start("stream")
-    world.finish("stream")
-    assert isinstance(commit(world)[-1].command, EndRun)
+    finish(world, "stream")
+    assert isinstance(finish(world, "launcher")[-1].command, EndRun)
     assert [found.commit.env_steps for found in world.checkpoints] == [20, 40]
 
 
@@ -369,13 +385,13 @@ def test_death_while_only_the_replay_node_writes_costs_no_checkpoint() -> None:
     save_parts(world)
     sends = world.kill("env0")
     assert commands(sends, Save) == [] and len(commands(sends, Collect)) == 1
-    world.start("stream")
-    world.finish("stream")
+    finish(world, "stream")
     assert world.checkpoints[0].commit.checkpoint == 1
 
 
 def test_death_before_every_other_part_is_there_begins_anew() -> None:
     world = saving_world(env_restarts=1)
+    finish(world, "replay")
     world.start("stream")
     sends = world.kill("env0")
     again = commands(sends, Save)
@@ -388,12 +404,14 @@ def test_death_before_every_other_part_is_there_begins_anew() -> None:
 
 def test_late_part_of_a_checkpoint_that_was_begun_anew_is_ignored() -> None:
     world = saving_world(env_restarts=1)
-    old = world.start("stream")
-    assert isinstance(old, Save)
     world.kill("env0")
-    report = world._result("stream", old, 0)
-    assert world.scheduler.handle(report, 0.0) == []
-    assert world.scheduler.statistics().stale_events == 1
+    for event in (Noted("replay", 1), Saved("replay", 1, ("replay.bin",))):
+        assert world.deliver(event) == []
+    assert world.scheduler.statistics().stale_events == 2
+    for _ in range(2):  # what they were told of the first one, and of the one begun anew
+        assert commands(save_parts(world, ("optimizer", "second", "env1")), Collect) == []
+    assert commands(finish(world, "replay"), Collect) == []
+    assert len(commands(finish(world, "replay"), Collect)) == 1
 
 
 def test_interrupted_run_saves_where_it_stands_after_the_one_being_written() -> None:

@@ -10,7 +10,7 @@ namespace fastloop {
 
 constexpr std::uint64_t kCacheLine = 64;
 constexpr std::uint64_t kMagic = 0x31504F4F4C545346ull;  // "FSTLOOP1" in memory, little endian
-constexpr std::uint32_t kLayoutVersion = 1;
+constexpr std::uint32_t kLayoutVersion = 2;
 
 enum class Kind : std::uint32_t { ring = 1, doorbell = 2, weight_board = 3, replay_log = 4 };
 

@@ -1,0 +1,120 @@
+"""Several optimizers in processes of their own: equal, caught when not, gone when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.drifting import HEALTHY_STEPS
+from tests.process.harness import Launched, Workplace
+from tests.process.replay_runs import ENDLESS, ROWS, TICKETS, TOGETHER, finished, granted, reached
+from tests.process.test_endings import assert_first_cause_is_last
+from tests.process.test_replay_endings import learning
+
+pytestmark = pytest.mark.process
+
+GLOO = "nodes.optimizer.collective=gloo"
+THREE: dict[str, Any] = TOGETHER | {
+    "algorithm": {"name": "dsact", "hidden_sizes": [8], "batch_size": 15, "n_step": 2},
+    "nodes": {"env": {"count": 1}, "optimizer": {"count": 3, "threads": 1}},
+}
+LISTENING = "0A"
+
+
+def listeners(launched: Launched) -> set[str]:
+    """Addresses, as /proc/net/tcp has them, on which its processes wait for connections."""
+    own = set()
+    for process in launched.members():
+        for path in Path(f"/proc/{process.pid}/fd").glob("*"):
+            try:
+                own.add(os.readlink(path))
+            except OSError:
+                continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENING and f"socket:[{words[9]}]" in own:
+                found.add(words[1].partition(":")[0])
+    return found
+
+
+def test_three_replicas_equal_inline_and_one_another_at_every_version(workplace: Workplace) -> None:
+    """`diagnostics.digests` has them compared before each step."""
+    reference = finished(workplace.launch("mode=inline", config=THREE))
+    assert finished(workplace.launch("diagnostics.delay_ms=2", config=THREE)) == reference
+
+
+def test_gloo_takes_the_same_steps_as_shared_memory(workplace: Workplace) -> None:
+    """Two numbers have one sum, so two replicas agree to the last bit."""
+    launched = workplace.launch(GLOO, config=TOGETHER)
+    assert finished(launched) == finished(workplace.launch(config=TOGETHER))
+    launched.assert_gone()
+    assert not list(launched.run.glob("optimizers-*")), "where they met"
+
+
+def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
+    launched = learning(workplace, GLOO)
+    assert listeners(launched) == {"0100007F"}
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130, launched.screen
+    launched.assert_gone()
+
+
+@pytest.mark.parametrize("name", ["optimizer-0", "optimizer-1"])
+def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: str) -> None:
+    launched = learning(workplace, GLOO)
+    os.kill(launched.node(name), signal.SIGKILL)
+    begun_s = time.monotonic()
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert_first_cause_is_last(launched, "SIGKILL")
+    assert f"First cause: node '{name}'" in launched.screen
+
+
+@pytest.mark.parametrize("collective", ["shared", "gloo"])
+def test_run_ends_in_time_while_a_replica_hangs(workplace: Workplace, collective: str) -> None:
+    """The other one waits for its vector; nobody waits for that."""
+    launched = learning(
+        workplace, f"nodes.optimizer.collective={collective}", "supervision.save_s=0.5"
+    )
+    os.kill(launched.node("optimizer-1"), signal.SIGSTOP)
+    time.sleep(0.3)
+    launched.signal(signal.SIGINT)
+    launched.wait()
+    launched.assert_gone()
+
+
+def test_replica_that_differs_by_one_bit_ends_the_run(workplace: Workplace) -> None:
+    algorithm = {"name": "drifting:DriftingConfig", "hidden_sizes": [8], "batch_size": 16}
+    launched = workplace.launch(
+        "diagnostics.digests=true", config=ENDLESS | {"algorithm": algorithm}
+    )
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert_first_cause_is_last(launched, "must stay equal")
+    told = launched.screen.strip().splitlines()[-1]
+    assert f"before step {HEALTHY_STEPS + 1} of this part of the run" in told
+    assert "optimizer-0 has the hash " in told and "optimizer-1 " in told
+
+
+@pytest.mark.parametrize("update", ["allreduce", "async"])
+def test_resumed_optimizers_go_on_together(workplace: Workplace, update: str) -> None:
+    """With allreduce bit for bit as a run that never stopped, each with its own noise."""
+    # The exponent of importance weights would follow the limit, which the two parts have apart.
+    given = (f"nodes.optimizer.update={update}", "replay.prioritized=false")
+    half = TICKETS // 2
+    first = workplace.launch(*given, f"stop={{env_steps: {half * ROWS}}}", config=THREE)
+    assert first.wait(60) == 0, first.screen
+    resumed = workplace.resume(first, f"stop={{env_steps: {TICKETS * ROWS}}}")
+    assert resumed.wait(60) == 0, resumed.screen
+    assert reached(resumed) == (TICKETS * ROWS, granted(TICKETS * ROWS))
+    if update == "allreduce":
+        whole = finished(workplace.launch(*given, "mode=inline", config=THREE))
+        found = finished(resumed)
+        assert found == whole
