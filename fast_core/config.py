@@ -289,7 +289,7 @@ class OptimizerNodeConfig(Section, frozen=True):
     ] = None
     threads: Annotated[
         Count | Literal["auto"],
-        Meta(description="Threads of the learner; auto takes one unless an update is large."),
+        Meta(description="Threads of each learner; auto takes one unless an update is large."),
     ] = "auto"
     device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
     precision: Annotated[

@@ -30,7 +30,7 @@ class RunPlan:
         environment: What the probe found out about the environment.
         run_directory: Absolute path of the run directory.
         env_nodes: Number of env nodes.
-        threads: Torch threads of the learner.
+        threads: Threads of each learner.
         backend: Library of the policy's forward pass.
         policy_nodes: Number of policy nodes, 0 where policies act in the env nodes.
         checkpoint: Directory of the checkpoint to continue from, or None.
