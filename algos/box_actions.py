@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from algos.networks import F32
+from algos.policies import ActionMap
 from fast_core.algorithm import Array
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
@@ -27,8 +28,7 @@ class BoxActions:
         self.size = space.size
         self.shape = space.shape
         self.log_scale = float(np.log((high - low) / 2).sum())
-        self._dtype = space.row_dtype
-        self._low, self._high = low.astype(np.float32), high.astype(np.float32)
+        self._within = ActionMap(space)
         self._middle = ((low + high) / 2).astype(np.float32)
         self._half = ((high - low) / 2).astype(np.float32)
 
@@ -36,10 +36,7 @@ class BoxActions:
         """Stretch stored actions ``[B, ...]`` over the box; never beyond its bounds."""
         stretched: F32 = action.astype(np.float32, copy=False) * self._half
         stretched += self._middle
-        np.maximum(stretched, self._low, out=stretched)
-        np.minimum(stretched, self._high, out=stretched)
-        taken: Array = stretched.astype(self._dtype, copy=False)
-        return taken
+        return self._within(stretched)
 
     def uniform(self, normal: F32) -> F32:
         """Actions spread evenly over [-1, 1] from standard normal numbers of any shape.

@@ -63,11 +63,16 @@ class ColumnMaker:
         if settings.normalize_rewards:
             ended = merged.terminated | merged.truncated
             reward = self._rewards.normalise(reward, ended, merged.shards)
+        terminated = merged.terminated
+        if merged.quarantined is not None:
+            # As good as expected, and the end: nothing of it reaches its own row or those before.
+            reward = np.where(merged.quarantined, values[:-1], reward)
+            terminated = terminated | merged.quarantined
         advantage = generalized_advantages(
             reward,
             values[:-1],
             next_values,
-            merged.terminated,
+            terminated,
             merged.truncated,
             gamma=settings.gamma,
             gae_lambda=settings.gae_lambda,

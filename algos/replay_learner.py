@@ -178,7 +178,7 @@ class ReplayLearner(ABC):
     def _apply(self, policy: bool, *, finite: bool) -> UpdateReport:
         """Step along the gradient, unless it or, by ``finite``, something else is not finite."""
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
-        norm = self._vectors.gradient_norm(self._layout.size if policy else self._critic_size)
+        norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
         if not (finite and math.isfinite(norm)):
             self._count_nonfinite()
             metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
@@ -191,6 +191,18 @@ class ReplayLearner(ABC):
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)
         priority = losses.error if len(losses.error) else None
         return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
+
+    def _gradient_norm(self, stop: int) -> float:
+        """Length of the gradient up to ``stop``; NaN or infinite if anything there is.
+
+        Statistics of the batch travel with it and have no part in its length.
+        """
+        vectors, averages = self._vectors, self._layout.groups.get("averages")
+        norm = vectors.gradient_norm(slice(stop))
+        if averages is None or not math.isfinite(norm):
+            return norm
+        before, after = slice(averages.place.start), slice(averages.place.stop, stop)
+        return math.hypot(vectors.gradient_norm(before), vectors.gradient_norm(after))
 
     @property
     def _policy_is_due(self) -> bool:
@@ -336,9 +348,13 @@ def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:
     found = {name: np.shape(array) for name, array in values.items()}
     needed = {p.name: p.shape for p in parameters}
     if found != needed:
+        differ = sorted(
+            name for name in found.keys() | needed if found.get(name) != needed.get(name)
+        )
+        wanted, got = ({name: of.get(name) for name in differ} for of in (needed, found))
         raise CheckpointError(
-            f"the checkpoint's networks must have the configured parameters {needed}; got "
-            f"{found}. Resume with the configuration that wrote it."
+            f"the checkpoint's networks must have the configured parameters {wanted}; got {got}. "
+            "Resume with the algorithm's keys of the configuration that wrote it."
         )
     for p in parameters:
         p.view(flat)[...] = np.asarray(values[p.name])

@@ -30,6 +30,7 @@ class MergedRollout:
         final_column: ``[K]``, their columns.
         shards: Shards in merge order.
         state: ``[N, S]``, what a recurrent policy remembered before step 0; None without memory.
+        quarantined: ``[T, N]``, steps whose outcome is not known; None where there are none.
     """
 
     obs: ObservationTable
@@ -42,6 +43,7 @@ class MergedRollout:
     final_column: I64
     shards: tuple[int, ...]
     state: F32 | None = None
+    quarantined: Bool | None = None
 
 
 def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -> MergedRollout:
@@ -62,12 +64,22 @@ def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -
         final_column=column,
         shards=tuple(r.shard for r in rollouts),
         state=_states(rollouts),
+        quarantined=_quarantined(rollouts),
     )
 
 
 def _states(rollouts: tuple[ShardRollout, ...]) -> F32 | None:
     states = [r.state for r in rollouts if r.state is not None]
     return np.concatenate(states).astype(np.float32, copy=False) if states else None
+
+
+def _quarantined(rollouts: tuple[ShardRollout, ...]) -> Bool | None:
+    if not any(r.quarantined is not None and r.quarantined.any() for r in rollouts):
+        return None
+    known = [
+        np.zeros_like(r.truncated) if r.quarantined is None else r.quarantined for r in rollouts
+    ]
+    return _side_by_side(known).astype(bool, copy=False)
 
 
 class FrameRoom:

@@ -108,9 +108,9 @@ class TorchVectors:
         if source.data_ptr() != self._gradient.data_ptr():
             self._gradient[: len(gradient)].copy_(source)
 
-    def gradient_norm(self, stop: int) -> float:
-        """Length of the gradient up to ``stop``."""
-        return float(torch.linalg.vector_norm(self._gradient[:stop]).item())
+    def gradient_norm(self, place: slice) -> float:
+        """Length of a part of the gradient."""
+        return float(torch.linalg.vector_norm(self._gradient[place]).item())
 
     def step(self, name: str, learning_rate: float) -> None:
         """One Adam step of a group."""

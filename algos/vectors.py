@@ -144,8 +144,8 @@ class Vectors(Protocol):
         """Take the first part of the gradient from elsewhere."""
         ...
 
-    def gradient_norm(self, stop: int) -> float:
-        """Length of the gradient up to ``stop``; NaN or infinite if any of it is."""
+    def gradient_norm(self, place: slice) -> float:
+        """Length of a part of the gradient; NaN or infinite if any of it is."""
         ...
 
     def step(self, name: str, learning_rate: float) -> None:
@@ -239,9 +239,9 @@ class NumpyVectors:
         if not np.may_share_memory(gradient, self._gradient):
             self._gradient[: len(gradient)] = gradient
 
-    def gradient_norm(self, stop: int) -> float:
-        """Length of the gradient up to ``stop``."""
-        gradient = self._gradient[:stop]
+    def gradient_norm(self, place: slice) -> float:
+        """Length of a part of the gradient."""
+        gradient = self._gradient[place]
         return float(np.sqrt(np.dot(gradient, gradient)))
 
     def step(self, name: str, learning_rate: float) -> None:

@@ -106,6 +106,10 @@ class ShardRollout:
             frames are not stacked.
         frame_age: ``[T + 1, B]`` uint8, how many earlier frames of the same episode a row has,
             at most ``frames - 1``; None where frames are not stacked.
+        quarantined: ``[T, B]`` bool, the environment answered the step with NaN or infinity
+            (``environment.nonfinite``): it stands as truncated with reward 0 and its own
+            observation as the final one, and nothing should be learnt from it. None where that
+            is not known.
     """
 
     shard: int
@@ -121,6 +125,7 @@ class ShardRollout:
     state: Array | None = None
     frames: Array | None = None
     frame_age: NDArray[np.uint8] | None = None
+    quarantined: Array | None = None
 
     @property
     def stack(self) -> int:
@@ -424,6 +429,10 @@ class Blueprint:
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Rough floating point operations of one optimizer step; chooses the thread count."""
         return 0
+
+    def update_splits(self, environment: EnvironmentSpec) -> bool:
+        """Whether a large update gains from more threads on the CPU than one."""
+        return True
 
     def uses_torch(self, *, device: str, compile: bool) -> bool:
         """Whether the learner surely imports torch: then its process imports it ahead of time."""

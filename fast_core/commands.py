@@ -131,6 +131,22 @@ def play(
 
 
 @app.command()
+def replay(
+    run: Run,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="newest or a name in checkpoints/.")
+    ] = None,
+    top: Annotated[
+        int, typer.Option(min=0, help="How many rows of the highest priority to show.")
+    ] = 10,
+) -> None:
+    """Show what the replay of a checkpoint holds; prints one JSON object."""
+    from fast_core.launcher import show_replay
+
+    raise typer.Exit(show_replay(run, checkpoint, top))
+
+
+@app.command()
 def bench(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all by default.")

@@ -138,10 +138,12 @@ class ReplayConfig(Section, frozen=True):
     """What algorithms that learn from replay store and draw."""
 
     capacity: Annotated[
-        Count,
+        int,
         Meta(
+            ge=1,
+            le=10**12,
             description="Rows kept, shared evenly by all environments: one for each environment "
-            "step, and one for the final observation of each episode."
+            "step, and one for the final observation of each episode.",
         ),
     ] = 1_000_000
     learning_starts: Annotated[
@@ -437,7 +439,12 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 0
     save_s: Annotated[
-        Seconds, Meta(description="For a last checkpoint after Ctrl-C; then it ends without one.")
+        Seconds,
+        Meta(
+            description="For a last checkpoint after Ctrl-C; then it ends without one. Time counts "
+            "from the last progress: bytes written, or a step on replay. A second Ctrl-C ends at "
+            "once."
+        ),
     ] = 1.0
     grace_s: Annotated[
         Seconds, Meta(description="From asking a node to stop until it is killed.")

@@ -9,11 +9,15 @@ from pathlib import Path
 def write_durably(path: Path, data: bytes) -> None:
     """Write ``data`` so that ``path`` holds all of it or what it held before."""
     partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:  # the disk is full, most likely
+        partial.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

@@ -248,6 +248,7 @@ class RunPlan:
             FieldSpec("reward", (), "float32"),
             FieldSpec("terminated", (), "bool"),
             FieldSpec("truncated", (), "bool"),
+            FieldSpec("quarantined", (), "bool"),
             FieldSpec("final_obs", row.shape, row.dtype),
             FieldSpec("policy_version", (), "int64"),
             *age,

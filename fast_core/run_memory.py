@@ -27,9 +27,9 @@ from fast_core.memory import (
     Segment,
     StatsBoard,
     WeightBoard,
-    memory_available,
     reserve_of,
 )
+from fast_core.memory_needs import arithmetic, fitting, private_nbytes
 from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec
 
@@ -110,9 +110,6 @@ class ParameterPack:
         """The parameters as views of ``flat``."""
         spans = zip(self.fields, self._ends[:-1], self._ends[1:], strict=True)
         return [flat[start:end].reshape(field.shape) for field, start, end in spans]
-
-
-SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
 
 
 def layout_of(plan: RunPlan) -> Layout:
@@ -203,36 +200,6 @@ def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
     layout.add(f"replies/{name}", reply, writer="the shard's policy node")
 
 
-def _arithmetic(layout: Layout) -> str:
-    """What the memory is for, and which keys make it smaller."""
-    totals: dict[str, int] = {}
-    for region in layout.describe():
-        kind = region.name.partition("/")[0]
-        totals[kind] = totals.get(kind, 0) + region.nbytes
-    parts = sorted(totals.items(), key=lambda item: -item[1])
-    listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
-    return (
-        f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
-        "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
-        "with algorithm.batch_size, replay.slots and nodes.optimizer.count."
-    )
-
-
-def _fitting(plan: RunPlan, layout: Layout) -> str:
-    """The capacity of the replay with which the rest would fit, if that is what is too large."""
-    if not plan.replays:
-        return ""
-    replay = sum(each.nbytes for each in layout.describe() if each.name.startswith("replay/"))
-    free = memory_available()
-    limits = [free.ram_bytes, free.cgroup_bytes]
-    if plan.config.memory.backing == "posix":
-        limits.append(free.shm_bytes)
-    left = min(limit for limit in limits if limit is not None) - (layout.nbytes - replay)
-    envs, least = plan.config.envs, plan.config.replay.learning_starts
-    rows = int(left * SHARE_OFFERED / replay * plan.rows_per_log) * envs
-    return f" Lower replay.capacity to {rows} or less." if least <= rows else ""
-
-
 class RunMemory:
     """The structures of one run in one process."""
 
@@ -253,10 +220,13 @@ class RunMemory:
         layout = layout_of(plan)
         try:
             segment = Segment.create(
-                layout.nbytes, backing=plan.config.memory.backing, between=between
+                layout.nbytes,
+                backing=plan.config.memory.backing,
+                between=between,
+                private=private_nbytes(plan),
             )
         except SegmentError as error:
-            text = f"{error} {_arithmetic(layout)}{_fitting(plan, layout)}"
+            text = f"{error} {arithmetic(plan, layout)}{fitting(plan, layout)}"
             raise SegmentError(text) from error
         memory = cls(plan, segment, Arena.create(layout, segment))
         region = memory._arena.region

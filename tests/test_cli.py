@@ -52,6 +52,9 @@ class Launcher(types.ModuleType):
     def play_in_window(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
 
+    def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
+        return self._end("replay", run, checkpoint, top)
+
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
@@ -113,6 +116,15 @@ def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
     assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
     assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+
+
+def test_replay_is_handed_over(launcher: Launcher) -> None:
+    assert main(["replay", "runs/a"]) == 0
+    assert main(["replay", "runs/a", "--checkpoint", "newest", "--top", "3"]) == 0
+    assert launcher.calls == [
+        ("replay", Path("runs/a"), None, 10),
+        ("replay", Path("runs/a"), "newest", 3),
+    ]
 
 
 def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +13,14 @@ import pytest
 
 from algos.registry import algorithm_config_type
 from fast_core import config_file
-from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algorithm import (
+    Array,
+    LearnerSetup,
+    PolicySetup,
+    ReplayBatch,
+    RolloutBatch,
+    ShardRollout,
+)
 from fast_core.errors import ConfigError
 from fast_core.launcher.topology import check_topology
 from fast_core.run_memory import ParameterPack
@@ -29,7 +38,17 @@ CARTPOLE = EnvironmentSpec(
 @pytest.mark.parametrize(
     ("page", "sources"),
     [
-        ("adding-an-algorithm.md", ("a2c.py", "a2c_learner.py", "a2c_cartpole.yaml")),
+        (
+            "adding-an-algorithm.md",
+            (
+                "a2c.py",
+                "a2c_learner.py",
+                "a2c_cartpole.yaml",
+                "qrdqn.py",
+                "qrdqn_learner.py",
+                "qrdqn_cartpole.yaml",
+            ),
+        ),
         ("adding-a-node.md", ("exploration_bonus.py", "exploration_bonus.yaml")),
     ],
 )
@@ -114,6 +133,84 @@ def test_example_bootstraps_from_the_final_observation_and_stops_at_terminations
     np.testing.assert_allclose(target.numpy(), expected, rtol=1e-5)
     report = learner.update(RolloutBatch((rollout,), 0, 0.0))
     assert (report.updates, report.skipped) == (1, 0)
+
+
+def quantile_learner(**changes: object) -> tuple[Any, Any]:
+    kind = algorithm_config_type("examples.qrdqn:QRDQNConfig")
+    config: Any = msgspec.structs.replace(kind(name="examples.qrdqn:QRDQNConfig"), **changes)
+    setup = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)
+    return config, config.make_algorithm(CARTPOLE, setup)
+
+
+def drawn(rows: int) -> ReplayBatch:
+    rng = np.random.default_rng(3)
+    return ReplayBatch(
+        obs=rng.normal(size=(rows, 4)).astype(np.float32),
+        action=rng.integers(0, 2, rows),
+        reward=rng.normal(size=rows).astype(np.float32),
+        discount=np.array([0.9, 0.0] * (rows // 2), np.float32),
+        next_obs=rng.normal(size=(rows, 4)).astype(np.float32),
+        weight=rng.uniform(0.2, 1, rows).astype(np.float32),
+        env_steps=rows,
+        progress=0.0,
+    )
+
+
+def test_example_from_replay_minimises_the_quantile_loss_of_its_paper() -> None:
+    config, learner = quantile_learner(hidden=6, quantiles=3)
+    pack = ParameterPack(config.policy_fields(CARTPOLE))
+    flat = pack.empty()
+    pack.pack(learner.policy_parameters(), flat)
+    weight, bias, head, head_bias, exploration = pack.views(flat)
+    assert exploration == 1.0  # until the first update
+    batch = drawn(4)
+
+    def quantiles(row: Array) -> Array:
+        found = head @ np.maximum(weight @ row + bias, 0) + head_bias  # type: ignore[operator]
+        return np.reshape(found, (2, 3))
+
+    loss, errors = 0.0, []
+    for i in range(4):
+        after = quantiles(batch.next_obs[i])  # targets begin as the network
+        best = max(range(2), key=lambda choice: after[choice].sum())
+        target = batch.reward[i] + batch.discount[i] * after[best]
+        own = quantiles(batch.obs[i])[batch.action[i]]
+        errors.append(abs(target.mean() - own.mean()))
+        for k, share in enumerate((1 / 6, 1 / 2, 5 / 6)):
+            for value in target:
+                error = float(value - own[k])
+                huber = error**2 / 2 if abs(error) < 1 else abs(error) - 0.5
+                loss += batch.weight[i] * abs(share - (error < 0)) * huber / 3 / 4
+    report = learner.update(batch)
+    np.testing.assert_allclose(report.metrics["critic_loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(report.priority, errors, rtol=1e-4)
+    assert learner.policy_parameters()[-1] == np.float32(config.epsilon)
+
+
+def test_example_from_replay_continues_exactly() -> None:
+    _, learner = quantile_learner()
+    learner.update(drawn(8))
+    _, other = quantile_learner()
+    other.load_state_dict(copy.deepcopy(learner.state_dict()))
+    for each in (learner, other):
+        each.update(drawn(8))
+    for mine, its in zip(learner.policy_parameters(), other.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+def test_policy_of_the_example_from_replay_explores_as_its_log_probabilities_say() -> None:
+    config, learner = quantile_learner(epsilon=0.5)
+    learner.update(drawn(8))
+    policy = config.make_policy(CARTPOLE, PolicySetup())
+    policy.load(learner.policy_parameters())
+    rng = np.random.default_rng(0)
+    obs = np.repeat(rng.normal(size=(1, 4)).astype(np.float32), 4000, axis=0)
+    out = policy.act(obs, noise=rng.random((4000, 2), np.float32), explore=True)
+    greedy = policy.act(obs[:1], noise=np.zeros((1, 2), np.float32), explore=False).action[0]
+    share = np.mean(out.action == greedy)
+    assert abs(share - 0.75) < 0.03
+    expected = np.log(np.where(out.action == greedy, 0.75, 0.25))
+    np.testing.assert_allclose(out.behaviour_log_prob, expected, atol=1e-6)
 
 
 # --- what goes wrong with an algorithm of one's own ----------------------------------------------

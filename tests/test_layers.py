@@ -35,6 +35,7 @@ LEVELS = {
     "fast_core.envs": 2,
     "fast_core.monitor": 2,
     "fast_core.plan": 3,
+    "fast_core.memory_needs": 3,
     "fast_core.run_memory": 3,
     "fast_core.node": 3,
     "algos": 3,

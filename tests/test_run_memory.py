@@ -21,8 +21,14 @@ from fast_core.config import (
 )
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.memory import ReplayArrays, ReplayReader, memory_available
+from fast_core.memory_needs import private_nbytes
 from fast_core.plan import RunPlan
-from fast_core.run_memory import ParameterPack, RolloutRecord, RunMemory, layout_of
+from fast_core.run_memory import (
+    ParameterPack,
+    RolloutRecord,
+    RunMemory,
+    layout_of,
+)
 from fast_core.spec import FieldSpec
 from tests.nodes.stage import make_config, make_run_plan
 
@@ -111,6 +117,7 @@ def test_rollouts_hold_what_the_plan_says(tmp_path: Path) -> None:
             "reward": ((8, 2), "float32"),
             "terminated": ((8, 2), "bool"),
             "truncated": ((8, 2), "bool"),
+            "quarantined": ((8, 2), "bool"),
             "final_obs": ((8, 2, 4), "float32"),
             "policy_version": ((8, 2), "int64"),
         }
@@ -255,8 +262,12 @@ def test_record_survives_packing() -> None:
     assert RolloutRecord.unpack(record.pack()) == record
 
 
-def test_replay_that_does_not_fit_names_a_capacity_that_does(tmp_path: Path) -> None:
-    replay = ReplayConfig(capacity=10**12, learning_starts=8)
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_replay_that_does_not_fit_names_a_capacity_that_does(
+    tmp_path: Path, prioritized: bool
+) -> None:
+    """With the priorities, which the replay node keeps for itself."""
+    replay = ReplayConfig(capacity=10**12, learning_starts=8, prioritized=prioritized)
     config = make_config(algorithm=DQNConfig(hidden_sizes=(4,)), replay=replay)
     with pytest.raises(SegmentError) as raised:
         RunMemory.create(make_run_plan(tmp_path, config))
@@ -266,7 +277,9 @@ def test_replay_that_does_not_fit_names_a_capacity_that_does(tmp_path: Path) -> 
     plan = make_run_plan(tmp_path, msgspec.structs.replace(config, replay=fitting))
     free = memory_available()
     left = min(free.ram_bytes, free.cgroup_bytes or free.ram_bytes)
-    assert 0.8 * left < layout_of(plan).nbytes < left
+    private = private_nbytes(plan)
+    assert (private > 25 * int(found[1])) == prioritized == (", priorities " in str(raised.value))
+    assert 0.8 * left < layout_of(plan).nbytes + private < left
 
 
 def test_no_capacity_is_named_where_none_would_do(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -64,13 +65,19 @@ class EnvBatch(Protocol):
 
     An observation or reward that is not finite (as float32, for a reward) either ends the run,
     or is quarantined: the step counts as a truncation at the last good observation with reward
-    0, and the environment is reset.
+    0, and the environment is reset. What the step really led to is not known, so nothing may be
+    learnt from it: `quarantined` tells these truncations from true ones.
 
     The batch owns what it was given: arrays passed to it are copied or written, and not
     kept, and environments may reuse theirs. After an exception only `close` is defined.
     """
 
     spec: EnvironmentSpec
+
+    @property
+    def quarantined(self) -> Sequence[int]:
+        """Places of the environments whose last step was quarantined; hardly ever any."""
+        ...
 
     @property
     def position(self) -> int:

@@ -38,6 +38,7 @@ class GymnasiumBatch:
 
     Attributes:
         spec: Spaces and time limit of the environments.
+        quarantined: See `EnvBatch`.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class GymnasiumBatch:
         self._open = OpenEpisodes(seeds, progress)
         self._log = ActionLog(envs, self.spec.action) if keep_actions else None
         self._finished = FinishedEpisodes([], [], 0)
+        self.quarantined: list[int] = []
         self._steps = [instance.step for instance in self._instances]
         # after the last step and before it: a quarantined step needs both
         self._obs = self._instances[0].observations(envs)
@@ -120,6 +122,8 @@ class GymnasiumBatch:
         ended = self._step_each(action)
         if count >= self._due:
             self._apply_limit(ended)
+        if self.quarantined:
+            self.quarantined = []
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(ended, action)
         if self._obs.masks is not None:
@@ -192,6 +196,7 @@ class GymnasiumBatch:
             self._obs.array[place] = self._old_obs.array[place]
             self._reward[place] = 0.0
             ended[place] = False, True
+            self.quarantined.append(place)
 
     def _count_nonfinite(self, place: int, action: Array | None) -> None:
         if self._fail_nonfinite:

@@ -44,6 +44,7 @@ class VectorBatch:
 
     Attributes:
         spec: Spaces and time limit of the environments.
+        quarantined: See `EnvBatch`.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class VectorBatch:
         keep = keep_actions and self._source.seeded
         self._log = ActionLog(envs, self.spec.action) if keep else None
         self._finished = FinishedEpisodes([], [], 0)
+        self.quarantined: list[int] = []
         self._writer = BatchWriter(description.tree, self.spec.action_mask)
         self._obs = Observations(envs, self.spec, description.tree)
         self._old_obs = Observations(envs, self.spec, description.tree)
@@ -127,6 +129,8 @@ class VectorBatch:
         forced = np.zeros(self._envs, np.bool_)
         if count >= self._due:
             self._apply_limit(terminated, truncated, forced)
+        if self.quarantined:
+            self.quarantined = []
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(terminated, truncated, forced, action)
         np.add(self._returns, self._reward, out=self._returns)
@@ -184,6 +188,7 @@ class VectorBatch:
             self._reward[place] = 0.0
             forced[place] |= not (terminated[place] or truncated[place])
             terminated[place], truncated[place] = False, True
+            self.quarantined.append(place)
 
     def _count_nonfinite(self, place: int, action: Array | None) -> None:
         if self._fail_nonfinite:

@@ -55,4 +55,11 @@ def play_in_window(what: str, checkpoint: str | None = None) -> int:
     return implementation(what, checkpoint)
 
 
-__all__ = ["evaluate_run", "launch", "play_in_window", "resume"]
+def show_replay(run: Path, checkpoint: str | None = None, top: int = 10) -> int:
+    """Print what the replay of a checkpoint holds; returns the exit status."""
+    from fast_core.launcher.replay_view import show_replay as implementation
+
+    return implementation(run, checkpoint, top)
+
+
+__all__ = ["evaluate_run", "launch", "play_in_window", "resume", "show_replay"]

@@ -45,7 +45,12 @@ class CoreBudget:
 
 
 def core_budget(
-    config: RunConfig, granted: int, *, update_flops: float, node_threads: int = 1
+    config: RunConfig,
+    granted: int,
+    *,
+    update_flops: float,
+    splits: bool = True,
+    node_threads: int = 1,
 ) -> CoreBudget:
     """Divide ``granted`` cores among the nodes of ``config``; what it states itself stays.
 
@@ -53,6 +58,7 @@ def core_budget(
         config: The run's configuration, resolved or not.
         granted: Cores that this process may use, at least 1.
         update_flops: Floating point operations of one optimizer step.
+        splits: Whether a large step gains from more threads than one.
         node_threads: Threads of a node that is not the learner, as the user's environment says.
     """
     env_nodes, env_reason = _env_nodes(config, granted)
@@ -61,7 +67,9 @@ def core_budget(
         config, granted, env_nodes, policy_nodes, node_threads
     )
     taken = env_nodes + policy_nodes * policy_threads
-    learner_threads, learner_reason = _learner_threads(config, granted, taken, update_flops)
+    learner_threads, learner_reason = _learner_threads(
+        config, granted, taken, update_flops, splits=splits
+    )
     replay_reason = REPLAY_REASON if config.replays else ""
     reasons = (
         env_reason,
@@ -120,7 +128,7 @@ def _policy_threads(
 
 
 def _learner_threads(
-    config: RunConfig, granted: int, taken: int, update_flops: float
+    config: RunConfig, granted: int, taken: int, update_flops: float, *, splits: bool
 ) -> tuple[int, str]:
     """Threads of each optimizer."""
     optimizer = config.nodes.optimizer
@@ -134,6 +142,8 @@ def _learner_threads(
         million = update_flops / 1e6
         small = f"an update of {million:.3g} MFLOP is too small to be split"
         return 1, f"1 learner thread{many}: {small}."
+    if not splits and optimizer.device == "cpu":
+        return 1, f"1 learner thread{many}: convolutions of one batch are slower on more."
     useful = int(update_flops // FLOPS_PER_THREAD)
     if config.scheduler.off_policy_degree == 0:
         free, why = granted, "at off_policy_degree 0 env nodes wait while it learns"

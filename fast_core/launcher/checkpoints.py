@@ -97,8 +97,16 @@ class CheckpointStore:
     def _prune(self) -> None:
         for old in complete_names(self.folder)[: -self._keep]:
             shutil.rmtree(self.folder / old, ignore_errors=True)
-        for abandoned in self.folder.glob(f"*{_PARTIAL}"):  # by a run that was killed meanwhile
-            shutil.rmtree(abandoned, ignore_errors=True)
+        drop_abandoned(self.folder)
+
+
+def drop_abandoned(folder: Path) -> None:
+    """Remove what a run that was killed had written of a checkpoint; it may be gigabytes.
+
+    For the owner of the run's lock only, while it writes none.
+    """
+    for abandoned in folder.glob(f"*{_PARTIAL}"):
+        shutil.rmtree(abandoned, ignore_errors=True)
 
 
 def complete_names(folder: Path) -> list[str]:

@@ -26,6 +26,7 @@ class Committer:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._future: Future[object] | None = None
         self._number = 0
+        self._pieces = 0
         self._given_up = threading.Event()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -36,6 +37,7 @@ class Committer:
     def begin(self, command: CommitCheckpoint, directory: str) -> None:
         """Commit what the nodes wrote into ``directory``."""
         assert self._future is None
+        self._pieces = 0
         self._number = command.checkpoint
         self._future = self._pool.submit(self._store.commit, command, directory, self._check)
         self._future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
@@ -56,6 +58,16 @@ class Committer:
         future.result()
         return self._number
 
+    @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is being committed, or its outcome has not been taken."""
+        return self._future is not None
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of the files have been read back for the one that is being committed."""
+        return self._pieces
+
     def wait(self, timeout_s: float) -> bool:
         """Wait until there is an outcome; False if nothing is being committed."""
         if self._future is None:
@@ -72,5 +84,6 @@ class Committer:
             self._wake = -1
 
     def _check(self) -> None:
+        self._pieces += 1  # by the thread alone while it commits
         if self._given_up.is_set():
             raise CheckpointError("the run ended while this checkpoint was being committed")

@@ -19,9 +19,10 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads
 
 # Of a machine as in the README: a round's order, report and training order, measured cold; the
-# calls of a small update; what a core computes.
-HAND_OVER_S, UPDATE_S, FLOPS_PER_S = 1e-3, 2e-4, 3e10
+# calls of a small update; what a core computes; one step of a fast environment and its policy.
+HAND_OVER_S, UPDATE_S, FLOPS_PER_S, STEP_S = 1e-3, 2e-4, 3e10, 2e-5
 HAND_OVERS = 50
+REPLAY_PARTS = 4  # a round is at most one of so many parts of the replay
 
 
 def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreBudget:
@@ -29,7 +30,13 @@ def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreB
     blueprint = cast(Blueprint, config.algorithm)
     config = _with_steps(config, environment)
     flops = blueprint.update_flops(environment, config.rows_per_ticket)
-    return core_budget(config, cores, update_flops=flops, node_threads=default_threads())
+    return core_budget(
+        config,
+        cores,
+        update_flops=flops,
+        splits=blueprint.update_splits(environment),
+        node_threads=default_threads(),
+    )
 
 
 def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunConfig:
@@ -73,8 +80,8 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     """Replace ``rollout.steps: auto`` by a number.
 
     With replay a round costs the learner one hand-over through the scheduler, so it gets updates
-    for `HAND_OVERS` times as long. The estimate rests on the configuration alone, since results
-    depend on the length of a round.
+    for `HAND_OVERS` times as long, or where they are few the collecting takes as long. The estimate
+    rests on the configuration alone, since results depend on the length of a round.
     """
     if config.rollout.steps != "auto":
         return config
@@ -82,7 +89,8 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     if config.replays:
         flops = cast(Blueprint, config.algorithm).update_flops(environment, config.envs)
         update_s = UPDATE_S + flops / FLOPS_PER_S
-        rows = HAND_OVERS * HAND_OVER_S / (update_s * config.scheduler.replay_ratio)
+        row_s = max(STEP_S, update_s * config.scheduler.replay_ratio)
+        rows = min(HAND_OVERS * HAND_OVER_S / row_s, config.replay.capacity / REPLAY_PARTS)
         steps = math.ceil(rows / config.envs)
     rollout = msgspec.structs.replace(config.rollout, steps=steps)
     return msgspec.structs.replace(config, rollout=rollout)

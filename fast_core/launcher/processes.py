@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
+from fast_core.node import RUN_FOLDER
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
 _REAP_S = 1.0
 STACK_SIGNAL = signal.SIGUSR1  # a node writes the stacks of its threads into its log
 _WATCHDOG_S = 2.0
-# Environment variable of all processes of a run but the launcher and the watchdog.
-_MARK = "FASTLOOP_RUN"
 # Else setproctitle writes a title over the environment that the kernel shows of a process, and the
 # mark is lost on a node and on all that it forks without exec.
 _KEEP_ENVIRON = {"SPT_NOENV": "1"}
@@ -134,7 +133,7 @@ class ProcessTree:
         self._watchdog = subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", str(package / "watchdog.py")),
-                *(str(self.directory), f"{_MARK}={self.directory}"),
+                *(str(self.directory), f"{RUN_FOLDER}={self.directory}"),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -161,7 +160,7 @@ class ProcessTree:
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(),),
-                env={**environment, **os.environ, _MARK: str(self.directory), **_KEEP_ENVIRON},
+                env={**environment, **os.environ, RUN_FOLDER: str(self.directory), **_KEEP_ENVIRON},
                 process_group=0,
             )
         theirs.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,8 +36,10 @@ from fast_core.launcher.checkpoints import (
     Manifest,
     check_identity,
     copy_newest,
+    drop_abandoned,
     newest_valid,
 )
+from fast_core.launcher.disk_room import check_disk, checkpoints_bytes
 from fast_core.launcher.display import Display
 from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.interrupts import Interrupted, Interrupts
@@ -62,6 +65,7 @@ NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 EXIT_FAILED = 1
+CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,26 @@ class Continuation:
     checkpoint: Path
     manifest: Manifest
     same_directory: bool
+
+
+class Checking:
+    """What is called again and again while a checkpoint's files are read: it may be gigabytes."""
+
+    def __init__(self, interrupts: Interrupts, progress: Progress) -> None:
+        self._interrupts, self._progress = interrupts, progress
+        self._told_s = time.monotonic()
+
+    def __call__(self) -> None:
+        """End it when a signal came; say what takes so long.
+
+        Raises:
+            Interrupted: A signal came.
+        """
+        self._interrupts.check()
+        if time.monotonic() >= self._told_s + CHECKING_S:
+            self._told_s = time.monotonic()
+            text = "still reading the checkpoint, to see whether it is whole"
+            self._progress.log(LogLine("launcher", "INFO", text))
 
 
 def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
@@ -104,7 +128,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         if resume_from is not None:
             try:
                 checkpoint, manifest = copy_newest(
-                    source.checkpoints, run.checkpoints, interrupts.check
+                    source.checkpoints, run.checkpoints, Checking(interrupts, progress)
                 )
                 origin = source.checkpoints / checkpoint.name
                 config = with_saved_steps(config, manifest)
@@ -132,8 +156,9 @@ def resume(run: Path, overrides: list[str]) -> int:
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
+        drop_abandoned(found.checkpoints)
         try:
-            path, manifest, notes = newest_valid(found.checkpoints, interrupts.check)
+            path, manifest, notes = newest_valid(found.checkpoints, Checking(interrupts, progress))
         except Interrupted as interrupt:
             return _never_began(interrupt, progress, interrupts)
         for note in notes:
@@ -275,6 +300,7 @@ def _plan(
         str(continuation.checkpoint) if continuation is not None else None,
         continuation.manifest.env_steps if continuation is not None and continued else None,
     )
+    check_disk(plan, checkpoints_bytes(run.checkpoints))
     if not continued:  # a new run keeps it even if it never begins; see Shell for the other case
         run.write_config(config_file.dumps(config))
     return plan

@@ -5,6 +5,8 @@ The same in process mode and inline; only the hub differs. It starts no process 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import time
 import traceback
@@ -38,6 +40,7 @@ from fast_core.events import (
 )
 from fast_core.launcher.checkpoints import CheckpointStore
 from fast_core.launcher.committing import Committer
+from fast_core.launcher.last_save import SavedSoFar
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.replay_figures import ReplayCounters
@@ -134,6 +137,14 @@ class Shell:
             self._directory = ""
             self.take(CheckpointWritten(number))
         return True
+
+    def saved(self) -> SavedSoFar:
+        """How far the checkpoint is that is being written."""
+        nbytes = 0
+        if self._directory:
+            with contextlib.suppress(OSError), os.scandir(self._directory) as files:
+                nbytes = sum(file.stat().st_size for file in files)
+        return SavedSoFar(nbytes, self._committer.pieces, self._committer.busy)
 
     def fileno(self) -> int:
         """Readable once a checkpoint has been committed, or could not be: `receive` takes it."""

@@ -18,12 +18,14 @@ from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.events import LogLine, NodeExited, StopRequested
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.last_save import LastSave
 from fast_core.launcher.postmortem import describe_death
 from fast_core.launcher.processes import Child, ProcessTree, describe_exit, unframe
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.launcher.topology import NodeSpec
+from fast_core.memory import StatsColumn
 from fast_core.plan import RunPlan
 from fast_core.resources import oom_kills
 from fast_core.run_memory import RunMemory
@@ -41,6 +43,7 @@ STACK_POLL_S = 0.02
 EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
 SIGNAL_NEWS_S = 0.1
+_UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -226,7 +229,9 @@ class Supervisor:
         self._plan, self._tree, self._memory, self._hub = plan, tree, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._seen_interrupts = 0
-        self._save_deadline_s: float | None = None
+        self._last_save: LastSave | None = None
+        learners = plan.optimizer_names if plan.replays else ()
+        self._learners = [memory.stats().row(plan.node_names.index(name)) for name in learners]
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
 
@@ -266,7 +271,8 @@ class Supervisor:
     def _timeout_s(self, next_draw_s: float) -> float:
         now_s = time.monotonic()
         wakeups = [now_s + POLL_LIMIT_S, next_draw_s]
-        wakeups += [at for at in (self._shell.next_wakeup_s(), self._save_deadline_s) if at]
+        deadline_s = self._last_save.deadline_s if self._last_save is not None else None
+        wakeups += [at for at in (self._shell.next_wakeup_s(), deadline_s) if at]
         return max(0.0, min(wakeups) - now_s)
 
     # --- what can happen -----------------------------------------------------------------------
@@ -311,13 +317,25 @@ class Supervisor:
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
-            self._save_deadline_s = now_s + self._plan.config.supervision.save_s
+            self._last_save = LastSave(self._plan.config.supervision.save_s, now_s)
             self._shell.take(StopRequested(interrupts.text, save=not again))
-        elif self._save_deadline_s is not None and now_s >= self._save_deadline_s:
-            self._save_deadline_s = None
-            self._shell.take(
-                StopRequested(f"{interrupts.text}; there was no time for a last checkpoint", False)
+        elif self._last_save is not None:
+            self._watch_save(self._last_save, now_s)
+
+    def _watch_save(self, save: LastSave, now_s: float) -> None:
+        """Give up a last checkpoint that does not come forward, and tell of one that takes long."""
+        steps = sum(row.words[_UPDATES] + row.words[_BATCHES] for row in self._learners)
+        save.look(self._shell.saved(), steps, now_s)
+        if now_s >= save.deadline_s:
+            self._last_save = None
+            text = "there was no time for a last checkpoint (supervision.save_s)"
+            self._shell.take(StopRequested(f"{self._interrupts.text}; {text}", False))
+        elif (nbytes := save.due_news(now_s)) is not None:
+            text = (
+                f"saving a last checkpoint: {nbytes / 2**20:,.0f} MiB are written; "
+                f"{self._interrupts.text} once more ends at once, without it"
             )
+            self._shell.progress.log(LogLine("launcher", "INFO", text))
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()

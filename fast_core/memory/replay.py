@@ -211,7 +211,7 @@ class ReplayReader:
         # Rows the tree has followed: it may be a few behind those committed.
         seen = self._positions()[:, 0].tolist()
         return [
-            _ranked(int(leaf), self.leaves // len(seen), seen, committed, float(values[leaf]))
+            ranked(int(leaf), self.leaves // len(seen), seen, committed, float(values[leaf]))
             for leaf in leaves
             if values[leaf] > 0.0
         ]
@@ -269,9 +269,18 @@ def _batch_columns(
     ]
 
 
-def _ranked(
+def ranked(
     leaf: int, capacity: int, seen: list[int], committed: list[int], priority: float
 ) -> RankedRow:
+    """The row of a ``leaf``.
+
+    Args:
+        leaf: Its number in the tree.
+        capacity: Leaves of each environment.
+        seen: Rows of each environment that the tree has followed.
+        committed: Rows ever written of each.
+        priority: What the leaf holds.
+    """
     log, place = divmod(leaf, capacity)
     row = seen[log] - 1 - (seen[log] - 1 - place) % capacity
     return RankedRow(log, row, committed[log] - 1 - row, priority)

@@ -110,6 +110,11 @@ class ReplayLog:
         return HEADER_BYTES + _native.replay_nbytes(capacity, envs, _row_bytes(fields), kept)
 
     @classmethod
+    def row_nbytes(cls, fields: ReplayFields) -> int:
+        """Bytes from a row to the next one, in a log and in what `LogSnapshot` reads of it."""
+        return (cls.nbytes(fields, 65, 1, 0) - cls.nbytes(fields, 1, 1, 0)) // 64
+
+    @classmethod
     def create(
         cls,
         memory: memoryview,

@@ -84,6 +84,7 @@ class Segment:
         *,
         backing: Backing = "auto",
         between: Callable[[], None] | None = None,
+        private: int = 0,
     ) -> Self:
         """Reserves ``nbytes`` and maps them; the memory is zero.
 
@@ -95,6 +96,7 @@ class Segment:
 
         ``between`` is called now and then, since reserving takes seconds where memory is large
         (the kernel clears it); what it raises ends the reservation and gives everything back.
+        ``private`` bytes, which processes will take by themselves, have to fit beside it.
 
         Raises:
             SegmentError: It can't fit; the message carries the arithmetic and the remedy.
@@ -105,7 +107,7 @@ class Segment:
             raise SegmentError(f"backing must be 'auto', 'posix' or 'memfd'; got {backing!r}")
         available = memory_available()
         chosen = choose_backing(backing)
-        check_fits(nbytes, chosen, available)
+        check_fits(nbytes, chosen, available, private)
         fd = _reserve(_OPENERS[chosen], nbytes, chosen, between)
         try:
             return cls(fd, nbytes, chosen, owns_fd=True)
@@ -188,11 +190,12 @@ def choose_backing(backing: Backing) -> Chosen:
     return "memfd" if has_memfd() else "posix"
 
 
-def check_fits(nbytes: int, backing: Chosen, available: MemoryAvailable) -> None:
+def check_fits(nbytes: int, backing: Chosen, available: MemoryAvailable, private: int = 0) -> None:
     """Refuses a segment that can't fit, with the arithmetic.
 
     Raises:
-        SegmentError: RAM, the cgroup or the backing leaves less than ``nbytes``.
+        SegmentError: RAM or the cgroup leaves less than ``nbytes`` and ``private`` together, or
+            the backing less than ``nbytes``.
     """
     limits = [
         ("RAM", available.ram_bytes, "Make it smaller"),
@@ -205,11 +208,13 @@ def check_fits(nbytes: int, backing: Chosen, available: MemoryAvailable) -> None
     if backing == "posix":
         remedy = "Use memory.backing=memfd, or give the container more (docker run --shm-size)"
         limits.append(("/dev/shm", available.shm_bytes, remedy))
+    beside = f" and {_size(private)} beside it" if private else ""
     for what, free_bytes, remedy in limits:
-        if free_bytes is not None and free_bytes < nbytes:
+        needed = nbytes if what == "/dev/shm" else nbytes + private
+        if free_bytes is not None and free_bytes < needed:
             raise SegmentError(
-                f"this run needs {_size(nbytes)} of shared memory; {what} has {_size(free_bytes)} "
-                f"left. {remedy}."
+                f"this run needs {_size(nbytes)} of shared memory{beside}; {what} has "
+                f"{_size(free_bytes)} left. {remedy}."
             )
 
 

@@ -115,12 +115,13 @@ class GroupRollout:
 
     def _take_step(self) -> None:
         rows, t, reply = self._rows, self._step, self._line.reply
+        batch = self._group.batch
         version = reply.version
         self.version = version if self.version is None else min(self.version, version)
         rows.policy_version[t] = version
         rows.action[t] = reply["action"]
         rows.behaviour_log_prob[t] = reply["behaviour_log_prob"]
-        self._group.batch.step(
+        batch.step(
             reply["environment_action"],
             next_obs=rows.obs[t + 1],
             reward=rows.reward[t],
@@ -128,6 +129,8 @@ class GroupRollout:
             truncated=rows.truncated[t],
             final_obs=rows.final_obs[t],
         )
+        if batch.quarantined:
+            rows.quarantined[t, batch.quarantined] = True
         if self._group.remembers:
             self._group.remember(rows, t, reply.get("state"))
         self._step += 1

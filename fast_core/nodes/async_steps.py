@@ -298,8 +298,8 @@ class Worker:
 
     @property
     def pending(self) -> bool:
-        """Whether a gradient was handed to the owner and its step is not over."""
-        return self._in_flight
+        """Whether a gradient was handed to the owner, or asked for, and its step is not over."""
+        return self._in_flight or self._asked
 
     def advance(self) -> UpdateReport | None:
         """Differentiate a batch, or see that the step of the last one is over."""

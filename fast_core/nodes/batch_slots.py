@@ -22,6 +22,8 @@ from fast_core.memory import Cell, ReplayArrays
 from fast_core.plan import REPLAY, RunPlan
 from fast_core.run_memory import RunMemory
 
+UNSAID_LIMIT = 100  # batches at the beginning
+
 
 class BatchChain:
     """A digest of all batches that an optimizer was given, each after the one before.
@@ -68,6 +70,7 @@ class BatchSlots:
         self._views = [batch_views(cell) for cell in self._batches]
         self._nothing = [tuple(view[:0] for view in views) for views in self._views]
         self._chain = chain
+        self._awaits_errors = plan.config.replay.prioritized
         self._number = 1
         self._slot = 0
         self._open: ReplayBatch | None = None
@@ -122,8 +125,11 @@ class BatchSlots:
         """Give the batch back, with the absolute errors ``[N]`` of its rows or without.
 
         Raises:
-            ConfigError: The errors have another shape, so the algorithm is at fault.
+            ConfigError: The errors have another shape, or there are never any although draws go by
+                them, so the algorithm is at fault.
         """
+        if self._awaits_errors:
+            self._check_errors(priority)
         cell = self._results[self._slot]
         stored = cell["priority"]
         if priority is not None and np.shape(priority) != stored.shape:
@@ -139,6 +145,17 @@ class BatchSlots:
         self._number += 1
         self._slot = (self._slot + 1) % len(self._batches)
         self._open = None
+
+    def _check_errors(self, priority: Array | None) -> None:
+        # One by one they may be missing: a batch was empty, or its errors not finite.
+        if priority is not None:
+            self._awaits_errors = False
+        elif self._number == UNSAID_LIMIT and self._batches[self._slot].incarnation:
+            raise ConfigError(
+                "replay.prioritized needs an algorithm that reports `priority`, one absolute error "
+                f"for each row of the batch; update reported none for {UNSAID_LIMIT} batches. Set "
+                "replay.prioritized to false, or report them"
+            )
 
 
 @dataclass(frozen=True)

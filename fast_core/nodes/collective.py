@@ -1,7 +1,7 @@
 """Averaging through torch.distributed: gloo on CPUs, NCCL between GPUs.
 
-Nothing listens beyond this machine: processes find one another by a file in the run directory,
-and both libraries are bound to the loopback interface.
+Nothing listens beyond this machine: processes find one another by a file in the run's private
+folder, and both libraries are bound to the loopback interface.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError, TransportError
+from fast_core.node import RUN_FOLDER
 from fast_core.nodes.averaging import Averaged
 from fast_core.nodes.devices import gpus, replica_device
 from fast_core.plan import RunPlan
@@ -231,7 +232,8 @@ def _meeting_point(plan: RunPlan, memory: RunMemory, rank: int) -> Path:
                 "where they meet"
             )
         time.sleep(0.01)
-    return Path(plan.run_directory) / f"optimizers-{cell.version:x}"
+    folder = os.environ.get(RUN_FOLDER, plan.run_directory)  # the first one outlives nobody
+    return Path(folder) / f"optimizers-{cell.version:x}"
 
 
 def _libraries() -> tuple[Any, Any]:

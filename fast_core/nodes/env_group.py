@@ -94,6 +94,7 @@ class EnvGroup:
         envs = slice(self.envs.start, self.envs.stop)
         rows = RolloutRows.of(slot, envs, self._frames)
         rows.obs[0] = self.obs
+        rows.quarantined.fill(False)
         if self.stack is not None:
             assert rows.frame_age is not None
             rows.before[...] = self.stack.array[:, :-1].swapaxes(0, 1)

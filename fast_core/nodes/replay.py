@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
+from fast_core.errors import FastLoopError
 from fast_core.events import Command, Noted, Ready, Save, Saved, Train
 from fast_core.memory import StatsColumn
 from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
@@ -13,6 +14,7 @@ from fast_core.nodes.draws import Draws, Replay
 from fast_core.nodes.replay_files import ReplaySave, holds_rows, restore_rows, restore_state
 
 FIGURES_EVERY = 16  # batches
+EMPTY_LIMIT = 1000  # tickets in a row
 _BATCHES, _EMPTY = int(StatsColumn.BATCHES), int(StatsColumn.EMPTY_BATCHES)
 _PROGRESS = int(StatsColumn.PROGRESS)
 
@@ -37,6 +39,7 @@ class ReplayNode(Node):
         self.replay = Replay(plan, self._logs, slots)
         self._orders: deque[Train] = deque()
         self._left = 0  # steps of the oldest order that are not drawn
+        self._empty = 0  # orders in a row for which nothing could be drawn
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
 
@@ -91,6 +94,23 @@ class ReplayNode(Node):
         if not self._left:
             self._orders.popleft()
             self._left = self._orders[0].granted if self._orders else 0
+            self._count_order(empty=not drawn)
+
+    def _count_order(self, *, empty: bool) -> None:
+        """Don't go on for ever without learning anything.
+
+        Raises:
+            FastLoopError: There was nothing to draw for too long.
+        """
+        self._empty = self._empty + 1 if empty else 0
+        if self._empty >= EMPTY_LIMIT:
+            steps = self.context.plan.replay_spec.n_step
+            raise FastLoopError(
+                f"{EMPTY_LIMIT} rounds in a row granted optimizer steps, and there was nothing to "
+                f"draw from the replay: it holds no window of {steps} steps (algorithm.n_step). "
+                "Nothing is kept of steps that give NaN or infinite values; "
+                "environment.nonfinite=fail shows where they come from"
+            )
 
     # --- checkpoints ---------------------------------------------------------------------------
 

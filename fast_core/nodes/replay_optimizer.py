@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from pathlib import Path
+from typing import cast
 
+from fast_core.algorithm import SharedAlgorithm
 from fast_core.events import (
     Command,
     Ready,
@@ -20,6 +22,7 @@ from fast_core.memory import StatsColumn
 from fast_core.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.batch_slots import BatchChain, BatchSlots
 from fast_core.nodes.digest import digest
+from fast_core.nodes.learner_file import load
 from fast_core.nodes.learning import LEARNER_FILE, LearningNode
 from fast_core.nodes.stepping import Stepper, make_stepper
 from fast_core.nodes.ticket_figures import TicketFigures
@@ -57,7 +60,7 @@ class ReplayOptimizerNode(LearningNode):
         super().setup()
         plan, rank = self.context.plan, self.context.rank
         if rank:
-            self.algorithm.reseed(rank)  # type: ignore[attr-defined]  # the plan was checked
+            self._begin_apart()
         self._slots.announce = getattr(self.algorithm, "prefetch", None)
         saved = self._continue(Path(plan.checkpoint)) if plan.checkpoint is not None else {}
         self._stepper = make_stepper(plan, self.context.memory, rank, self.algorithm, self._slots)
@@ -191,18 +194,27 @@ class ReplayOptimizerNode(LearningNode):
     def _continue(self, directory: Path) -> dict[str, object]:
         """Continue from a checkpoint; returns what its file holds.
 
-        One that had no file, because there were fewer optimizers then, begins as the first one
-        was, with noise of its own.
+        What all have alike is the first one's: with ``update: async`` the others never step.
         """
         path, rank = directory / self.learner_file, self.context.rank
-        if rank and not path.exists():
-            self.restore(directory / LEARNER_FILE)
-            self.algorithm.reseed(rank)  # type: ignore[attr-defined]
-            return {}
-        saved = self.restore(path)
+        saved = self.restore(directory / LEARNER_FILE)
+        if rank:
+            saved = self._continue_apart(path) if path.exists() else self._begin_apart()
         if self._chain is not None:
             self._chain.value = str(saved.get("batches", ""))
         return saved
+
+    def _continue_apart(self, path: Path) -> dict[str, object]:
+        """Take what is the own one's from its file."""
+        algorithm, saved = cast(SharedAlgorithm, self.algorithm), load(path)
+        own = cast("dict[str, object]", saved["algorithm"])
+        algorithm.load_state_dict({**own, **algorithm.shared_state()})
+        return saved
+
+    def _begin_apart(self) -> dict[str, object]:
+        """Begin as the first one, with noise of its own."""
+        cast(SharedAlgorithm, self.algorithm).reseed(self.context.rank)
+        return {}
 
 
 def learner_file(rank: int) -> str:

@@ -24,6 +24,7 @@ class RolloutRows:
         reward: ``[T, b]``.
         terminated: ``[T, b]``.
         truncated: ``[T, b]``.
+        quarantined: ``[T, b]``, true where `EnvBatch.quarantined` said so.
         final_obs: ``[T, b, ...]``.
         policy_version: ``[T, b]``.
         frame_age: ``[T + 1, b]``, None where no frames are stacked.
@@ -37,6 +38,7 @@ class RolloutRows:
     reward: NDArray[np.float32]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+    quarantined: NDArray[np.bool_]
     final_obs: Array
     policy_version: Array
     frame_age: Array | None
@@ -54,6 +56,7 @@ class RolloutRows:
             reward=cast("NDArray[np.float32]", slot["reward"][:, envs]),
             terminated=cast("NDArray[np.bool_]", slot["terminated"][:, envs]),
             truncated=cast("NDArray[np.bool_]", slot["truncated"][:, envs]),
+            quarantined=cast("NDArray[np.bool_]", slot["quarantined"][:, envs]),
             final_obs=slot["final_obs"][:, envs],
             policy_version=slot["policy_version"][:, envs],
             frame_age=None if age is None else age[:, envs],

@@ -6,9 +6,11 @@ import mmap
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from fast_core.errors import FastLoopError
 from fast_core.events import RolloutOrder
-from fast_core.memory import RolloutSlot, RolloutStore
+from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RolloutRecord, RunMemory
 
@@ -65,6 +67,10 @@ class ReplayRollouts:
     So policies and environments write where they write for algorithms that learn from rollouts,
     and a rollout that is given up leaves nothing. The order's slot says nothing here.
 
+    A quarantined step is not stored, since what it led to is not known: what came before it ends
+    there as truncated, at the observation that it was taken at, or stays open where that was
+    stored with an earlier rollout.
+
     Concurrency: while it holds the shard, the node is the only writer of its logs. A node that
     dies while it appends leaves whole steps of a rollout that is collected anew, and its successor
     marks its own first rows.
@@ -83,6 +89,7 @@ class ReplayRollouts:
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1
+        self._log: ReplayLog  # both from the first `open` on
         self._append: Callable[[], None] | None = None
 
     def open(self, order: RolloutOrder) -> RolloutSlot:
@@ -96,6 +103,7 @@ class ReplayRollouts:
         for env, goes_on in enumerate(self._goes_on):
             if not goes_on:
                 log.cut(env)
+        self._log = log
         slot = self._slot
         return log.appender(
             obs=slot["obs"][self._history : -1],
@@ -107,6 +115,39 @@ class ReplayRollouts:
         )
 
     def publish(self, order: RolloutOrder, version: int) -> None:
-        """Append every step of every environment."""
+        """Append every step of every environment, but none that was quarantined."""
         assert self._append is not None, "published before it was opened"
-        self._append()
+        if not self._slot["quarantined"].any():
+            self._append()
+            return
+        self._end_before_quarantine()
+        for t, gone in enumerate(self._slot["quarantined"]):
+            first = 0
+            for end in (*np.flatnonzero(gone).tolist(), len(gone)):
+                if first < end:
+                    self._append_part(t, first, end)
+                if end < len(gone):
+                    self._log.cut(end)
+                first = end + 1
+
+    def _end_before_quarantine(self) -> None:
+        """Truncate what went on until a quarantined step, where that is not stored yet."""
+        slot = self._slot
+        obs, gone = slot["obs"][self._history :], slot["quarantined"]
+        went_on = ~(slot["terminated"][:-1] | slot["truncated"][:-1])
+        step, env = np.nonzero(gone[1:] & went_on)
+        slot["truncated"][step, env] = True
+        slot["final_obs"][step, env] = obs[step + 1, env]
+
+    def _append_part(self, t: int, first: int, end: int) -> None:
+        """Append step ``t`` of the environments ``first`` to ``end - 1``."""
+        slot = self._slot
+        self._log.append(
+            slot["obs"][self._history + t, first:end],
+            slot["action"][t, first:end],
+            slot["reward"][t, first:end],
+            slot["terminated"][t, first:end],
+            slot["truncated"][t, first:end],
+            slot["final_obs"][t, first:end],
+            first=first,
+        )

@@ -53,5 +53,6 @@ class RolloutReader:
             final_obs=slot["final_obs"],
             state=slot.get("state"),
             frames=slot["obs"] if "frame_age" in slot else None,
+            quarantined=slot["quarantined"],
             frame_age=cast("NDArray[np.uint8] | None", slot.get("frame_age")),
         )

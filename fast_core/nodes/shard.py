@@ -206,7 +206,8 @@ class Shard:
         obs, action, log_prob = rows.obs, rows.action, rows.behaviour_log_prob
         reward, final_obs = rows.reward, rows.final_obs
         terminated, truncated = rows.terminated, rows.truncated
-        step, act, words = group.batch.step, policy.act, self._words
+        batch, act, words = group.batch, policy.act, self._words
+        step = batch.step
         for t, drawn in enumerate(noise):
             if stopping():
                 return False
@@ -222,6 +223,8 @@ class Shard:
                 truncated=truncated[t],
                 final_obs=final_obs[t],
             )
+            if batch.quarantined:
+                rows.quarantined[t, batch.quarantined] = True
         return True
 
     def _collect_remembering(
@@ -249,6 +252,8 @@ class Shard:
                 truncated=rows.truncated[t],
                 final_obs=rows.final_obs[t],
             )
+            if group.batch.quarantined:
+                rows.quarantined[t, group.batch.quarantined] = True
             group.remember(rows, t, output.state)
         return True
 

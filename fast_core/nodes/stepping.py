@@ -33,7 +33,7 @@ class Stepper(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether something was differentiated here and is not applied yet."""
+        """Whether something was differentiated or asked for here and its step is not over."""
         ...
 
     def advance(self) -> UpdateReport | None:

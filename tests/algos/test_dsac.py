@@ -31,6 +31,23 @@ def trained(name, backend, steps, **changes):
     return learner, environment
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("delay", [1, 2])
+def test_length_of_the_gradient_leaves_out_the_averages_that_travel_with_it(backend, delay):
+    config = make_config("dsact", backend=backend, policy_delay=delay)
+    environment = box_environment()
+    learner = make_learner(config, environment)
+    gradient = learner.gradient(make_batch(environment)).copy()
+    numbers = config.layout(environment).groups["averages"].place
+    length = np.linalg.norm(np.delete(gradient, numbers))
+    assert length < 0.99 * np.linalg.norm(gradient), "or nothing is tested here"
+    found = learner.apply(gradient).metrics["gradient_norm"]
+    np.testing.assert_allclose(found, length, rtol=1e-5)
+    gradient = learner.gradient(make_batch(environment)).copy()
+    gradient[numbers] = np.nan
+    assert learner.apply(gradient).skipped == 1
+
+
 def targets(oracle, batch, environment):
     """Of the mean and of a sample, from the target critic with the least mean."""
     _, _, reward, discount, next_obs, _ = as_tensors(batch)

@@ -118,6 +118,37 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
     np.testing.assert_allclose(advantage[-1], target - 100.0, rtol=1e-5, atol=1e-4)
 
 
+def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
+    make_environment, make_learner, make_batch
+):
+    """Its row wants what it has; the row before sees a truncation at what follows it."""
+    config, environment = ppo(), make_environment()
+    batch = make_batch(config, environment, make_learner(config, environment))
+    truncated, reward = np.zeros((8, 4), bool), np.ones((8, 4), np.float32)
+    lost = np.zeros((8, 4), bool)
+    truncated[5, 1] = lost[5, 1] = True
+    reward[5, 1] = 0.0
+    no = np.zeros((8, 4), bool)
+    batch = replaced(batch, reward=reward, terminated=no, truncated=truncated, quarantined=lost)
+    maker = ColumnMaker(config, 3, shards=2, envs_per_shard=4)
+    merged = merge(batch, ObservationEncoder(environment, ()), FrameRoom())
+    values = np.random.default_rng(0).normal(size=len(merged.obs)).astype(np.float32)
+    columns = maker.columns(merged, lambda start, stop: values[start:stop])
+    _, advantage, targets, _ = columns.scalars.reshape(4, 8, 8)
+    value = values[: 9 * 8].reshape(9, 8)
+    assert (advantage[5, 1], targets[5, 1]) == (0.0, value[5, 1])
+    delta = 1.0 + config.gamma * value[5, 1] - value[4, 1]
+    np.testing.assert_allclose(advantage[4, 1], delta, rtol=1e-5)
+    delta = 1.0 + config.gamma * value[4, 1] - value[3, 1] + config.gamma * 0.95 * delta
+    assert config.gae_lambda == 0.95
+    np.testing.assert_allclose(advantage[3, 1], delta, rtol=1e-5)
+    plain = replaced(batch, quarantined=None)
+    merged = merge(plain, ObservationEncoder(environment, ()), FrameRoom())
+    others = maker.columns(merged, lambda start, stop: values[start:stop]).scalars.reshape(4, 8, 8)
+    differs = np.argwhere(others[1] != advantage)
+    assert differs.tolist() == [[t, 1] for t in range(6)], "its own episode alone"
+
+
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_last_minibatch_of_one_row_and_equal_advantages_stay_finite(
     make_environment, make_learner, make_batch, gradient

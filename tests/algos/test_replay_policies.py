@@ -58,6 +58,16 @@ def test_rounding_never_leaves_the_box():
     assert (taken >= np.float32(low)).all() and (taken <= np.float32(high)).all()
 
 
+def test_float64_actions_stay_within_bounds_that_float32_rounds_outwards():
+    low, high = np.array([-0.1, -0.7, -0.3]), np.array([0.1, 1.1, 0.9])
+    environment = box_environment(low=tuple(low), high=tuple(high))
+    action = msgspec.structs.replace(environment.action, dtype="float64")
+    actions = BoxActions(msgspec.structs.replace(environment, action=action))
+    taken = actions.to_environment(np.float32([[-1, -1, -1], [1, 1, 1]]))
+    assert taken.dtype == np.float64
+    assert (taken >= low).all() and (taken <= high).all()
+
+
 @pytest.mark.parametrize("name", BOX)
 def test_actions_have_the_environments_shape_and_type(name):
     environment = box_environment()

@@ -343,6 +343,7 @@ def test_a_value_that_is_not_finite_cuts_the_episode_at_the_last_good_observatio
     finished = driver.batch.take_episodes()
     assert finished == ([6.0, 6.0], [4, 4], 2)
     assert driver.batch.take_episodes().quarantined == 0
+    assert np.argwhere(driver.quarantined).tolist() == [[3, 0], [3, 1]]
     for column in driver.columns():
         assert np.isfinite(column).all()
 
@@ -351,6 +352,7 @@ def test_a_termination_with_a_value_that_is_not_finite_becomes_a_truncation(make
     driver = make.run(toy("Counter", kwargs={"nan_at": 5, "length": 5}), 5, 1)
     assert (driver.terminated[4][0], driver.truncated[4][0]) == (False, True)
     assert driver.final_obs[4][0, 0] == 4
+    assert driver.quarantined[4].tolist() == [True]
 
 
 def test_an_episode_that_begins_with_nan_is_given_up_for_the_next(make: Maker) -> None:
@@ -361,6 +363,7 @@ def test_an_episode_that_begins_with_nan_is_given_up_for_the_next(make: Maker) -
     ]
     assert driver.obs[0][:, 1].tolist() == drawn
     assert driver.batch.take_episodes() == ([], [], 2)
+    assert not np.any(driver.quarantined), "the step itself is good"
 
 
 def test_an_environment_that_always_begins_with_nan_fails(make: Maker) -> None:

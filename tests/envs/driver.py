@@ -49,6 +49,7 @@ class Driver:
         self.terminated: list[Any] = []
         self.truncated: list[Any] = []
         self.final_obs: list[Any] = []
+        self.quarantined: list[Any] = []
 
     def run(self, actions: Any) -> Driver:
         for action in actions:
@@ -73,6 +74,8 @@ class Driver:
             self.terminated.append(terminated)
             self.truncated.append(truncated)
             self.final_obs.append(final_obs)
+            quarantined = np.isin(np.arange(self.envs), list(self.batch.quarantined))
+            self.quarantined.append(quarantined)
         return self
 
     def play(self, steps: int, seed: int = 0) -> Any:

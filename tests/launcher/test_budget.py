@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from algos.dqn_config import DQNConfig
 from algos.sac_config import SACConfig
 from fast_core.config import (
     EnvNodesConfig,
@@ -21,7 +22,9 @@ from fast_core.launcher.budget import (
     CoreBudget,
     core_budget,
 )
+from fast_core.launcher.prepare import budget
 from fast_core.resources import Cores
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.nodes.stage import make_config
 
 SMALL, LARGE = 1e6, 1e12
@@ -91,6 +94,18 @@ def test_more_threads_than_cores_are_warned_of() -> None:
 )
 def test_learner_takes_threads_with_the_size_of_an_update(flops: float, threads: int) -> None:
     assert divided(8, flops=flops).learner_threads == threads
+
+
+def test_learner_takes_one_thread_for_convolutions_of_a_batch_from_replay() -> None:
+    config = make_config(algorithm=DQNConfig(network="nature_cnn"))
+    pictures = SpaceSpec("box", (4, 84, 84), "uint8", low=(0.0,), high=(255.0,))
+    seeing = EnvironmentSpec("Pong", pictures, SpaceSpec("discrete", (), "int64", n=6), frames=4)
+    found = budget(config, seeing, 8)
+    assert found.learner_threads == 1
+    assert found.reasons[-1].endswith("convolutions of one batch are slower on more.")
+    numbers = SpaceSpec("box", (376,), "float32", low=(-1.0,), high=(1.0,))
+    wide = make_config(algorithm=DQNConfig(hidden_sizes=(1024, 1024)))
+    assert budget(wide, EnvironmentSpec("Wide", numbers, seeing.action), 8).learner_threads == 8
 
 
 @pytest.mark.parametrize(("degree", "threads"), [(0, 8), (1, 5), (50, 5)])

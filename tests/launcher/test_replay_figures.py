@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -104,3 +108,13 @@ def test_metrics_leave_out_what_is_not_known_yet() -> None:
     assert values["replay/rows"] == 7.0
     assert "replay/age_env_steps" not in values
     assert "replay/rejected_share" not in values
+
+
+def test_documentation_names_figures_that_there_are() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    text = "".join(path.read_text() for path in sorted(docs.glob("*.md")))
+    named = set(re.findall(r"`(replay/[a-z_]+|train/\w*staleness\w*)`", text))
+    everything = ReplayView(**{field.name: 1 for field in dataclasses.fields(ReplayView)})
+    # The mean staleness is a metric of the steps themselves.
+    known = metrics_values(everything).keys() | {"train/gradient_staleness"}
+    assert len(named) > 4 and named <= known

@@ -101,6 +101,21 @@ def test_round_has_as_many_more_rows_as_fewer_of_them_are_learned_from() -> None
     assert rows(ratio=1000, **small) == 8  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("ratio", [0.01, 0.001, 1e-6])
+def test_round_that_hardly_grants_anything_is_as_long_as_its_steps_take(ratio: float) -> None:
+    """At 20 us a step, 50 ms; it would have had 25,000 rows and more."""
+    assert rows(ratio=ratio, widths=(8,), batch=8) == 2504
+
+
+def test_round_is_no_more_than_a_quarter_of_the_replay() -> None:
+    small = SACConfig(hidden_sizes=(8,), batch_size=8)
+    replay = ReplayConfig(capacity=400, learning_starts=50)
+    config = replaying(algorithm=small, replay=replay)
+    assert resolve(config, HALFCHEETAH, 2).rows_per_ticket == 104
+    many = replaying(algorithm=small, replay=ReplayConfig(capacity=10, learning_starts=8))
+    assert resolve(many, HALFCHEETAH, 2).rows_per_ticket == 8, "never less than a step"
+
+
 def test_dqn_has_rounds_too() -> None:
     config = replaying(algorithm=DQNConfig(name="dqn", hidden_sizes=(64, 64), batch_size=64))
     assert 100 < resolve(config, CARTPOLE, 2).rows_per_ticket < 260

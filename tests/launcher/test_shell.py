@@ -156,6 +156,23 @@ def test_checkpoint_that_cannot_be_written_ends_the_run_in_order(
     assert "No space left on device" in desk.shell.end.cause.error
 
 
+def test_how_far_a_checkpoint_is_can_be_seen(desk: Desk) -> None:
+    shell = desk.shell
+    assert shell.saved() == (0, 0, False)
+    directory = shell.run.checkpoints / "1.tmp"
+    shell._prepare(Save(1, str(directory)))
+    assert shell.saved() == (0, 0, False)
+    for name, size in (("learner", 100), ("rows", 3 << 20)):
+        (directory / name).write_bytes(bytes(size))
+    assert shell.saved() == (100 + (3 << 20), 0, False)
+    shell._commit(CommitCheckpoint(1, 0, 0, ("learner", "rows"), b"state"))
+    shell.await_commit(60.0)
+    saved = shell.saved()
+    assert saved.committing and saved.pieces == 1 + 3 + 1, "read back piece by piece"
+    shell._take_commit()
+    assert (shell.saved().nbytes, shell.saved().committing) == (0, False)
+
+
 def test_configuration_is_written_when_every_node_has_accepted_it(desk: Desk) -> None:
     assert not desk.shell.run.config.exists()
     desk.make_ready()

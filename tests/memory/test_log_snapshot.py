@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.memory import LogRestore, LogSnapshot, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory import (
+    LogRestore,
+    LogSnapshot,
+    ReplayLog,
+    ReplayReader,
+    log_rows,
+    replay_fields,
+)
+from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, row_dtype
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.spec import FieldSpec, SpaceSpec
 
@@ -322,6 +330,41 @@ def test_rows_beyond_4_gib_come_back(memory: Memory) -> None:
     assert [row[0] for row in chunks(rows_of(logs[1])[0], 8192)] == [
         row % 251 for row in range(first, first + 20)
     ]
+
+
+@pytest.mark.parametrize("obs_bytes", [3, 5000])  # long rows begin at cache lines
+def test_rows_of_a_stream_have_the_columns(memory: Memory, obs_bytes: int) -> None:
+    fields = replay_fields(
+        SpaceSpec("box", (obs_bytes,), "uint8"), FieldSpec("action", (), "int64")
+    )
+    log = new_log(memory, 9, 2, fields=fields)
+    assert ReplayLog.row_nbytes(fields) == log.native.stride == row_dtype(fields).itemsize
+    for step in range(20):
+        ends = np.array([step % 4 == 3, False])
+        log.append(
+            np.full((2, obs_bytes), step, np.uint8),
+            np.array([step, -step]),
+            np.full(2, step / 2, np.float32),
+            ends,
+            np.array([False, step % 8 == 7]),
+            np.full((2, obs_bytes), 200, np.uint8),
+        )
+    stream = io.BytesIO(streamed(LogSnapshot(log), 100))
+    pieces = list(log_rows.rows_of(stream, fields, 2))
+    found = {
+        env: [row for piece in pieces if piece.env == env for row in piece.rows] for env in (0, 1)
+    }
+    firsts = {piece.env: piece.first for piece in reversed(pieces)}
+    for env, (first, end) in enumerate(log.native.spans()):
+        assert firsts[env] == first and len(found[env]) == end - first == 9
+    steps = [row for row in found[0] if row[BITS] & ORIGIN]
+    assert [row["action"] for row in steps] == list(range(13, 20))
+    assert [row["reward"] for row in steps] == [step / 2 for step in range(13, 20)]
+    assert [bool(row[BITS] & TERMINATED) for row in steps] == [s % 4 == 3 for s in range(13, 20)]
+    assert [bool(row[BITS] & BEGINS) for row in steps] == [s % 4 == 0 for s in range(13, 20)]
+    ends = [row for row in found[0] if not row[BITS] & ORIGIN]
+    assert len(ends) == 2 and all((row["obs"] == 200).all() for row in ends)
+    assert sum(bool(row[BITS] & TRUNCATED) for row in found[1]) == 1
 
 
 def chunks(data: bytes, size: int) -> list[bytes]:

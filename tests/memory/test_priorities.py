@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,3 +234,26 @@ def test_trees_of_different_seeds_draw_differently_and_of_one_alike() -> None:
 
 def test_beta_goes_from_its_start_to_one() -> None:
     assert [beta_at(0.4, p) for p in (-1, 0, 0.5, 1, 2)] == pytest.approx([0.4, 0.4, 0.7, 1, 1])
+
+
+def resident_nbytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_tree_takes_the_memory_it_says_also_when_it_was_loaded() -> None:
+    leaves = 4_000_000
+    before = resident_nbytes()
+    tree = PriorityTree(leaves, 0.6, 0.1, np.random.SeedSequence(1))
+    taken = resident_nbytes() - before
+    assert 0.95 < taken / PriorityTree.nbytes(leaves) < 1.05
+    state = tree.state()
+    before = resident_nbytes()
+    tree.load(state)
+    assert resident_nbytes() - before < taken / 8
+
+
+@pytest.mark.parametrize(("leaves", "nbytes"), [(1, 132), (256, 3584), (257, 4228)])
+def test_memory_of_small_trees(leaves: int, nbytes: int) -> None:
+    """8 bytes in steps of 16 leaves, 4 for the owner of each, 16 for each node in steps of 16."""
+    assert PriorityTree.nbytes(leaves) == nbytes

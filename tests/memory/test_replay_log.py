@@ -132,8 +132,11 @@ def test_appender_converts_nothing(memory: Memory) -> None:
         memory(ReplayLog.nbytes(FIELDS[:3], 10, 2)), FIELDS[:3], capacity=10, envs=2
     )
     flags, ints = np.zeros((5, 2), bool), np.zeros((5, 2), np.int64)
-    given = [np.zeros((5, 2, 2)), ints, np.zeros((5, 2), np.float32), flags, flags]
-    for place, wrong in ((0, np.zeros((5, 2, 3))), (1, np.zeros((5, 2))), (4, ints)):
+    obs = np.zeros((5, 2, 2))
+    given = [obs, ints, np.zeros((5, 2), np.float32), flags, flags, obs]
+    narrow = np.zeros((5, 2, 2), np.float32)
+    wrongs = ((0, np.zeros((5, 2, 3))), (1, np.zeros((5, 2))), (3, ints), (4, ints), (5, narrow))
+    for place, wrong in wrongs:
         misfit = [wrong if k == place else array for k, array in enumerate(given)]
         with pytest.raises(SegmentError, match="takes contiguous rows"):
-            log.appender(*misfit, np.zeros((5, 2, 2)))
+            log.appender(*misfit)

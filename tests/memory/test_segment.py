@@ -161,6 +161,15 @@ def test_what_fits_is_not_refused() -> None:
     check_fits(100 * MIB, "posix", MemoryAvailable(100 * MIB, None, 100 * MIB))
 
 
+def test_private_memory_has_to_fit_beside_a_segment() -> None:
+    available = MemoryAvailable(110 * MIB, None, 100 * MIB)
+    check_fits(100 * MIB, "posix", available, 10 * MIB)
+    with pytest.raises(
+        SegmentError, match=r"100\.0 MiB .* and 11\.0 MiB .* beside it; RAM has 110"
+    ):
+        check_fits(100 * MIB, "memfd", available, 11 * MIB)
+
+
 def test_more_than_the_machine_has_is_refused_before_anything_is_taken() -> None:
     before = descriptors()
     with pytest.raises(SegmentError, match=r"needs 1048576\.0 GiB"):

@@ -72,6 +72,11 @@ def episodes_of(
     for rollout in rollouts:
         for t in range(len(rollout["reward"])):
             episode, obs = episodes[-1], rollout["obs"][frames - 1 + t, env]
+            if rollout["quarantined"][t, env]:  # known up to here, if that was not written before
+                if episode.steps and t:
+                    episode.after, episode.ended = obs, True
+                episodes.append(Episode())
+                continue
             action, reward = int(rollout["action"][t, env]), float(rollout["reward"][t, env])
             episode.steps.append((obs, action, reward))
             episode.terminated = bool(rollout["terminated"][t, env])

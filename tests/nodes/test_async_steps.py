@@ -173,6 +173,24 @@ def test_stale_gradients_count_less(tmp_path: Path) -> None:
     made.close()
 
 
+def test_gradient_waits_unchanged_while_others_are_applied(tmp_path: Path) -> None:
+    """The learner's own vector is used for theirs meanwhile."""
+    changes = {"smoothing_noise": 0.0, "policy_delay": 1}
+    made = make(tmp_path, "td3", 2, max_gradient_staleness=1, **changes)
+    own, other = batches("td3", 2)
+    alone = made.plan.blueprint.make_algorithm(made.plan.environment, made.plan.learner_setup)
+    vectors = [alone.gradient(batch).copy() for batch in (other, own)]
+    for vector in vectors:  # of staleness 0 and 1, so both whole
+        alone.apply(vector)
+    made.given[1].waiting.append(other)
+    made.given[0].waiting.append(own)
+    made.advance(1)
+    made.drain()
+    assert staleness(made) == [0.0, 1.0]
+    assert digest(alone.shared_state()) == digest(made.learners[0].shared_state())
+    made.close()
+
+
 def test_owner_waits_before_it_is_too_late_for_all_of_the_slow_ones(tmp_path: Path) -> None:
     """Two compute at step 0 with limit 3: the last of them may be applied at step 3 at most."""
     made = make(tmp_path, "td3", 4)
@@ -293,3 +311,14 @@ def test_state_says_what_is_due_next(tmp_path: Path) -> None:
     assert resumed.learners[0].updates == 8
     made.close()
     resumed.close()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_asking_to_begin_shows_as_something_done(tmp_path: Path, count: int) -> None:
+    """One thread that runs all in turn takes a round in which nobody did anything for the end."""
+    made = make(tmp_path, "td3", count, max_gradient_staleness=0)
+    made.given[-1].waiting.extend(batches("td3", 3))  # the others have nothing
+    made.drain()
+    assert len(made.reports[0]) == 3
+    assert not any(stepper.pending for stepper in made.steppers)
+    made.close()

@@ -11,6 +11,7 @@ import pytest
 
 from fast_core.algorithm import ReplayBatch
 from fast_core.errors import ConfigError
+from fast_core.nodes import batch_slots
 from fast_core.nodes.batch_slots import BatchChain, BatchSlots, FilledSlots
 from tests.nodes.replay_stage import BATCH, replay_config
 from tests.nodes.stage import Stage
@@ -126,6 +127,35 @@ def test_errors_of_another_shape_are_refused(ends: Ends, shape: tuple[int, ...])
     ends.batches.next()
     with pytest.raises(ConfigError, match=rf"`priority` of shape \({BATCH},\)"):
         ends.batches.finish(np.zeros(shape, np.float32))
+
+
+def answer(ends: Ends, errors: list[bool]) -> None:
+    for number, given in enumerate(errors, start=1):
+        ends.fill(number)
+        assert ends.batches.next() is not None
+        ends.batches.finish(np.ones(BATCH, np.float32) if given else None)
+
+
+def test_algorithm_that_never_says_how_wrong_it_was_is_refused_where_draws_go_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_slots, "UNSAID_LIMIT", 3)
+    for number, (prioritized, errors, refused) in enumerate(
+        [
+            (True, [False, False, False], True),
+            (True, [False, True, False, False, False], False),
+            (False, [False] * 5, False),
+        ]
+    ):
+        stage = Stage(tmp_path / str(number), replay_config(replay={"prioritized": prioritized}))
+        slots = FilledSlots(stage.plan, stage.memory, 0)
+        ends = Ends(stage, slots, BatchSlots(stage.plan, stage.memory, 0))
+        if refused:
+            with pytest.raises(ConfigError, match=r"replay\.prioritized needs .* for 3 batches"):
+                answer(ends, errors)
+        else:
+            answer(ends, errors)
+        stage.close()
 
 
 def test_each_side_rings_the_other(ends: Ends) -> None:

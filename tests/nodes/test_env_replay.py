@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import msgspec
@@ -27,12 +27,13 @@ from fast_core.config import (
 )
 from fast_core.envs.probe import probe
 from fast_core.errors import SegmentError
-from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
+from fast_core.events import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.memory import ReplayLog
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.policy import PolicyNode
 from fast_core.nodes.rollout_sinks import ReplayRollouts
+from fast_core.nodes.rollouts import RolloutReader
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
 from tests.nodes.counting import CountingConfig
@@ -63,6 +64,22 @@ class Parts(Counter):
 
 
 gymnasium.register("FastLoopTest/Parts-v0", entry_point=Parts)
+
+
+class Shaky(Counter):
+    """Gives a NaN in a tenth of its steps, each environment in others."""
+
+    def observe(self, noise: float) -> Any:
+        return super().observe(np.nan if 0.1 < noise < 0.2 else noise)
+
+
+gymnasium.register("FastLoopTest/Shaky-v0", entry_point=Shaky)
+
+
+class InSlotsConfig(ReplayingConfig, frozen=True, kw_only=True):
+    """The same, learning from rollouts."""
+
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "rollouts"
 
 
 def toy(name: str, module: str = "tests.envs.toy", **kwargs: Any) -> EnvironmentConfig:
@@ -266,21 +283,113 @@ def test_private_rollouts_equal_those_in_shared_slots(make: Make, tmp_path: Path
     stage.close()
 
 
-def test_episode_cut_at_a_bad_value_ends_at_its_last_good_observation(make: Make) -> None:
-    """Step 7 of each environment gives a NaN: it counts as a truncation with reward 0."""
-    given = toy("Counter", nan_at=7, nan_in="obs", length=5)
-    acting = make(probe(toy("Counter", length=5), 0), environment=given)
-    acting.collect(2)
-    assert acting.drawn(1) == acting.expected(1)
+@pytest.mark.parametrize("frames", [1, 3])
+def test_rollouts_in_slots_say_which_steps_gave_a_bad_value(tmp_path: Path, frames: int) -> None:
+    given, good = toy("Counter", nan_at=20, length=100), toy("Counter", length=100)
+    environment = probe(msgspec.structs.replace(good, frame_stack=frames), 0)
+    shared = config(environment=given, algorithm=InSlotsConfig(), replay=ReplayConfig())
+    stage = Stage(tmp_path, shared, environment=environment)
+    stage.memory.weights().publish(0, stage.memory.parameters.empty().data)
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    stage.hub.send("env-0", Assign(0, 1))
+    found = []
+    for number in range(1, 4):  # all in one slot
+        stage.hub.send("env-0", Collect((order(0, number),)))
+        while node.step():
+            pass
+        record = RolloutReader(stage.plan, stage.memory).view(RolloutRef(0, 1, 0, number))
+        assert record.quarantined is not None
+        found.append(np.argwhere(record.quarantined).tolist())
+        stage.memory.records(0).try_pop()
+    assert found == [[], [[3, env] for env in range(ENVS)], []]
+    node.close()
+    stage.close()
+
+
+@pytest.mark.parametrize("nan_at", [1, 6, 7, 10, 16, 17, 18])
+@pytest.mark.parametrize("nan_in", ["obs", "reward"])
+@pytest.mark.parametrize("placement", ["env", "node"])
+def test_step_that_gave_a_bad_value_is_not_stored(
+    make: Make, nan_at: int, nan_in: str, placement: str
+) -> None:
+    """Also the first of an episode, the last one, and those about the end of a rollout."""
+    given = toy("Counter", nan_at=nan_at, nan_in=nan_in, length=5)
+    environment = probe(toy("Counter", length=5), 0)
+    acting = make(environment, environment=given, policy=PolicyConfig(placement=placement))  # type: ignore[arg-type]
+    acting.collect(3)
+    for steps in (1, 3):
+        assert acting.drawn(steps) == acting.expected(steps)
     windows = acting.drawn(1)
-    for env in range(SHARDS * ENVS):
-        # 5 steps and a final observation, then the first step of the next episode.
-        obs, after, _, reward, discount = windows[env, 7]
-        assert (reward, discount) == (0.0, round(0.9, 5))
-        assert after == obs and np.frombuffer(obs, np.float32)[0] == 1
-        assert np.frombuffer(windows[env, 9][0], np.float32)[0] == 0, "the next episode"
+    # Rewards count the steps of an episode: 0 would be that of a step that was cut.
+    assert {reward for *_, reward, _ in windows.values()} == {1.0, 2.0, 3.0, 4.0, 5.0}
+    for obs, after, *_ in windows.values():
+        assert np.frombuffer(after, np.float32)[0] == np.frombuffer(obs, np.float32)[0] + 1
     values = b"".join(obs + after for obs, after, *_ in windows.values())
     assert np.isfinite(np.frombuffer(values, np.float32)).all()
+
+
+def test_what_led_to_a_step_that_gave_a_bad_value_is_kept(make: Make) -> None:
+    """Step 4 of the first episode of each environment; the same rollout holds those before."""
+    given = toy("Counter", nan_at=4, length=5)
+    acting = make(probe(toy("Counter", length=5), 0), environment=given)
+    acting.collect()
+    for env in range(SHARDS * ENVS):
+        windows = acting.drawn()
+        for row, rewards in enumerate(([1, 2, 3], [2, 3], [3])):
+            obs, after, _, reward, discount = windows[env, row]
+            assert np.frombuffer(obs, np.float32)[0] == row
+            assert np.frombuffer(after, np.float32)[0] == 3
+            assert reward == pytest.approx(sum(0.9**k * r for k, r in enumerate(rewards)), abs=1e-4)
+            assert discount == pytest.approx(0.9 ** len(rewards), abs=1e-5)
+        assert (env, 3) not in windows, "the observation that the step was taken at"
+        assert np.frombuffer(windows[env, 4][0], np.float32)[0] == 0, "the next episode"
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+@pytest.mark.parametrize("groups", [0, 1, 3])
+def test_only_the_environments_that_gave_bad_values_are_cut(
+    make: Make, frames: int, groups: int
+) -> None:
+    found = probe(msgspec.structs.replace(toy("Counter", length=7), frame_stack=frames), 0)
+    policy = PolicyConfig(placement="node", groups=groups) if groups else PolicyConfig()
+    acting = make(found, environment=toy("Shaky", __name__, length=7), policy=policy)
+    acting.collect(6)
+    lost = np.concatenate([rollout["quarantined"] for rollout in acting.rollouts[0]])
+    assert (lost.any(axis=1) & ~lost.all(axis=1)).sum() > 0
+    for steps in (1, 3):
+        assert acting.drawn(steps) == acting.expected(steps)
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_stacks_do_not_reach_back_over_a_step_that_gave_a_bad_value(
+    make: Make, frames: int
+) -> None:
+    given = toy("Counter", nan_at=20, length=7)
+    found = probe(msgspec.structs.replace(toy("Counter", length=7), frame_stack=frames), 0)
+    acting = make(found, environment=given)
+    acting.collect(3)
+    assert acting.drawn() == acting.expected()
+
+
+def test_environment_that_never_gives_a_good_value_leaves_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, good, broken = toy("Counter", length=5), Counter.step, [True]
+
+    def step(counter: Counter, action: Any) -> Any:
+        obs, reward, *ends = good(counter, action)
+        return (obs, np.nan if broken else reward, *ends)
+
+    found = probe(given, 0)
+    monkeypatch.setattr(Counter, "step", step)
+    acting = make(found, environment=given)
+    acting.collect(2)
+    assert acting.drawn() == {} == acting.expected()
+    assert [log.statistics().committed for log in acting.logs()] == [(0,) * ENVS] * SHARDS
+    broken.clear()
+    acting.collect()
+    assert acting.drawn() == acting.expected() != {}
 
 
 # --- what is given up ----------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fast_core.config import CheckpointConfig
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
+from fast_core.nodes import replay
 from fast_core.nodes.learner_file import load, save
 from fast_core.nodes.replay_files import STATE_FILE
 from tests.nodes.replay_stage import (
@@ -56,6 +57,26 @@ def take_all(stage: ReplayStage, error: float | None = None) -> list[list[tuple[
         stage.answer(error)
         stage.drain()
     return taken
+
+
+def take_empty(stage: ReplayStage) -> int:
+    """How many batches without rows there are; each is answered."""
+    taken = 0
+    stage.drain()
+    while (batch := stage.ends[0].next()) is not None:
+        assert not len(batch.reward)
+        stage.answer()
+        stage.drain()
+        taken += 1
+    return taken
+
+
+class NothingToDraw:
+    """A reader of logs without a valid window."""
+
+    def draw(self, *_: object) -> bool:
+        """Not one."""
+        return False
 
 
 def test_as_many_batches_are_drawn_as_were_granted(make: Make) -> None:
@@ -126,6 +147,26 @@ def test_batch_of_which_nothing_can_be_drawn_is_empty(make: Make) -> None:
     batch = stage.ends[0].next()
     assert batch is not None
     assert len(batch.reward) == BATCH
+
+
+def test_replay_that_never_has_anything_to_draw_ends_the_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "EMPTY_LIMIT", 5)
+    stage = make()
+    for ticket in range(4):
+        stage.grant(ticket, 2)
+        assert take_empty(stage) == 2
+    stage.collect()
+    stage.grant(4, 1)
+    assert len(take_all(stage)) == 1, "something at last: they are counted anew"
+    monkeypatch.setattr(stage.node.replay.groups[0], "_reader", NothingToDraw())
+    for ticket in range(5, 9):
+        stage.grant(ticket, 2)
+        assert take_empty(stage) == 2
+    stage.grant(9, 1)
+    with pytest.raises(FastLoopError, match=r"5 rounds in a row .* nothing to draw"):
+        stage.drain()
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])

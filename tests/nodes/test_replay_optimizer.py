@@ -16,6 +16,7 @@ from fast_core.events import Save, Saved, Snapshot, SnapshotTaken, Train, Traine
 from fast_core.memory import StatsColumn
 from fast_core.nodes import replay_optimizer
 from fast_core.nodes.batch_slots import FilledSlots
+from fast_core.nodes.digest import digest
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.replay_optimizer import ReplayOptimizerNode, learner_file
 from tests.nodes.replay_stage import TICKET, replay_config
@@ -308,9 +309,9 @@ def test_save_waits_for_open_tickets(learning: Learning, tmp_path: Path) -> None
 
 
 def make_ranks(
-    folder: Path, checkpoint: Path | None = None
+    folder: Path, checkpoint: Path | None = None, update: str = "allreduce"
 ) -> tuple[Stage, list[ReplayOptimizerNode], list[FilledSlots]]:
-    config = replay_config(optimizers=2, checkpoint=CheckpointConfig())
+    config = replay_config(optimizers=2, update=update, checkpoint=CheckpointConfig())
     stage = Stage(folder, config, checkpoint=checkpoint)
     nodes = [ReplayOptimizerNode(stage.context(f"optimizer-{k}", k)) for k in (0, 1)]
     for node in nodes:
@@ -364,6 +365,28 @@ def test_every_optimizer_saves_and_restores_its_own_file(tmp_path: Path) -> None
         node.close()
     for each in (stage, again, third):
         each.close()
+
+
+def test_optimizers_that_did_not_average_begin_to_as_the_first_one(tmp_path: Path) -> None:
+    """With update async the others have never stepped: their moments and counters say nothing."""
+    stage, nodes, slots = make_ranks(tmp_path / "run", update="async")
+    directory = tmp_path / "saved"
+    directory.mkdir()
+    slots[0].next.weight[...] = 1.0
+    slots[0].publish(drawn=True, env_steps=1)
+    stage.hub.send("optimizer-0", Train(0, (), 0, 1))
+    drain(nodes[0])
+    for rank in (0, 1):
+        stage.hub.send(f"optimizer-{rank}", Save(1, str(directory)))
+        drain(nodes[rank])
+    again, restored, _ = make_ranks(tmp_path / "again", directory)
+    hashes = [digest(node.algorithm.shared_state()) for node in (nodes[0], *restored)]  # type: ignore[attr-defined]
+    assert len(set(hashes)) == 1
+    assert [noise(node) for node in restored] == [noise(node) for node in nodes]
+    for node in (*nodes, *restored):
+        node.close()
+    stage.close()
+    again.close()
 
 
 def test_other_optimizer_saves_when_its_share_of_the_last_step_is_applied(tmp_path: Path) -> None:

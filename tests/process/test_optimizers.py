@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.process.drifting import HEALTHY_STEPS
-from tests.process.harness import Launched, Workplace
+from tests.process.harness import Launched, Workplace, eventually
 from tests.process.replay_runs import ENDLESS, ROWS, TICKETS, TOGETHER, finished, granted, reached
 from tests.process.test_endings import assert_first_cause_is_last
 from tests.process.test_replay_endings import learning
@@ -55,7 +55,7 @@ def test_gloo_takes_the_same_steps_as_shared_memory(workplace: Workplace) -> Non
     launched = workplace.launch(GLOO, config=TOGETHER)
     assert finished(launched) == finished(workplace.launch(config=TOGETHER))
     launched.assert_gone()
-    assert not list(launched.run.glob("optimizers-*")), "where they met"
+    assert not list(launched.home.rglob("optimizers-*")), "where they met"
 
 
 def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
@@ -75,6 +75,23 @@ def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: s
     launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
     assert_first_cause_is_last(launched, "SIGKILL")
     assert f"First cause: node '{name}'" in launched.screen
+
+
+def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: Workplace) -> None:
+    launched = workplace.launch(GLOO, config=ENDLESS)
+    victim = launched.node("optimizer-1")
+    os.kill(victim, signal.SIGSTOP)  # so that the other one waits for it
+
+    def meeting_points() -> list[Path]:
+        return list(launched.home.rglob("optimizers-*"))
+
+    eventually(meeting_points, f"a meeting point\n{launched.screen}")
+    os.kill(victim, signal.SIGKILL)
+    begun_s = time.monotonic()
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert not meeting_points()
+    assert "First cause: node 'optimizer-1'" in launched.screen
 
 
 @pytest.mark.parametrize("collective", ["shared", "gloo"])

@@ -141,7 +141,8 @@ class PriorityTree {
     for (std::uint64_t leaf = 0; leaf < leaves_; ++leaf) {
       owner_[leaf] = owners[leaf];
       live_ += owners[leaf] != 0;
-      put(leaf, priorities[leaf]);
+      levels_[0][leaf] = priorities[leaf];
+      if (leaf % kFan == 0) changed_.push_back(leaf);  // one child of each node says enough
     }
     counters_ = counters;
     repair();

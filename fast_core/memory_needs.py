@@ -1,0 +1,49 @@
+"""What a run's memory is for, and how it would fit."""
+
+from __future__ import annotations
+
+from fast_core.memory import Layout, PriorityTree, memory_available
+from fast_core.plan import RunPlan
+
+SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
+COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
+
+
+def private_nbytes(plan: RunPlan) -> int:
+    """What the replay node takes by itself that grows with the replay: the priorities."""
+    if not (plan.replays and plan.config.replay.prioritized):
+        return 0
+    leaves = plan.rows_per_log * plan.config.envs
+    copied = COPIED_BYTES * leaves if plan.saves and plan.config.checkpoint.replay else 0
+    return PriorityTree.nbytes(leaves) + copied
+
+
+def arithmetic(plan: RunPlan, layout: Layout) -> str:
+    """What the memory is for, and which keys make it smaller."""
+    totals = {"priorities": private_nbytes(plan)}
+    for region in layout.describe():
+        kind = region.name.partition("/")[0]
+        totals[kind] = totals.get(kind, 0) + region.nbytes
+    parts = sorted(totals.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
+    return (
+        f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
+        "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
+        "with algorithm.batch_size, replay.slots and nodes.optimizer.count."
+    )
+
+
+def fitting(plan: RunPlan, layout: Layout) -> str:
+    """The capacity of the replay with which the rest would fit, if that is what is too large."""
+    if not plan.replays:
+        return ""
+    replay = sum(each.nbytes for each in layout.describe() if each.name.startswith("replay/"))
+    growing = replay + private_nbytes(plan)
+    free = memory_available()
+    limits = [free.ram_bytes, free.cgroup_bytes]
+    if plan.config.memory.backing == "posix":
+        limits.append(free.shm_bytes)
+    left = min(limit for limit in limits if limit is not None) - (layout.nbytes - replay)
+    envs, least = plan.config.envs, plan.config.replay.learning_starts
+    rows = int(left * SHARE_OFFERED / growing * plan.rows_per_log) * envs
+    return f" Lower replay.capacity to {rows} or less." if least <= rows else ""

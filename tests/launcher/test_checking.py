@@ -1,0 +1,46 @@
+"""Before a run goes on: a checkpoint of gigabytes is not read in silence, nor left half-written."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fast_core import config_file
+from fast_core.errors import CheckpointError
+from fast_core.events import LogLine
+from fast_core.launcher import run as module
+from fast_core.launcher.interrupts import Interrupted, Interrupts
+from fast_core.launcher.run import CHECKING_S, Checking, resume
+from fast_core.monitor.run_directory import RunDirectory
+from tests.nodes.stage import make_config
+
+
+def test_reading_for_long_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, lines = SimpleNamespace(now_s=100.0), list[LogLine]()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    interrupts = Interrupts()
+    checking = Checking(interrupts, SimpleNamespace(log=lines.append))  # type: ignore[arg-type]
+    told = []
+    for tenth in range(65):
+        clock.now_s = 100.0 + tenth / 10
+        checking()
+        told.append(len(lines))
+    assert told[int(10 * CHECKING_S) - 1] == 0, "what is short needs no words"
+    assert told[-1] == 2 and "reading the checkpoint" in lines[0].text
+    interrupts.count = 1
+    with pytest.raises(Interrupted):
+        checking()
+
+
+def test_what_a_killed_run_had_half_written_makes_room(tmp_path: Path) -> None:
+    run = RunDirectory.create(str(tmp_path), "made", datetime(2025, 1, 1))
+    run.write_config(config_file.dumps(make_config()))
+    partial = run.checkpoints / "000000000007.tmp"
+    partial.mkdir()
+    (partial / "replay-0.bin").write_bytes(b"gigabytes")
+    with pytest.raises(CheckpointError, match="none was written yet"):
+        resume(run.path, [])
+    assert list(run.checkpoints.iterdir()) == []
