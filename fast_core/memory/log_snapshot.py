@@ -50,7 +50,7 @@ class LogSnapshot:
     """
 
     def __init__(self, log: ReplayLog) -> None:
-        """Take the cut of ``log``; costs no copy."""
+        """Take the cut of ``log``; costs a copy of one row of each environment."""
         self._log = log
         spans = log.native.spans()
         self._first = [first for first, _ in spans]
@@ -61,6 +61,9 @@ class LogSnapshot:
         self._pending = _HEADER.pack(_MAGIC, columns_digest(log), log.envs)
         self._ended = False
         self._piece_rows = max(1, log.native.reserve)
+        # A writer may cut the log before this row is read: that is not of this snapshot.
+        self._bits_at = sum(field.row_nbytes for field in log.fields)
+        self._last_bits = {env: self._bits_of_last(env) for _, env in self._turns}
         self.rows = sum(self._commit) - sum(self._first)
         self.missing = 0
 
@@ -128,8 +131,15 @@ class LogSnapshot:
             count = min(len(room) // stride, end - first)
             whole = self._log.native.read(env, first, room[: count * stride])
             if whole <= first or count == 0:
+                if first + count == end and count:
+                    room[(count - 1) * stride + self._bits_at] = self._last_bits[env]
                 return first, count
             self._skip(env, min(whole, end))
+
+    def _bits_of_last(self, env: int) -> int:
+        row = bytearray(self._log.native.stride)
+        self._log.native.read(env, self._commit[env] - 1, row)
+        return row[self._bits_at]
 
     def _skip(self, env: int, whole: int) -> None:
         """Everything before row ``whole`` is lost, what has been read of it too."""

@@ -209,6 +209,7 @@ class ReplayOptimizerNode(LearningNode):
         algorithm, saved = cast(SharedAlgorithm, self.algorithm), load(path)
         own = cast("dict[str, object]", saved["algorithm"])
         algorithm.load_state_dict({**own, **algorithm.shared_state()})
+        self._version, self._env_steps = int(str(saved["version"])), int(str(saved["env_steps"]))
         return saved
 
     def _begin_apart(self) -> dict[str, object]:

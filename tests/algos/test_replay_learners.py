@@ -513,3 +513,24 @@ def test_composite_observations_are_seen(name):
 
     learner = make_learner(make_config(name), environment)
     assert learner.update(changed(batch, obs=rows(), next_obs=rows())).updates == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["sac", "td3", "dsact"])
+def test_policy_and_temperature_have_step_sizes_of_their_own(name, backend):
+    rates = {"critics": 1e-3, "policy": 2e-4, "temperature": 5e-2}
+    own = {"policy_learning_rate": rates["policy"], "policy_delay": 1}
+    if name != "td3":
+        own["temperature_learning_rate"] = rates["temperature"]
+    config = make_config(name, backend=backend, learning_rate=rates["critics"], **own)
+    environment = environment_for(name)
+    learner = make_learner(config, environment)
+    before = learner.networks()[0].copy()
+    gradient = learner.gradient(make_batch(environment)).copy()
+    learner.apply(gradient.copy())
+    moved = before - learner.networks()[0]
+    for group, rate in rates.items():
+        if group in config.layout(environment).groups:
+            place = config.layout(environment).groups[group].place
+            first = gradient[place] / (np.abs(gradient[place]) + config.adam_epsilon)
+            np.testing.assert_allclose(moved[place], rate * first, rtol=1e-3, atol=3e-7)

@@ -101,6 +101,18 @@ def ids_of(log: ReplayLog) -> list[list[int]]:
     return ids
 
 
+def test_log_that_is_cut_after_the_snapshot_is_not_in_it(memory: Memory) -> None:
+    """The writer died meanwhile: its successor says so in the last row, which is not read yet."""
+    log = new_log(memory, 40, 3)
+    written(log, 7)
+    log.cut(2)
+    expected, snapshot = rows_of(log), LogSnapshot(log)
+    log.cut(1)
+    assert rows_of(log) != expected
+    again = restored(new_log(memory, 40, 3), streamed(snapshot, 200))
+    assert rows_of(again) == expected
+
+
 @pytest.mark.parametrize("max_bytes", [1, 200, 10**6])
 @pytest.mark.parametrize("steps", [0, 7, 40, 1000])
 def test_stream_holds_the_rows_of_the_cut_while_the_writer_goes_on(
