@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import sys
+import threading
 
 import threadpoolctl
 
@@ -45,3 +47,10 @@ def _libraries(modules: int) -> threadpoolctl.ThreadpoolController:
     Looking takes half a millisecond, and inline mode sets threads for every node in turn.
     """
     return threadpoolctl.ThreadpoolController()
+
+
+def yield_to_others() -> None:
+    """Let the calling thread compute only when no other one wants its core, where that works."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)

@@ -11,6 +11,7 @@ from concurrent.futures import wait as wait_for
 from fast_core.errors import CheckpointError
 from fast_core.events import CommitCheckpoint
 from fast_core.launcher.checkpoints import CheckpointStore
+from fast_core.threads import yield_to_others
 
 
 class Committer:
@@ -23,7 +24,9 @@ class Committer:
     def __init__(self, store: CheckpointStore) -> None:
         """Nothing is being committed."""
         self._store = store
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix="checkpoint", initializer=yield_to_others
+        )
         self._future: Future[object] | None = None
         self._number = 0
         self._pieces = 0

@@ -9,6 +9,7 @@ from fast_core.errors import FastLoopError
 from fast_core.events import Command, Noted, Ready, Save, Saved, Train
 from fast_core.memory import StatsColumn
 from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.nodes.background_save import BackgroundSave
 from fast_core.nodes.batch_slots import FilledSlots
 from fast_core.nodes.draws import Draws, Replay
 from fast_core.nodes.replay_files import ReplaySave, holds_rows, restore_rows, restore_state
@@ -42,6 +43,7 @@ class ReplayNode(Node):
         self._empty = 0  # orders in a row for which nothing could be drawn
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
+        self._background: BackgroundSave | None = None
 
     def setup(self) -> None:
         """Put back what a checkpoint holds."""
@@ -138,6 +140,8 @@ class ReplayNode(Node):
                 self.replay.state(rows=rows),
                 self._logs if rows else (),
             )
+        if self.context.plan.config.mode == "process":
+            self._background = BackgroundSave(self._saving, self.context.doorbell.ring)
         self.context.channel.send(Noted(self.context.name, command.checkpoint))
         return True
 
@@ -145,10 +149,14 @@ class ReplayNode(Node):
         saving = self._saving
         if saving is None:
             return False
-        with self.state(NodeState.SAVING, f"writing checkpoint {saving.checkpoint}"):
-            if saving.write():
-                return True
-        self._saving = None
+        if self._background is not None:
+            if not self._background.finished:
+                return False
+        else:
+            with self.state(NodeState.SAVING, f"writing checkpoint {saving.checkpoint}"):
+                if saving.write():
+                    return True
+        self._saving = self._background = None
         if saving.missing:
             self.context.log.warning(
                 "checkpoint %d lacks %d rows of the replay: the env nodes wrote faster than they "
@@ -161,7 +169,10 @@ class ReplayNode(Node):
 
     def _abandon(self) -> None:
         saving, self._saving = self._saving, None
-        if saving is not None:
+        background, self._background = self._background, None
+        if background is not None:
+            background.close()
+        elif saving is not None:
             saving.close()
 
     def close(self) -> None:

@@ -38,7 +38,8 @@ def replay_config(
         replay=ReplayConfig(**{"capacity": 400, "learning_starts": 8, **(replay or {})}),
         nodes=NodesConfig(optimizer=OptimizerNodeConfig(count=optimizers, update=update)),
     )
-    return msgspec.structs.replace(config, **changes)
+    # Inline, pieces of a checkpoint are written between draws, at moments that a test knows.
+    return msgspec.structs.replace(config, **{"mode": "inline", **changes})
 
 
 @dataclass
@@ -78,8 +79,14 @@ class ReplayStage:
         self.stage.hub.send("replay-0", Train(ticket, (), TICKET * ticket, granted))
 
     def drain(self) -> None:
-        """Let the replay node do all it can."""
+        """Let the replay node do all it can, and what it does beside its work."""
         drain(self.node)
+        doorbell = self.node.context.doorbell
+        while (background := self.node._background) is not None:
+            seen = doorbell.value()
+            if not background.finished:
+                doorbell.wait(seen, 1.0)
+            drain(self.node)
 
     def answer(self, error: NDArray[np.float32] | float | None = None, rank: int = 0) -> bool:
         """Finish the next batch of an optimizer; whether there was one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.errors import CheckpointError, SegmentError
-from fast_core.events import Save
+from fast_core.events import Save, Saved
 from fast_core.nodes import replay_files
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.replay_files import (
@@ -20,6 +21,7 @@ from fast_core.nodes.replay_files import (
     restore_state,
 )
 from tests.nodes.replay_stage import ENVS, SHARDS, ReplayStage, replay_config
+from tests.nodes.stage import drain
 
 
 @pytest.fixture
@@ -136,3 +138,25 @@ def test_arrays_of_the_tree_have_files_of_their_own(
     (tmp_path / "replay-owners.bin").unlink()
     with pytest.raises(CheckpointError, match=r"can't read the priorities in .*owners\.bin"):
         restore_state(tmp_path)
+
+
+def test_processes_draw_while_the_rows_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    write = ReplaySave.write
+    monkeypatch.setattr(ReplaySave, "write", lambda save: go.wait(10) and write(save))
+    config = replay_config(replay={"capacity": 64}, mode="process")
+    stage = ReplayStage.make(tmp_path / "run", config)
+    stage.collect(8)
+    stage.stage.hub.send("replay-0", Save(1, str(tmp_path)))
+    drain(stage.node)
+    stage.grant(0, 1)
+    drain(stage.node)
+    assert stage.ends[0].next() is not None, "drawn, although nothing could be written yet"
+    go.set()
+    stage.drain()
+    assert Saved("replay-0", 1, (STATE_FILE, "replay-0.bin", "replay-1.bin")) in (
+        stage.stage.events()
+    )
+    stage.close()
