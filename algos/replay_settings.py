@@ -111,14 +111,14 @@ class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
         return "numpy" if self.encoder(environment) is None else "torch"
 
     def update_splits(self, environment: EnvironmentSpec) -> bool:
-        """Not with convolutions, which are many small pieces of work in one batch.
+        """Not on a CPU: every product of an update is a barrier of its own, some dozens in 8 ms.
 
-        With other processes on the cores, as the replay node is, they took 1.1 to 3 times as long
-        on two threads in float32 and 2 to 6 times in bfloat16, whose weight gradients wait for
-        one another in a loop (Nature network on 32 stacks of 4 pictures of 84 pixels and on 64 of
-        2 of 36, residual one on 32 of 2 of 16).
+        On idle cores two threads gave up to 1.4 times the rate of one. With anything else on the
+        cores, the replay node and evaluations are enough, they gave a tenth to a fortieth of it
+        (2x256 networks, batch 256), convolutions 1.1 to 6 times less. Several optimizers share a
+        batch with one barrier per update (``nodes.optimizer.count``).
         """
-        return self.encoder(environment) is None
+        return False
 
     def updates_granted(self, rows: int) -> int:
         """One: `update` takes one step, with a batch of its own."""

@@ -66,8 +66,9 @@ def round_parts(path: Path) -> dict[str, float]:
 
 
 def mean_span_s(path: Path, state: str) -> float:
-    """Mean length of a state of all nodes, without the first rounds; the trace has to be there."""
-    found = [span for span in read_spans(path) if span.state == state][IGNORED_ROUNDS:]
+    """Mean length of a state of all nodes, without the first quarter; the trace has to be there."""
+    found = [span for span in read_spans(path) if span.state == state]
     if not found:
-        raise RuntimeError(f"{path} holds no {state!r} after the first rounds")
-    return statistics.fmean(span.end - span.start for span in found) / 1e6
+        raise RuntimeError(f"{path} holds no {state!r}; the run was too short")
+    counted = found[len(found) // 4 :]
+    return statistics.fmean(span.end - span.start for span in counted) / 1e6

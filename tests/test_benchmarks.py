@@ -135,7 +135,7 @@ def finished_run(folder: Path, spans: list[tuple[str, float, float]]) -> launche
     directory = folder / "name" / "time"
     directory.mkdir(parents=True)
     (directory / "config.yaml").write_text("rollout: {steps: 10}\n")
-    values = {"train/update_ms": 40.0, "train/batch_wait_ms": 1.0}
+    values = {"train/update_ms": 40.0}
     rows = [
         {
             "env_steps": 20 * second,
@@ -156,14 +156,25 @@ def finished_run(folder: Path, spans: list[tuple[str, float, float]]) -> launche
     return launched.Launched(process=None, started_s=0.0, directory=folder)  # type: ignore[arg-type]
 
 
-def test_hand_over_is_what_learning_and_collecting_leave(tmp_path: Path) -> None:
+def test_rest_of_a_round_is_what_learning_and_collecting_leave(tmp_path: Path) -> None:
     """A second: 20 updates of 40 ms, two rollouts of 50 ms, so 0.1 s for two hand-overs."""
-    ignored = round_trace.IGNORED_ROUNDS
-    spans = [("stepping", 1e5 * k, 9e9 if k < ignored else 50e3) for k in range(ignored + 4)]
-    shares = rounds_benchmark.account(finished_run(tmp_path, spans), first=20)
-    assert shares == pytest.approx(
-        {"steps": 10.0, "share": 0.1, "collecting_share": 0.1, "batch_wait_share": 0.02}
-    )
+    spans = [("stepping", 1e5 * k, 9e9 if k == 0 else 50e3) for k in range(4)]
+    found = rounds_benchmark.account(finished_run(tmp_path, spans), first=20)
+    assert (found.steps, found.updates, found.round_s) == (10, 10.0, 0.5)
+    assert found.rest_s == pytest.approx(0.05)
+
+
+def test_hand_over_is_what_rounds_of_any_length_have_once() -> None:
+    """Rounds with 2 ms once and 0.1 ms around each update."""
+
+    def account(updates: float) -> rounds_benchmark.Account:
+        rest_s = 0.002 + 0.0001 * updates
+        return rounds_benchmark.Account(1, updates, 0.01 * updates + rest_s, 0.01 * updates, 0.0)
+
+    auto = account(10.0)
+    overhead_s = rounds_benchmark.update_overhead_s(auto, account(40.0))
+    assert overhead_s == pytest.approx(0.0001)
+    assert rounds_benchmark.hand_over_s(auto, overhead_s) == pytest.approx(0.002)
 
 
 def test_trace_without_the_state_is_an_error(tmp_path: Path) -> None:

@@ -143,7 +143,9 @@ def _learner_threads(
         small = f"an update of {million:.3g} MFLOP is too small to be split"
         return 1, f"1 learner thread{many}: {small}."
     if not splits and optimizer.device == "cpu":
-        return 1, f"1 learner thread{many}: convolutions of one batch are slower on more."
+        why = "more wait for one another within an update where they share the cores"
+        hint = "" if many else "; nodes.optimizer.count divides a batch among optimizers instead"
+        return 1, f"1 learner thread{many}: {why}{hint}."
     useful = int(update_flops // FLOPS_PER_THREAD)
     if config.scheduler.off_policy_degree == 0:
         free, why = granted, "at off_policy_degree 0 env nodes wait while it learns"

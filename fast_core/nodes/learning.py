@@ -40,6 +40,7 @@ class LearningNode(Node):
             check_device(optimizer.device, "nodes.optimizer.device")
         set_threads(self.threads)
         self._algorithm = make_learner(plan, self.context.rank)
+        set_threads(self.threads)  # again, for what building it has loaded, such as torch
         if plan.saves:
             check(self._algorithm.state_dict())
 

@@ -96,16 +96,16 @@ def test_learner_takes_threads_with_the_size_of_an_update(flops: float, threads:
     assert divided(8, flops=flops).learner_threads == threads
 
 
-def test_learner_takes_one_thread_for_convolutions_of_a_batch_from_replay() -> None:
+def test_learner_from_replay_takes_one_thread_on_a_cpu() -> None:
     config = make_config(algorithm=DQNConfig(network="nature_cnn"))
     pictures = SpaceSpec("box", (4, 84, 84), "uint8", low=(0.0,), high=(255.0,))
     seeing = EnvironmentSpec("Pong", pictures, SpaceSpec("discrete", (), "int64", n=6), frames=4)
     found = budget(config, seeing, 8)
     assert found.learner_threads == 1
-    assert found.reasons[-1].endswith("convolutions of one batch are slower on more.")
+    assert found.reasons[-1].endswith("divides a batch among optimizers instead.")
     numbers = SpaceSpec("box", (376,), "float32", low=(-1.0,), high=(1.0,))
     wide = make_config(algorithm=DQNConfig(hidden_sizes=(1024, 1024)))
-    assert budget(wide, EnvironmentSpec("Wide", numbers, seeing.action), 8).learner_threads == 8
+    assert budget(wide, EnvironmentSpec("Wide", numbers, seeing.action), 8).learner_threads == 1
 
 
 @pytest.mark.parametrize(("degree", "threads"), [(0, 8), (1, 5), (50, 5)])
