@@ -236,6 +236,7 @@ def test_beta_goes_from_its_start_to_one() -> None:
 
 
 GROWTH = """
+import os
 from pathlib import Path
 
 import numpy as np
