@@ -18,11 +18,11 @@ from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads
 
-# Of a machine as in the README: a round's order, report and training order, measured cold; the
-# calls of a small update; what two cores compute in a large one (2x256 networks, 256 rows: 0.59
+# Of a machine as in the README: a round's order, report and training order, measured cold with two
+# optimizers; a small update; what two cores compute in a large one (2x256 networks, 256 rows: 0.59
 # GFLOP in 5 ms, so that faster learners pay no more than they should); one step of a fast
 # environment and its policy.
-HAND_OVER_S, UPDATE_S, FLOPS_PER_S, STEP_S = 1.5e-3, 3e-4, 1.5e11, 2e-5
+HAND_OVER_S, UPDATE_S, FLOPS_PER_S, STEP_S = 3e-3, 6e-4, 1.5e11, 2e-5
 HAND_OVERS = 50
 REPLAY_PARTS = 4  # a round is at most one of so many parts of the replay
 
