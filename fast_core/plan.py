@@ -21,6 +21,11 @@ EVALUATOR = "evaluator-0"
 METRICS = "metrics-0"
 
 
+def optimizer_names(config: RunConfig) -> tuple[str, ...]:
+    """Names of the optimizers, by rank; the first is `OPTIMIZER`."""
+    return tuple(f"optimizer-{rank}" for rank in range(config.nodes.optimizer.count))
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """What every node of a run is given.
@@ -136,7 +141,7 @@ class RunPlan:
     @property
     def optimizer_names(self) -> tuple[str, ...]:
         """Names of the optimizers, by rank; the first publishes, reports and is evaluated."""
-        return tuple(f"optimizer-{rank}" for rank in range(self.optimizers))
+        return optimizer_names(self.config)
 
     @property
     def averages(self) -> bool:

@@ -9,7 +9,7 @@ from fast_core.config import RunConfig
 from fast_core.launcher.budget import env_node_count
 from fast_core.launcher.prepare import needs_torch
 from fast_core.launcher.topology import warm_module
-from fast_core.plan import EVALUATOR, METRICS, REPLAY
+from fast_core.plan import EVALUATOR, METRICS, REPLAY, optimizer_names
 
 
 def preloaded(config: RunConfig) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     policies = config.nodes.policy.count if config.policy.placement == "node" else 0
     evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
     return (
-        *_optimizers(config),
+        *optimizer_names(config),
         *((REPLAY,) if config.replays else ()),
         *(f"policy-{rank}" for rank in range(policies)),
         *(f"env-{rank}" for rank in range(count)),
@@ -44,14 +44,10 @@ def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     )
 
 
-def _optimizers(config: RunConfig) -> tuple[str, ...]:
-    return tuple(f"optimizer-{rank}" for rank in range(config.nodes.optimizer.count))
-
-
 def warm(name: str, config: RunConfig) -> tuple[str, ...]:
     """What the node ``name`` imports before it has its plan."""
     modules = (warm_module(name, config),)
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name in _optimizers(config) and torch else modules
+    return ("torch", *modules) if name in optimizer_names(config) and torch else modules

@@ -191,7 +191,7 @@ class FilledSlots:
         slots = range(plan.batch_slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
-        self._arrays = [arrays_of(cell) for cell in self._batches]
+        self._arrays = [ReplayArrays.of(cell) for cell in self._batches]
         self._doorbell = memory.doorbell(plan.optimizer_names[rank])
         self._filled = 0
 
@@ -251,8 +251,3 @@ def batch_views(cell: Cell) -> tuple[Array, ...]:
     """The arrays of a `ReplayBatch` in their order."""
     names = ("obs", "action", "reward", "discount", "next_obs", "weight")
     return tuple(cell[name] for name in names)
-
-
-def arrays_of(cell: Cell) -> ReplayArrays:
-    """The same memory as a reader fills it."""
-    return ReplayArrays(**dict(cell))  # type: ignore[arg-type]

@@ -40,7 +40,8 @@ class Stepper(Protocol):
         """Take what is there one step further, without waiting for more.
 
         Returns:
-            What came of a step that was taken or skipped, exactly one of both. With
+            What came of a step that was taken or skipped, exactly one of both, in plain numbers
+            (`fast_core.nodes.contract.checked_report`). With
             ``nodes.optimizer.update: async`` the first optimizer returns one for every gradient
             that it applies, its own or another's, and the others return none.
         """

@@ -334,3 +334,14 @@ class Workplace:
 
 def _scalar(value: object) -> str:
     return json.dumps(value)
+
+
+def tracebacks(launched: Launched) -> int:
+    return launched.screen.count("Traceback (most recent call last)")
+
+
+def assert_first_cause_is_last(launched: Launched, text: str) -> None:
+    last = launched.screen.strip().splitlines()[-1]
+    assert text in last, launched.screen
+    assert text in (launched.run / "crash.txt").read_text().strip().splitlines()[-1]
+    assert tracebacks(launched) <= 1, launched.screen

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 from fast_core.launcher.checkpoints import newest_valid
-from tests.process.harness import Launched, digests, read_lines
+from tests.process.harness import (
+    Launched,
+    Workplace,
+    assert_first_cause_is_last,
+    digests,
+    eventually,
+    read_lines,
+    read_process,
+)
 
 SHARDS, ENVS, STEPS = 4, 1, 8
 ROWS = SHARDS * ENVS * STEPS  # of a ticket
@@ -98,3 +109,33 @@ def metrics(launched: Launched) -> list[dict[str, float]]:
 def files(checkpoint: Path) -> dict[str, bytes]:
     """What a checkpoint holds, by name."""
     return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+
+
+def assert_death_ends_the_run(launched: Launched, name: str) -> None:
+    """Kill a node: the run ends within five seconds, names it last, and leaves nothing."""
+    os.kill(launched.node(name), signal.SIGKILL)
+    begun_s = time.monotonic()
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    assert_first_cause_is_last(launched, "SIGKILL")
+    assert f"First cause: node '{name}'" in launched.screen
+
+
+def await_learning(launched: Launched) -> None:
+    """Wait until a row of metrics tells of steps taken."""
+    launched.await_training()
+
+    def learns() -> bool:
+        assert read_process(launched.pid), f"the launcher ended:\n{launched.screen}"
+        rows = metrics(launched)
+        return bool(rows) and rows[-1].get("replay/updates_per_env_step", 0.0) > 0
+
+    eventually(learns, f"learning\n{launched.screen}")
+
+
+def learning(workplace: Workplace, *overrides: str, config: dict[str, Any] = ENDLESS) -> Launched:
+    launched = workplace.launch(
+        "metrics={interval_s: 0.05, tensorboard: false}", *overrides, config=config
+    )
+    await_learning(launched)
+    return launched

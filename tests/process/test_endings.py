@@ -9,24 +9,20 @@ import time
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, eventually, read_process
+from tests.process.harness import (
+    Launched,
+    Workplace,
+    assert_first_cause_is_last,
+    eventually,
+    read_process,
+    tracebacks,
+)
 
 pytestmark = pytest.mark.process
 
 # From before Python has started to the middle of training.
 MOMENTS_S = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0)
 INTERRUPTED = 130
-
-
-def tracebacks(launched: Launched) -> int:
-    return launched.screen.count("Traceback (most recent call last)")
-
-
-def assert_first_cause_is_last(launched: Launched, text: str) -> None:
-    last = launched.screen.strip().splitlines()[-1]
-    assert text in last, launched.screen
-    assert text in (launched.run / "crash.txt").read_text().strip().splitlines()[-1]
-    assert tracebacks(launched) <= 1, launched.screen
 
 
 # --- orderly ends ------------------------------------------------------------------------------

@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 
 from tests.process.drifting import HEALTHY_STEPS
-from tests.process.harness import Launched, Workplace, eventually
-from tests.process.replay_runs import ENDLESS, ROWS, TICKETS, TOGETHER, finished, granted, reached
-from tests.process.test_endings import assert_first_cause_is_last
-from tests.process.test_replay_endings import learning
+from tests.process.harness import Launched, Workplace, assert_first_cause_is_last, eventually
+from tests.process.replay_runs import (
+    ENDLESS,
+    ROWS,
+    TICKETS,
+    TOGETHER,
+    assert_death_ends_the_run,
+    finished,
+    granted,
+    learning,
+    reached,
+)
 
 pytestmark = pytest.mark.process
 
@@ -69,12 +77,7 @@ def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
 @pytest.mark.parametrize("name", ["optimizer-0", "optimizer-1"])
 def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: str) -> None:
     launched = learning(workplace, GLOO)
-    os.kill(launched.node(name), signal.SIGKILL)
-    begun_s = time.monotonic()
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
-    assert_first_cause_is_last(launched, "SIGKILL")
-    assert f"First cause: node '{name}'" in launched.screen
+    assert_death_ends_the_run(launched, name)
 
 
 def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: Workplace) -> None:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, eventually, read_process
+from tests.process.harness import Workplace, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
-    ENDLESS,
     ROWS,
     SHARDS,
     TICKETS,
+    assert_death_ends_the_run,
     finished,
     granted,
     last_metrics,
+    learning,
     metrics,
     reached,
 )
-from tests.process.test_endings import assert_first_cause_is_last
 from tests.process.test_env_restarts import kill, lost
 from tests.process.test_faults import descriptors, mappings
 
@@ -34,26 +33,6 @@ KILLED = [
     ("async", "optimizer-0"),
     ("async", "optimizer-1"),
 ]
-
-
-def await_learning(launched: Launched) -> None:
-    """Wait until a row of metrics tells of steps taken."""
-    launched.await_training()
-
-    def learns() -> bool:
-        assert read_process(launched.pid), f"the launcher ended:\n{launched.screen}"
-        rows = metrics(launched)
-        return bool(rows) and rows[-1].get("replay/updates_per_env_step", 0.0) > 0
-
-    eventually(learns, f"learning\n{launched.screen}")
-
-
-def learning(workplace: Workplace, *overrides: str, config: dict[str, Any] = ENDLESS) -> Launched:
-    launched = workplace.launch(
-        "metrics={interval_s: 0.05, tensorboard: false}", *overrides, config=config
-    )
-    await_learning(launched)
-    return launched
 
 
 # --- deaths --------------------------------------------------------------------------------------
@@ -69,12 +48,7 @@ def test_killed_node_ends_the_run_with_its_name(
         "policy.placement=node",
         "evaluation={every_env_steps: 1000, episodes: 2, envs: 2}",
     )
-    os.kill(launched.node(name), signal.SIGKILL)
-    begun_s = time.monotonic()
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
-    assert_first_cause_is_last(launched, "SIGKILL")
-    assert f"First cause: node '{name}'" in launched.screen
+    assert_death_ends_the_run(launched, name)
 
 
 def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
