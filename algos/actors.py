@@ -7,12 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
-from algos.encoder_shape import EncoderShape
-from algos.mlp import MlpShape, NumpyMlp
-from algos.networks import F32
-from algos.observations import ObservationEncoder
-from algos.vectors import Layout
 from fast_core.algorithm import Array
+from fast_core.algos.encoder_shape import EncoderShape
+from fast_core.algos.mlp import MlpShape, NumpyMlp
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.vectors import Layout
 from fast_core.spec import EnvironmentSpec
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from algos.networks import F32
+from fast_core.algos.networks import F32
 
 BETAS = (0.9, 0.999)
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from algos.networks import F32
-from algos.policies import ActionMap
 from fast_core.algorithm import Array
+from fast_core.algos.networks import F32
+from fast_core.algos.policies import ActionMap
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 

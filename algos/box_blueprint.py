@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from algos.box_actions import check_box
-from algos.mlp import MlpShape
-from algos.replay_settings import BoxSettings, EntropySettings
-from algos.vectors import Layout
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algos.box_actions import check_box
+from fast_core.algos.mlp import MlpShape
+from fast_core.algos.replay_settings import BoxSettings, EntropySettings
+from fast_core.algos.vectors import Layout
 from fast_core.spec import EnvironmentSpec
 
 
@@ -86,6 +86,6 @@ class SquashedBlueprint(BoxBlueprint, EntropySettings, frozen=True, kw_only=True
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
-        from algos.replay_policies import SquashedPolicy
+        from fast_core.algos.replay_policies import SquashedPolicy
 
         return SquashedPolicy(self.actor(environment, setup), environment)

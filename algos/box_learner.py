@@ -6,12 +6,12 @@ from abc import abstractmethod
 
 import numpy as np
 
-from algos.box_actions import BoxActions
-from algos.box_blueprint import BoxBlueprint
-from algos.critic_batch import numbers
-from algos.networks import F32
-from algos.replay_learner import Losses, ReplayLearner
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.box_actions import BoxActions
+from fast_core.algos.box_blueprint import BoxBlueprint
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.networks import F32
+from fast_core.algos.replay_learner import Losses, ReplayLearner
 from fast_core.spec import EnvironmentSpec
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from algos.torch_networks import Rows
+from fast_core.algos.torch_networks import Rows
 
 LossFunction = Callable[[dict[str, Tensor], Rows, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 

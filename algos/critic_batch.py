@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from algos.mlp import Columns, Mlp
-from algos.networks import F32
-from algos.observations import ObservationEncoder
 from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algos.mlp import Columns, Mlp
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
 
 
 class Inputs(Protocol):

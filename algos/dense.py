@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algos.networks import F32, Activation, NetworkShape, Parameter
+from fast_core.algos.networks import F32, Activation, NetworkShape, Parameter
 
 ONE = np.float32(1)
 KEPT_SIZES = 8  # numbers of rows whose buffers are kept; a run uses few, or ever new ones

@@ -7,20 +7,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from algos.critic_batch import numbers
-from algos.mlp import Mlp
-from algos.mlp_torch import TorchMlp
-from algos.networks import F32
-from algos.observations import ObservationEncoder
-from algos.staging import Copy
-from algos.torch_encoder import TorchEncoder
-from algos.torch_networks import Rows
-from algos.torch_tables import Uploader
 from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.mlp import Mlp
+from fast_core.algos.mlp_torch import TorchMlp
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.staging import Copy
+from fast_core.algos.torch_encoder import TorchEncoder
+from fast_core.algos.torch_networks import Rows
+from fast_core.algos.torch_tables import Uploader
 
 
 class DeviceInputs:
-    """Tensors ``[B, in]`` on the device; implements `algos.critic_batch.Inputs`.
+    """Tensors ``[B, in]`` on the device; implements `fast_core.algos.critic_batch.Inputs`.
 
     Every pixel is copied there once. A batch that was announced by `prefetch` is copied while
     the device looks at the one before: after its convolutions were begun, and before anything

@@ -1,6 +1,6 @@
 """Action distributions in NumPy: sampling, log-probability, entropy and their gradients.
 
-Outputs of a policy head are ``[A, B]`` (see `algos.dense`). Each class keeps what `evaluate`
+Outputs of a policy head are ``[A, B]`` (see `fast_core.algos.dense`). Each class keeps what `evaluate`
 computed until `backward`, so an object serves one caller at a time.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.networks import F32, NetworkShape
+from fast_core.algos.networks import F32, NetworkShape
 
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]

@@ -11,13 +11,13 @@ import math
 
 import numpy as np
 
-from algos.critic_batch import numbers
-from algos.distributions import FORBIDDEN
-from algos.dqn_settings import DQNSettings
-from algos.networks import F32
-from algos.observations import Bool
-from algos.replay_learner import Losses, ReplayLearner
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.distributions import FORBIDDEN
+from fast_core.algos.dqn_settings import DQNSettings
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import Bool
+from fast_core.algos.replay_learner import Losses, ReplayLearner
 from fast_core.spec import EnvironmentSpec
 
 # Of the gradient that two streams send into the convolutions: Wang et al., section 4.2.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from algos.dqn_settings import DQNSettings
 from fast_core.algorithm import (
     Algorithm,
     LearnerSetup,
@@ -10,6 +9,7 @@ from fast_core.algorithm import (
     Policy,
     PolicySetup,
 )
+from fast_core.algos.dqn_settings import DQNSettings
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 
@@ -40,14 +40,14 @@ class DQNConfig(DQNSettings, frozen=True, kw_only=True):
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
-        from algos.replay_policies import GreedyPolicy
+        from fast_core.algos.replay_policies import GreedyPolicy
 
         first = int(self.dueling and not self.streams(environment))
         return GreedyPolicy(self.actor(environment, setup), environment, first=first)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from algos.dqn import DQN
+        from fast_core.algos.dqn import DQN
 
         self.check(environment, setup)
         return DQN(self, environment, setup)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from algos.mlp import MlpShape
-from algos.replay_settings import ReplaySettings
-from algos.vectors import Layout
+from fast_core.algos.mlp import MlpShape
+from fast_core.algos.replay_settings import ReplaySettings
+from fast_core.algos.vectors import Layout
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 

@@ -9,12 +9,12 @@ from abc import abstractmethod
 
 import numpy as np
 
-from algos.box_blueprint import SquashedBlueprint
-from algos.critic_batch import numbers
-from algos.networks import F32
-from algos.replay_learner import Losses
-from algos.sac import EntropyLearner
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.box_blueprint import SquashedBlueprint
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.networks import F32
+from fast_core.algos.replay_learner import Losses
+from fast_core.algos.sac import EntropyLearner
 from fast_core.spec import EnvironmentSpec
 
 EPSILON = np.float32(0.1)  # the papers' offset of variances in denominators

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from algos.box_blueprint import SquashedBlueprint
 from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algos.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 
@@ -38,7 +38,7 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from algos.dsac import DSAC
+        from fast_core.algos.dsac import DSAC
 
         self.check(environment, setup)
         return DSAC(self, environment, setup, return_bound=self.return_bound)
@@ -66,7 +66,7 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from algos.dsac import DSACT
+        from fast_core.algos.dsac import DSACT
 
         self.check(environment, setup)
         return DSACT(

@@ -9,9 +9,17 @@ from typing import Literal
 
 import numpy as np
 
-from algos.images import Cnn, ImageShape, Layer, check_cnn, cnn_layers, find_images, fitting_cnn
-from algos.networks import F32, Parameter, orthogonal
-from algos.observations import encoded_size
+from fast_core.algos.images import (
+    Cnn,
+    ImageShape,
+    Layer,
+    check_cnn,
+    cnn_layers,
+    find_images,
+    fitting_cnn,
+)
+from fast_core.algos.networks import F32, Parameter, orthogonal
+from fast_core.algos.observations import encoded_size
 from fast_core.spec import EnvironmentSpec
 
 Network = Literal["auto", "mlp", "nature_cnn", "residual_cnn"]

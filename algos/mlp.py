@@ -1,7 +1,7 @@
 """Ensembles of MLPs over a flat vector: shape, first values, and NumPy's passes.
 
 Everything is feature-first: inputs ``[in, B]``, outputs ``[M, out, B]`` for the ``M`` members.
-`algos.mlp_torch` has the same passes in torch, for bfloat16 and GPUs.
+`fast_core.algos.mlp_torch` has the same passes in torch, for bfloat16 and GPUs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from algos.networks import F32, Activation, Parameter
-from algos.observations import Bool
+from fast_core.algos.networks import F32, Activation, Parameter
+from fast_core.algos.observations import Bool
 
 ONE = np.float32(1)
 ZERO, INFINITY = np.float32(0), np.float32(np.inf)

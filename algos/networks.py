@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.images import Cnn, ImageShape, cnn_features, cnn_layers
-from algos.recurrent_shape import MemoryShape
+from fast_core.algos.images import Cnn, ImageShape, cnn_features, cnn_layers
+from fast_core.algos.recurrent_shape import MemoryShape
 
 F32 = NDArray[np.float32]
 Activation = Literal["tanh", "relu"]

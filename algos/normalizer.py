@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.networks import F32
+from fast_core.algos.networks import F32
 
 F64 = NDArray[np.float64]
 VARIANCE_FLOOR = 1e-8

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.images import ImageShape
-from algos.networks import F32
+from fast_core.algos.images import ImageShape
+from fast_core.algos.networks import F32
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Array = NDArray[np.generic]

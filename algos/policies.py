@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from algos.dense import Torso, hidden_layers
-from algos.distributions import make_distribution
-from algos.networks import F32, NetworkShape, parameter_layout
-from algos.normalizer import normalise
-from algos.observations import Bool, ObservationEncoder
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algos.dense import Torso, hidden_layers
+from fast_core.algos.distributions import make_distribution
+from fast_core.algos.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.normalizer import normalise
+from fast_core.algos.observations import Bool, ObservationEncoder
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

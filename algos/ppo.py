@@ -13,16 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from algos.networks import F32, NetworkShape, Parameter, initial_parameters, parameter_layout
-from algos.observations import ObservationEncoder
-from algos.ppo_columns import ColumnMaker
-from algos.ppo_core import Columns, GradientStats, OptimizerState, UpdateCore
-from algos.ppo_explicit import ExplicitCore
-from algos.ppo_settings import PPOSettings
-from algos.recurrent_cells import initialise
-from algos.recurrent_core import RecurrentExplicitCore
-from algos.rollouts import FrameRoom, merge
 from fast_core.algorithm import Array, LearnerSetup, RolloutBatch, UpdateReport
+from fast_core.algos.networks import (
+    F32,
+    NetworkShape,
+    Parameter,
+    initial_parameters,
+    parameter_layout,
+)
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.ppo_columns import ColumnMaker
+from fast_core.algos.ppo_core import Columns, GradientStats, OptimizerState, UpdateCore
+from fast_core.algos.ppo_explicit import ExplicitCore
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.recurrent_cells import initialise
+from fast_core.algos.recurrent_core import RecurrentExplicitCore
+from fast_core.algos.rollouts import FrameRoom, merge
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
@@ -191,8 +197,8 @@ def _make_core(
         explicit = ExplicitCore if shape.memory is None else RecurrentExplicitCore
         return explicit(settings, shape, parameters)
     # Imported here because torch costs a second or two and 200 MB.
-    from algos.ppo_autograd import AutogradCore
-    from algos.recurrent_autograd import RecurrentAutogradCore
+    from fast_core.algos.ppo_autograd import AutogradCore
+    from fast_core.algos.recurrent_autograd import RecurrentAutogradCore
 
     autograd = AutogradCore if shape.memory is None else RecurrentAutogradCore
     return autograd(settings, shape, parameters, setup)

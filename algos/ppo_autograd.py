@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos.compiled import Compiled, LossFunction
-from algos.distributions import I64
-from algos.networks import F32, NetworkShape, parameter_layout
-from algos.ppo_core import Columns, GradientStats, OptimizerState
-from algos.ppo_settings import PPOSettings
-from algos.precision import warn_of_slow_bf16
-from algos.rollouts import MergedRollout
-from algos.staging import Staging, make_staging
-from algos.torch_networks import Network, Rows, tensor_view
-from algos.torch_tables import TorchTable, Uploader
 from fast_core.algorithm import LearnerSetup
+from fast_core.algos.compiled import Compiled, LossFunction
+from fast_core.algos.distributions import I64
+from fast_core.algos.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.ppo_core import Columns, GradientStats, OptimizerState
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.precision import warn_of_slow_bf16
+from fast_core.algos.rollouts import MergedRollout
+from fast_core.algos.staging import Staging, make_staging
+from fast_core.algos.torch_networks import Network, Rows, tensor_view
+from fast_core.algos.torch_tables import TorchTable, Uploader
 
 IMAGE_CHUNK = 256  # rows of one forward of the values: bounds the memory of activations
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from algos.networks import F32
-from algos.normalizer import RewardNormalizer, RunningMoments, normalise
-from algos.ppo_core import Columns
-from algos.ppo_settings import PPOSettings
-from algos.returns import generalized_advantages
-from algos.rollouts import MergedRollout
 from fast_core.algorithm import Array
+from fast_core.algos.networks import F32
+from fast_core.algos.normalizer import RewardNormalizer, RunningMoments, normalise
+from fast_core.algos.ppo_core import Columns
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.returns import generalized_advantages
+from fast_core.algos.rollouts import MergedRollout
 
 
 class ColumnMaker:

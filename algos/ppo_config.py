@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from algos.images import Cnn, check_cnn, find_images, fitting_cnn
-from algos.networks import NetworkShape, parameter_layout
-from algos.observations import encoded_size
-from algos.ppo_settings import PPOSettings
-from algos.recurrent_shape import MemoryShape
 from fast_core.algorithm import Algorithm, Backend, Blueprint, LearnerSetup, Policy, PolicySetup
+from fast_core.algos.images import Cnn, check_cnn, find_images, fitting_cnn
+from fast_core.algos.networks import NetworkShape, parameter_layout
+from fast_core.algos.observations import encoded_size
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.recurrent_shape import MemoryShape
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
@@ -122,13 +122,13 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
         shape = self.shape(environment)
         limit = self.observation_clip if self._normalizes(shape) else None
         if setup.backend == "numpy":
-            from algos.policies import NumpyPolicy
-            from algos.recurrent_policies import RecurrentPolicy
+            from fast_core.algos.policies import NumpyPolicy
+            from fast_core.algos.recurrent_policies import RecurrentPolicy
 
             numpy_policy = NumpyPolicy if shape.memory is None else RecurrentPolicy
             return numpy_policy(shape, environment, limit)
-        from algos.recurrent_torch_policy import RecurrentTorchPolicy
-        from algos.torch_policy import TorchPolicy
+        from fast_core.algos.recurrent_torch_policy import RecurrentTorchPolicy
+        from fast_core.algos.torch_policy import TorchPolicy
 
         torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
         return torch_policy(shape, environment, limit, setup)
@@ -139,7 +139,7 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner for tickets of ``setup.rows`` rows."""
-        from algos.ppo import PPO
+        from fast_core.algos.ppo import PPO
 
         self.check(environment, setup)
         return PPO(self, environment, self.shape(environment), setup)

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.distributions import I64
-from algos.networks import F32
-from algos.rollouts import MergedRollout
+from fast_core.algos.distributions import I64
+from fast_core.algos.networks import F32
+from fast_core.algos.rollouts import MergedRollout
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.adam import Adam
-from algos.dense import Torso, hidden_layers
-from algos.distributions import I64, Bool, make_distribution
-from algos.networks import F32, NetworkShape, parameter_layout
-from algos.observations import ObservationTable
-from algos.ppo_core import Columns, GradientStats, OptimizerState
-from algos.ppo_loss import clipped_surrogate, squared_error, standardise
-from algos.ppo_settings import PPOSettings
-from algos.rollouts import MergedRollout
+from fast_core.algos.adam import Adam
+from fast_core.algos.dense import Torso, hidden_layers
+from fast_core.algos.distributions import I64, Bool, make_distribution
+from fast_core.algos.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.observations import ObservationTable
+from fast_core.algos.ppo_core import Columns, GradientStats, OptimizerState
+from fast_core.algos.ppo_loss import clipped_surrogate, squared_error, standardise
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.rollouts import MergedRollout
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from algos.networks import F32
+from fast_core.algos.networks import F32
 
 ONE = np.float32(1)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from algos.networks import Activation
+from fast_core.algos.networks import Activation
 from fast_core.config import AlgorithmConfig
 
 Schedule = Literal["constant", "linear"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from algos.networks import F32, NetworkShape
-from algos.observations import I64
-from algos.ppo_autograd import IMAGE_CHUNK, AutogradCore
-from algos.ppo_settings import PPOSettings
-from algos.rollouts import MergedRollout
-from algos.sequences import Minibatches, Sequences
-from algos.staging import Staging
-from algos.torch_networks import Rows
-from algos.torch_tables import TorchTable
 from fast_core.algorithm import LearnerSetup
+from fast_core.algos.networks import F32, NetworkShape
+from fast_core.algos.observations import I64
+from fast_core.algos.ppo_autograd import IMAGE_CHUNK, AutogradCore
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.rollouts import MergedRollout
+from fast_core.algos.sequences import Minibatches, Sequences
+from fast_core.algos.staging import Staging
+from fast_core.algos.torch_networks import Rows
+from fast_core.algos.torch_tables import TorchTable
 
 
 class RecurrentAutogradCore(AutogradCore):

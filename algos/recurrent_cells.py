@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from algos.networks import F32, orthogonal
-from algos.recurrent_shape import MemoryShape
+from fast_core.algos.networks import F32, orthogonal
+from fast_core.algos.recurrent_shape import MemoryShape
 
 HALF = np.float32(0.5)
 
@@ -34,7 +34,7 @@ def initialise(shape: MemoryShape, views: Mapping[str, F32], rng: np.random.Gene
 
 
 class Memory:
-    """A recurrent layer that acts; features are ``[in, B]`` as in `algos.dense`.
+    """A recurrent layer that acts; features are ``[in, B]`` as in `fast_core.algos.dense`.
 
     Args:
         shape: The layer.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from algos.networks import F32, NetworkShape, parameter_layout
-from algos.observations import I64
-from algos.ppo_core import GradientStats
-from algos.ppo_explicit import CHUNK, ExplicitCore
-from algos.ppo_settings import PPOSettings
-from algos.recurrent_cells import Memory
-from algos.recurrent_dense import UnrolledMemory
-from algos.rollouts import MergedRollout
-from algos.sequences import Minibatches, Part, Sequences
+from fast_core.algos.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.observations import I64
+from fast_core.algos.ppo_core import GradientStats
+from fast_core.algos.ppo_explicit import CHUNK, ExplicitCore
+from fast_core.algos.ppo_settings import PPOSettings
+from fast_core.algos.recurrent_cells import Memory
+from fast_core.algos.recurrent_dense import UnrolledMemory
+from fast_core.algos.rollouts import MergedRollout
+from fast_core.algos.sequences import Minibatches, Part, Sequences
 
 
 class RecurrentExplicitCore(ExplicitCore):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from algos.networks import F32, NetworkShape
-from algos.policies import NumpyPolicy
-from algos.recurrent_cells import Memory
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algos.networks import F32, NetworkShape
+from fast_core.algos.policies import NumpyPolicy
+from fast_core.algos.recurrent_cells import Memory
 from fast_core.spec import EnvironmentSpec
 
 

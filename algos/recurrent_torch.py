@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.recurrent_shape import Cell, MemoryShape
+from fast_core.algos.recurrent_shape import Cell, MemoryShape
 
 
 class TorchMemory:

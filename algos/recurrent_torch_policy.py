@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from algos.networks import F32, NetworkShape
-from algos.recurrent_policies import checked
-from algos.staging import Staging
-from algos.torch_policy import TorchPolicy
 from fast_core.algorithm import ActionOutput, Array, PolicySetup
+from fast_core.algos.networks import F32, NetworkShape
+from fast_core.algos.recurrent_policies import checked
+from fast_core.algos.staging import Staging
+from fast_core.algos.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec
 
 

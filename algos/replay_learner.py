@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from algos.encoder_shape import draw_encoder_values
-from algos.mlp import draw_first_values
-from algos.networks import F32
-from algos.observations import ObservationEncoder
-from algos.replay_settings import ReplaySettings
-from algos.vectors import Layout, NumpyVectors, Vectors, VectorState, named
 from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algos.encoder_shape import draw_encoder_values
+from fast_core.algos.mlp import draw_first_values
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.replay_settings import ReplaySettings
+from fast_core.algos.vectors import Layout, NumpyVectors, Vectors, VectorState, named
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
@@ -339,7 +339,7 @@ def _make_vectors(settings: ReplaySettings, layout: Layout, setup: LearnerSetup)
     if settings.backend == "numpy" or (settings.backend == "auto" and plain):
         return NumpyVectors(layout, flat, epsilon=settings.adam_epsilon)
     # Imported here because torch costs a second or two and 200 MB.
-    from algos.torch_vectors import TorchVectors
+    from fast_core.algos.torch_vectors import TorchVectors
 
     return TorchVectors(layout, flat, setup, epsilon=settings.adam_epsilon)
 

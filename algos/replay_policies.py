@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from algos.actors import Actor
-from algos.box_actions import BoxActions
-from algos.distributions import FORBIDDEN, LOG_2PI
-from algos.networks import F32
-from algos.policies import ActionMap
-from algos.squashed_gaussian import SquashedGaussian
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algos.actors import Actor
+from fast_core.algos.box_actions import BoxActions
+from fast_core.algos.distributions import FORBIDDEN, LOG_2PI
+from fast_core.algos.networks import F32
+from fast_core.algos.policies import ActionMap
+from fast_core.algos.squashed_gaussian import SquashedGaussian
 from fast_core.spec import EnvironmentSpec
 
 

@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from algos.actors import Actor, NumpyActor
-from algos.encoder_shape import EncoderShape, find_encoder
-from algos.mlp import MlpShape
-from algos.networks import Activation
-from algos.observations import encoded_size
-from algos.vectors import Layout
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algos.actors import Actor, NumpyActor
+from fast_core.algos.encoder_shape import EncoderShape, find_encoder
+from fast_core.algos.mlp import MlpShape
+from fast_core.algos.networks import Activation
+from fast_core.algos.observations import encoded_size
+from fast_core.algos.vectors import Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
@@ -182,7 +182,7 @@ class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
         encoder, shape = self.encoder(environment), self.policy_shape(environment)
         if setup.backend == "torch":
             # Imported here because torch costs a second or two and 200 MB.
-            from algos.torch_actor import TorchActor
+            from fast_core.algos.torch_actor import TorchActor
 
             return TorchActor(encoder, shape, environment, setup)
         if encoder is not None:

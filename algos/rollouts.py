@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.networks import F32
-from algos.observations import I64, Bool, ImageTable, ObservationEncoder, ObservationTable
 from fast_core.algorithm import Array, RolloutBatch, ShardRollout
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import I64, Bool, ImageTable, ObservationEncoder, ObservationTable
 
 
 @dataclass(frozen=True)

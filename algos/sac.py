@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from algos.box_blueprint import SquashedBlueprint
-from algos.box_learner import BoxLearner, least_value, mean_value, squared_errors
-from algos.critic_batch import numbers
-from algos.networks import F32
-from algos.replay_learner import Losses
-from algos.squashed_gaussian import SquashedGaussian
-from algos.temperature import Temperature
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.box_blueprint import SquashedBlueprint
+from fast_core.algos.box_learner import BoxLearner, least_value, mean_value, squared_errors
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.networks import F32
+from fast_core.algos.replay_learner import Losses
+from fast_core.algos.squashed_gaussian import SquashedGaussian
+from fast_core.algos.temperature import Temperature
 from fast_core.spec import EnvironmentSpec
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from algos.box_blueprint import SquashedBlueprint
 from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algos.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
@@ -40,7 +40,7 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from algos.sac import SAC
+        from fast_core.algos.sac import SAC
 
         self.check(environment, setup)
         return SAC(self, environment, setup, critics_in_target=self.critics_in_target)

@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from algos.networks import F32
-from algos.observations import I64
-from algos.rollouts import MergedRollout
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import I64
+from fast_core.algos.rollouts import MergedRollout
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from algos.distributions import LOG_2PI
-from algos.networks import F32
+from fast_core.algos.distributions import LOG_2PI
+from fast_core.algos.networks import F32
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 LOG_2 = math.log(2.0)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from algos.box_blueprint import BoxBlueprint
-from algos.box_learner import BoxLearner, least_value, squared_errors
-from algos.critic_batch import numbers
-from algos.networks import F32
-from algos.replay_learner import Losses
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.box_blueprint import BoxBlueprint
+from fast_core.algos.box_learner import BoxLearner, least_value, squared_errors
+from fast_core.algos.critic_batch import numbers
+from fast_core.algos.networks import F32
+from fast_core.algos.replay_learner import Losses
 from fast_core.spec import EnvironmentSpec
 
 ONE = np.float32(1)

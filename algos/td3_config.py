@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from algos.box_blueprint import BoxBlueprint
 from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup
+from fast_core.algos.box_blueprint import BoxBlueprint
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 
@@ -31,14 +31,14 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
-        from algos.replay_policies import DeterministicPolicy
+        from fast_core.algos.replay_policies import DeterministicPolicy
 
         actor = self.actor(environment, setup)
         return DeterministicPolicy(actor, environment, self.exploration_noise)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from algos.td3 import TD3
+        from fast_core.algos.td3 import TD3
 
         self.check(environment, setup)
         return TD3(

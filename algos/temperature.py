@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from algos.box_actions import BoxActions
-from algos.replay_settings import EntropySettings
-from algos.vectors import Vectors
+from fast_core.algos.box_actions import BoxActions
+from fast_core.algos.replay_settings import EntropySettings
+from fast_core.algos.vectors import Vectors
 
 
 class Temperature:

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.actors import actor_layout
-from algos.encoder_shape import EncoderShape
-from algos.images import sees_pixels
-from algos.mlp import MlpShape
-from algos.networks import F32
-from algos.observations import ObservationEncoder
-from algos.precision import warn_of_slow_bf16
-from algos.staging import Staging, make_staging
-from algos.torch_encoder import see
-from algos.torch_images import PIXEL
-from algos.torch_networks import Rows
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algos.actors import actor_layout
+from fast_core.algos.encoder_shape import EncoderShape
+from fast_core.algos.images import sees_pixels
+from fast_core.algos.mlp import MlpShape
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.precision import warn_of_slow_bf16
+from fast_core.algos.staging import Staging, make_staging
+from fast_core.algos.torch_encoder import see
+from fast_core.algos.torch_images import PIXEL
+from fast_core.algos.torch_networks import Rows
 from fast_core.spec import EnvironmentSpec
 
 
 class TorchActor:
-    """Convolutions, if there are any, and an MLP, on any device; implements `algos.actors.Actor`.
+    """Convolutions, if there are any, and an MLP, on any device; implements `fast_core.algos.actors.Actor`.
 
     With bf16 everything but the last layer is bfloat16.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from algos.encoder_shape import EncoderShape
-from algos.torch_images import convolve
-from algos.torch_networks import Rows, tensor_view
-from algos.vectors import Group
+from fast_core.algos.encoder_shape import EncoderShape
+from fast_core.algos.torch_images import convolve
+from fast_core.algos.torch_networks import Rows, tensor_view
+from fast_core.algos.vectors import Group
 
 
 class TorchEncoder:

@@ -1,4 +1,4 @@
-"""The forward passes of `algos.images`' convolutions in torch."""
+"""The forward passes of `fast_core.algos.images`' convolutions in torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.images import BLOCKS, NATURE, SECTIONS, Cnn, ImageShape
+from fast_core.algos.images import BLOCKS, NATURE, SECTIONS, Cnn, ImageShape
 
 PIXEL = 1.0 / 255.0
 

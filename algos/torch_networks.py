@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.distributions import FORBIDDEN, LOG_2PI
-from algos.images import ImageShape
-from algos.networks import NetworkShape
-from algos.recurrent_torch import TorchMemory
-from algos.torch_images import convolve
+from fast_core.algos.distributions import FORBIDDEN, LOG_2PI
+from fast_core.algos.images import ImageShape
+from fast_core.algos.networks import NetworkShape
+from fast_core.algos.recurrent_torch import TorchMemory
+from fast_core.algos.torch_images import convolve
 
 
 class Rows(NamedTuple):
@@ -156,7 +156,7 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
 
 
 def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
-    """A parameter's place in a flat tensor, as `algos.networks.Parameter.view` has it."""
+    """A parameter's place in a flat tensor, as `fast_core.algos.networks.Parameter.view` has it."""
     if len(shape) == 4:
         _, inputs, height, width = shape
         return flat.as_strided(

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos.images import sees_pixels
-from algos.networks import F32, NetworkShape
-from algos.policies import ActorPolicy
-from algos.precision import warn_of_slow_bf16
-from algos.staging import Staging, make_staging
-from algos.torch_images import PIXEL
-from algos.torch_networks import Network, Rows
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algos.images import sees_pixels
+from fast_core.algos.networks import F32, NetworkShape
+from fast_core.algos.policies import ActorPolicy
+from fast_core.algos.precision import warn_of_slow_bf16
+from fast_core.algos.staging import Staging, make_staging
+from fast_core.algos.torch_images import PIXEL
+from fast_core.algos.torch_networks import Network, Rows
 from fast_core.spec import EnvironmentSpec
 
 

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from algos.observations import ObservationTable
-from algos.staging import Copy, Staging
-from algos.torch_networks import Rows
+from fast_core.algos.observations import ObservationTable
+from fast_core.algos.staging import Copy, Staging
+from fast_core.algos.torch_networks import Rows
 
 
 class Uploader:

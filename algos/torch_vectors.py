@@ -6,22 +6,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos.critic_batch import CriticInputs, Inputs
-from algos.device_inputs import DeviceInputs
-from algos.mlp import Mlp
-from algos.mlp_torch import TorchMlp
-from algos.networks import F32
-from algos.observations import ObservationEncoder
-from algos.precision import warn_of_slow_bf16
-from algos.staging import Staging, make_staging
-from algos.torch_encoder import TorchEncoder
-from algos.torch_tables import Uploader
-from algos.vectors import Layout, VectorState
 from fast_core.algorithm import LearnerSetup
+from fast_core.algos.critic_batch import CriticInputs, Inputs
+from fast_core.algos.device_inputs import DeviceInputs
+from fast_core.algos.mlp import Mlp
+from fast_core.algos.mlp_torch import TorchMlp
+from fast_core.algos.networks import F32
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.precision import warn_of_slow_bf16
+from fast_core.algos.staging import Staging, make_staging
+from fast_core.algos.torch_encoder import TorchEncoder
+from fast_core.algos.torch_tables import Uploader
+from fast_core.algos.vectors import Layout, VectorState
 
 
 class TorchVectors:
-    """Parameters, gradient and targets as flat tensors; implements `algos.vectors.Vectors`.
+    """Parameters, gradient and targets as flat tensors; implements `fast_core.algos.vectors.Vectors`.
 
     On the CPU the arrays that it hands out are the tensors' memory; elsewhere they are copies.
 

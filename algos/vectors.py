@@ -13,12 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
-from algos.adam import Adam
-from algos.critic_batch import CriticInputs, Inputs
-from algos.encoder_shape import EncoderShape
-from algos.mlp import Mlp, MlpShape, NumpyMlp
-from algos.networks import F32, Parameter
-from algos.observations import ObservationEncoder
+from fast_core.algos.adam import Adam
+from fast_core.algos.critic_batch import CriticInputs, Inputs
+from fast_core.algos.encoder_shape import EncoderShape
+from fast_core.algos.mlp import Mlp, MlpShape, NumpyMlp
+from fast_core.algos.networks import F32, Parameter
+from fast_core.algos.observations import ObservationEncoder
 
 
 @dataclass(frozen=True)

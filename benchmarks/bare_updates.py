@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from algos.registry import algorithm_config_type
 from fast_core.algorithm import ReplayBatch
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config_file import load
 from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve

@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from algos.sac_config import SACConfig
 from benchmarks.bare_updates import random_batch
 from benchmarks.measure import alternate, print_result
 from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algos.sac_config import SACConfig
 from fast_core.config import (
     EnvironmentConfig,
     NodesConfig,

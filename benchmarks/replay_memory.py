@@ -16,12 +16,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from algos.registry import algorithm_config_type
 from benchmarks.against_sb3 import number, quick_asked, report
 from benchmarks.launched import launched
 from benchmarks.measure import medians, print_result
 from benchmarks.memory import MIB, total_mib
 from fast_core.algorithm import Blueprint
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config_file import load
 from fast_core.envs.probe import probe
 from fast_core.memory import replay_fields

@@ -182,8 +182,8 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of configuration files."""
-    from algos.registry import REGISTRY, algorithm_config_type
     from fast_core import config_reference
+    from fast_core.algos.registry import REGISTRY, algorithm_config_type
 
     algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
     write = config_reference.markdown if markdown else config_reference.json_schema
@@ -195,8 +195,8 @@ def defaults(
     algorithm: Annotated[str, typer.Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
 ) -> None:
     """Print a commented configuration file with every default."""
-    from algos.registry import algorithm_config_type
     from fast_core import config_reference
+    from fast_core.algos.registry import algorithm_config_type
 
     text = config_reference.template(algorithm, algorithm_config_type(algorithm))
     typer.echo(text, nl=False)
@@ -226,7 +226,7 @@ def validate(
 
 
 def _load(path: Path, overrides: list[str]) -> RunConfig:
-    from algos.registry import algorithm_config_type
+    from fast_core.algos.registry import algorithm_config_type
     from fast_core.config_file import load
 
     return load(path, overrides, algorithm_config_type)

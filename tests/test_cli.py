@@ -71,7 +71,7 @@ def config(tmp_path: Path) -> str:
 
 
 def resolved(*overrides: str) -> RunConfig:
-    from algos.registry import algorithm_config_type
+    from fast_core.algos.registry import algorithm_config_type
 
     return loads(MINIMAL, overrides, algorithm_config_type, source="x")
 
@@ -233,7 +233,7 @@ def test_validate_says_what_is_valid(config: str, capsys: pytest.CaptureFixture[
 def test_validate_can_show_every_default(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "validate", config, "--show"]) == 0
     shown = capsys.readouterr().out
-    from algos.registry import algorithm_config_type
+    from fast_core.algos.registry import algorithm_config_type
 
     assert loads(shown, [], algorithm_config_type, source="shown") == resolved()
     assert "score_held: 1" in shown

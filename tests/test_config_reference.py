@@ -5,7 +5,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta, inspect
 
-from algos.registry import REGISTRY, algorithm_config_type
+from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import AlgorithmConfig, RunConfig
 from fast_core.config_file import loads
 from fast_core.config_reference import json_schema, markdown, template

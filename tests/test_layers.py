@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("fast_core", "algos")
+# Where each package's sources are; `algos/` is imported as fast_core.algos (a link leads there).
+SOURCES = {"fast_core": "fast_core", "fast_core.algos": "algos"}
 
 # Where each module or package stands. A module imports lower numbers, or its own package.
 LEVELS = {
@@ -38,7 +39,7 @@ LEVELS = {
     "fast_core.memory_needs": 3,
     "fast_core.run_memory": 3,
     "fast_core.node": 3,
-    "algos": 3,
+    "fast_core.algos": 3,
     "fast_core.nodes": 4,
     "fast_core.launcher": 5,
     "fast_core.integrations": 6,
@@ -65,7 +66,7 @@ OWNERS = {
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
-TENSORS = ("algos", "fast_core.nodes")
+TENSORS = ("fast_core.algos", "fast_core.nodes")
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
@@ -75,10 +76,11 @@ Imports = Mapping[str, set[str]]
 def read(root: Path) -> dict[str, str]:
     """Source of every module by its dotted name; of the native one, its stub."""
     found = {}
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py*")):
+    for package, folder in SOURCES.items():
+        for path in sorted((root / folder).rglob("*.py*")):
             if path.suffix in (".py", ".pyi"):
-                name = ".".join(path.relative_to(root).with_suffix("").parts)
+                below = path.relative_to(root / folder).with_suffix("").parts
+                name = ".".join((package, *below))
                 found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
     return found
 
@@ -102,14 +104,12 @@ def _imported(name: str, text: str, sources: Mapping[str, str]) -> Iterator[str]
 
 def unit(name: str) -> str:
     """The entry of `LEVELS` that a module belongs to."""
-    if name.split(".")[0] == "algos":
-        return "algos"
     parts = name.split(".")
     return ".".join(parts[:2])
 
 
 def ours(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.split(".")[0] in PACKAGES]
+    return [name for name in names if name.split(".")[0] == "fast_core"]
 
 
 def misplaced(graph: Imports) -> list[str]:
@@ -126,15 +126,13 @@ def misplaced(graph: Imports) -> list[str]:
             # Single modules of one level all belong to the package fast_core.
             elif below > source or (below == source and not _siblings(source_unit, target_unit)):
                 found.append(f"{name} (level {source}) -> {target} (level {below})")
-            elif source_unit == "algos" and target_unit not in ALGOS_MAY_SEE:
+            elif source_unit == "fast_core.algos" and target_unit not in ALGOS_MAY_SEE:
                 found.append(f"{name} -> {target}: algorithms know only {sorted(ALGOS_MAY_SEE)}")
     return found
 
 
 def _siblings(first: str, second: str) -> bool:
-    folders = {"algos"} | {
-        f"fast_core.{path.name}" for path in (ROOT / "fast_core").iterdir() if path.is_dir()
-    }
+    folders = {f"fast_core.{path.name}" for path in (ROOT / "fast_core").iterdir() if path.is_dir()}
     return first not in folders and second not in folders
 
 
@@ -232,10 +230,10 @@ def test_messages_are_never_pickled(graph: Imports) -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fast_core.node",
             True,
         ),
-        ("fast_core.node", "import algos.registry", True),
-        ("algos.ppo", "from fast_core.algorithm import Algorithm", False),
-        ("algos.ppo", "from fast_core.memory.ring import Ring", True),
-        ("fast_core.nodes.env", "import algos.registry", False),
+        ("fast_core.node", "import fast_core.algos.registry", True),
+        ("fast_core.algos.ppo", "from fast_core.algorithm import Algorithm", False),
+        ("fast_core.algos.ppo", "from fast_core.memory.ring import Ring", True),
+        ("fast_core.nodes.env", "import fast_core.algos.registry", False),
         ("fast_core.nowhere", "import fast_core.errors", True),
         ("fast_core.nodes.env", "import numpy.random", False),
     ],
@@ -247,12 +245,15 @@ def test_layer_check_sees(name: str, text: str, bad: bool) -> None:
 
 
 def test_cycle_check_sees_cycles_through_type_checking() -> None:
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from algos.b import B"
-    sources = {"algos.a": text, "algos.b": "import algos.c", "algos.c": "import algos.a"}
-    assert cycle(imports(sources)) == ["algos.a", "algos.b", "algos.c", "algos.a"]
-    assert cycle(imports({**sources, "algos.c": ""})) == []
+    text = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fast_core.algos.b import B"
+    )
+    a, b, c = (f"fast_core.algos.{name}" for name in "abc")
+    sources = {a: text, b: f"import {c}", c: f"import {a}"}
+    assert cycle(imports(sources)) == [a, b, c, a]
+    assert cycle(imports({**sources, c: ""})) == []
 
 
 def test_library_check_sees_submodules() -> None:
-    sources = {"algos.a": "from zmq.utils import x", "algos.b": "import zmqish"}
-    assert users(imports(sources), "zmq") == {"algos.a"}
+    sources = {"fast_core.a": "from zmq.utils import x", "fast_core.b": "import zmqish"}
+    assert users(imports(sources), "zmq") == {"fast_core.a"}

@@ -55,7 +55,7 @@ def _environment(path: Path, what: str) -> EnvironmentConfig:
                 f"{what!r} is no run directory, no configuration file and no environment: {error}"
             ) from error
         return config
-    from algos.registry import algorithm_config_type
+    from fast_core.algos.registry import algorithm_config_type
 
     return config_file.load(path, [], algorithm_config_type).environment
 

@@ -183,7 +183,7 @@ def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
 
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     """The resolved configuration of a run, with overrides."""
-    from algos.registry import algorithm_config_type
+    from fast_core.algos.registry import algorithm_config_type
 
     return config_file.load(run.config, overrides, algorithm_config_type)
 

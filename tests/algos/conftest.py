@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from algos.ppo_config import PPOConfig
 from fast_core.algorithm import (
     Algorithm,
     LearnerSetup,
@@ -17,6 +16,7 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 MakeEnvironment = Callable[..., EnvironmentSpec]

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from algos.dqn_config import DQNConfig
-from algos.dsac_config import DSACConfig, DSACTConfig
-from algos.sac_config import SACConfig
-from algos.td3_config import DDPGConfig, TD3Config
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.dsac_config import DSACConfig, DSACTConfig
+from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.td3_config import DDPGConfig, TD3Config
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 BOX = {

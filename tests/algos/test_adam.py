@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from algos.adam import Adam
+from fast_core.algos.adam import Adam
 
 
 def test_steps_match_torch():

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from algos.dense import KEPT_SIZES, Torso, hidden_layers
-from algos.networks import NetworkShape, parameter_layout
-from algos.torch_networks import Network, Rows
+from fast_core.algos.dense import KEPT_SIZES, Torso, hidden_layers
+from fast_core.algos.networks import NetworkShape, parameter_layout
+from fast_core.algos.torch_networks import Network, Rows
 
 
 def case(activation, shared, sizes=(7, 5)):

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algos.distributions import Categorical, DiagonalGaussian, MultiCategorical
-from algos.torch_networks import categorical as torch_categorical
+from fast_core.algos.distributions import Categorical, DiagonalGaussian, MultiCategorical
+from fast_core.algos.torch_networks import categorical as torch_categorical
 
 
 def logits(rng, choices, rows=64):

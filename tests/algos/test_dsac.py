@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from algos.dsac import bounded, distribution_gradient, running_average, softplus
+from fast_core.algos.dsac import bounded, distribution_gradient, running_average, softplus
 from tests.algos.replay_cases import (
     BACKENDS,
     Oracle,

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from algos.images import check_cnn, cnn_layers, find_images, fitting_cnn, sees_pixels
-from algos.networks import NetworkShape, parameter_layout
-from algos.ppo_config import PPOConfig
 from fast_core.algorithm import PolicySetup
+from fast_core.algos.images import check_cnn, cnn_layers, find_images, fitting_cnn, sees_pixels
+from fast_core.algos.networks import NetworkShape, parameter_layout
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

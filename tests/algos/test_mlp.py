@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from algos.mlp import Mlp, MlpShape, draw_first_values
-from algos.vectors import Layout, NumpyVectors
 from fast_core.algorithm import LearnerSetup
+from fast_core.algos.mlp import Mlp, MlpShape, draw_first_values
+from fast_core.algos.vectors import Layout, NumpyVectors
 
 
 def build(backend: str, shape: MlpShape, seed: int = 0, precision="fp32"):
@@ -16,7 +16,7 @@ def build(backend: str, shape: MlpShape, seed: int = 0, precision="fp32"):
     if backend == "numpy":
         vectors = NumpyVectors(layout, flat, epsilon=1e-8)
     else:
-        from algos.torch_vectors import TorchVectors
+        from fast_core.algos.torch_vectors import TorchVectors
 
         vectors = TorchVectors(
             layout, flat, LearnerSetup(0, 1, 1, 1, precision=precision), epsilon=1e-8

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from algos.networks import NetworkShape, initial_parameters, orthogonal, parameter_layout
+from fast_core.algos.networks import NetworkShape, initial_parameters, orthogonal, parameter_layout
 
 
 def shape(**changes):

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from algos.normalizer import RewardNormalizer, RunningMoments, normalise
+from fast_core.algos.normalizer import RewardNormalizer, RunningMoments, normalise
 
 
 def test_moments_merged_by_batches_equal_those_of_all_rows():

@@ -1,8 +1,13 @@
 import numpy as np
 import pytest
 
-from algos.images import find_images
-from algos.observations import ImageTable, ObservationEncoder, ObservationTable, encoded_size
+from fast_core.algos.images import find_images
+from fast_core.algos.observations import (
+    ImageTable,
+    ObservationEncoder,
+    ObservationTable,
+    encoded_size,
+)
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 BOX = SpaceSpec("box", (2, 2), "float64", low=(-1.0,), high=(1.0,))

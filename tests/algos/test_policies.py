@@ -5,9 +5,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from algos.policies import ActionMap
-from algos.ppo_config import PPOConfig
 from fast_core.algorithm import PolicySetup
+from fast_core.algos.policies import ActionMap
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 IMAGE = SpaceSpec("box", (2, 3, 2), "uint8", low=(0.0,) * 12, high=(255.0,) * 12)
@@ -166,8 +166,8 @@ def test_image_observations_are_flattened():
 
 def test_configuration_and_numpy_policy_and_learner_need_no_torch():
     code = (
-        "import sys; from algos.registry import algorithm_config_type as find;"
-        "import algos.policies, algos.ppo;"
+        "import sys; from fast_core.algos.registry import algorithm_config_type as find;"
+        "import fast_core.algos.policies, fast_core.algos.ppo;"
         "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
         "e = E('x', S('box', (3,), 'float32'), S('discrete', (), 'int64', n=2));"
         "from fast_core.algorithm import LearnerSetup, PolicySetup, PolicySetup;"

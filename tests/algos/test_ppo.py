@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from algos.observations import ObservationEncoder
-from algos.ppo import PPO
-from algos.ppo_columns import ColumnMaker
-from algos.ppo_config import PPOConfig
-from algos.rollouts import FrameRoom, merge
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.ppo import PPO
+from fast_core.algos.ppo_columns import ColumnMaker
+from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.rollouts import FrameRoom, merge
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 

@@ -2,8 +2,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from algos.ppo_config import PPOConfig
 from fast_core.algorithm import LearnerSetup
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

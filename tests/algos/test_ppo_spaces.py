@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from algos.ppo import PPO
-from algos.ppo_autograd import AutogradCore
-from algos.ppo_config import PPOConfig
-from algos.ppo_explicit import ExplicitCore
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algos.ppo import PPO
+from fast_core.algos.ppo_autograd import AutogradCore
+from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo_explicit import ExplicitCore
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 STEPS, ENVS = 16, 8

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from algos.recurrent_cells import Memory, initialise
-from algos.recurrent_shape import Cell, MemoryShape
-from algos.recurrent_torch import TorchMemory
+from fast_core.algos.recurrent_cells import Memory, initialise
+from fast_core.algos.recurrent_shape import Cell, MemoryShape
+from fast_core.algos.recurrent_torch import TorchMemory
 
 CELLS: tuple[Cell, ...] = ("gru", "lstm")
 INPUTS, SIZE, STEPS, ENVS = 5, 7, 11, 4

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from algos.recurrent_dense import UnrolledMemory
-from algos.recurrent_shape import Cell, MemoryShape
-from algos.recurrent_torch import TorchMemory
+from fast_core.algos.recurrent_dense import UnrolledMemory
+from fast_core.algos.recurrent_shape import Cell, MemoryShape
+from fast_core.algos.recurrent_torch import TorchMemory
 
 INPUTS, SIZE = 5, 7
 

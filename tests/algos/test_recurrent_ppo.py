@@ -9,14 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from algos.networks import parameter_layout
-from algos.observations import ObservationEncoder
-from algos.ppo_config import PPOConfig
-from algos.ppo_core import Columns
-from algos.recurrent_autograd import RecurrentAutogradCore
-from algos.recurrent_core import RecurrentExplicitCore
-from algos.rollouts import FrameRoom, merge
-from algos.sequences import Minibatches, Sequences
 from fast_core.algorithm import (
     LearnerSetup,
     Policy,
@@ -24,6 +16,14 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
+from fast_core.algos.networks import parameter_layout
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo_core import Columns
+from fast_core.algos.recurrent_autograd import RecurrentAutogradCore
+from fast_core.algos.recurrent_core import RecurrentExplicitCore
+from fast_core.algos.rollouts import FrameRoom, merge
+from fast_core.algos.sequences import Minibatches, Sequences
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

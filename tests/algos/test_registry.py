@@ -1,13 +1,13 @@
 import pytest
 
-from algos.ppo_config import PPOConfig
-from algos.registry import REGISTRY, algorithm_config_type
+from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.errors import ConfigError
 
 
 def test_registered_name_and_import_path_find_the_same_type():
     assert algorithm_config_type("ppo") is PPOConfig
-    assert algorithm_config_type("algos.ppo_config:PPOConfig") is PPOConfig
+    assert algorithm_config_type("fast_core.algos.ppo_config:PPOConfig") is PPOConfig
 
 
 def test_unknown_name_is_refused_with_the_nearest_one():
@@ -29,7 +29,12 @@ def test_configuration_knows_its_own_name(name):
 
 @pytest.mark.parametrize(
     "path",
-    ["nowhere.at_all:Config", "algos.ppo_config:Missing", "algos.networks:NetworkShape", ":"],
+    [
+        "nowhere.at_all:Config",
+        "fast_core.algos.ppo_config:Missing",
+        "fast_core.algos.networks:NetworkShape",
+        ":",
+    ],
 )
 def test_import_path_without_a_configuration_type_is_refused(path):
     with pytest.raises(ConfigError, match=r"algorithm\.name"):

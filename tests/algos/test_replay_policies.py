@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from algos.box_actions import BoxActions
 from fast_core.algorithm import PolicySetup
+from fast_core.algos.box_actions import BoxActions
 from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (
     ALL,

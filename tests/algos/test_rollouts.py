@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-import algos.rollouts as rollouts_module
-from algos.images import find_images
-from algos.observations import ObservationEncoder
-from algos.rollouts import FrameRoom
+import fast_core.algos.rollouts as rollouts_module
 from fast_core.algorithm import RolloutBatch, ShardRollout
+from fast_core.algos.images import find_images
+from fast_core.algos.observations import ObservationEncoder
+from fast_core.algos.rollouts import FrameRoom
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from algos.squashed_gaussian import SquashedGaussian, log_slope
+from fast_core.algos.squashed_gaussian import SquashedGaussian, log_slope
 
 
 def column(*values: float) -> np.ndarray:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from algos.ppo_autograd import AutogradCore
-from algos.ppo_config import PPOConfig
-from algos.staging import Staging, make_staging
-from algos.torch_policy import TorchPolicy
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algos.ppo_autograd import AutogradCore
+from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.staging import Staging, make_staging
+from fast_core.algos.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import ALL, environment_for, make_batch, make_config, make_learner
@@ -169,9 +169,9 @@ def test_policy_behind_staging_acts_as_the_plain_one():
 def test_building_on_the_cpu_never_touches_cuda():
     code = (
         "import torch, numpy as np;"
-        "import algos.ppo_autograd, algos.torch_policy, algos.staging;"
+        "import fast_core.algos.ppo_autograd, fast_core.algos.torch_policy; import fast_core.algos.staging;"
         "import fast_core.nodes.optimizer, fast_core.nodes.env, fast_core.launcher.node_process;"
-        "from algos.ppo_config import PPOConfig;"
+        "from fast_core.algos.ppo_config import PPOConfig;"
         "from fast_core.algorithm import LearnerSetup, PolicySetup;"
         "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
         "e = E('x', S('box', (36, 36), 'uint8', low=(0.,), high=(255.,)),"
@@ -191,7 +191,7 @@ def lazy(monkeypatch):
     """Learners in torch that are built from here on are behind staging; what it was asked."""
     device = LazyDevice()
     staging = Staging(device, block_bytes=5000, blocks=2)
-    monkeypatch.setattr("algos.torch_vectors.make_staging", lambda _: staging)
+    monkeypatch.setattr("fast_core.algos.torch_vectors.make_staging", lambda _: staging)
     return device
 
 
@@ -199,7 +199,7 @@ def replay_pair(name, environment, monkeypatch, **changes):
     """Equal learners, the first without staging."""
     config = make_config(name, backend="torch", **changes)
     with monkeypatch.context() as context:
-        context.setattr("algos.torch_vectors.make_staging", lambda _: None)
+        context.setattr("fast_core.algos.torch_vectors.make_staging", lambda _: None)
         plain = make_learner(config, environment)
     return plain, make_learner(config, environment)
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from algos.images import ImageShape
-from algos.networks import NetworkShape, initial_parameters, parameter_layout
-from algos.torch_networks import Network, Rows, categorical, tensor_view
+from fast_core.algos.images import ImageShape
+from fast_core.algos.networks import NetworkShape, initial_parameters, parameter_layout
+from fast_core.algos.torch_networks import Network, Rows, categorical, tensor_view
 
 
 def image(height, width, channels=1, stack=1, axes="hw"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from algos.dqn_config import DQNConfig
-from algos.sac_config import SACConfig
+from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.sac_config import SACConfig
 from fast_core.config import (
     EvaluationConfig,
     ExtraNodeConfig,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from algos.registry import algorithm_config_type
 from fast_core import config_file
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.launcher import launch
 from tests.process.harness import read_lines
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from algos.dqn import DQN
-from algos.dqn_config import DQNConfig
 from fast_core.algorithm import Algorithm, LearnerSetup, ReplayBatch, UpdateReport
+from fast_core.algos.dqn import DQN
+from fast_core.algos.dqn_config import DQNConfig
 from fast_core.spec import EnvironmentSpec
 
 WRONG = (np.nan, np.inf, -1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from algos.dqn import DQN
-from algos.dqn_config import DQNConfig
 from fast_core.algorithm import Algorithm, LearnerSetup, UpdateReport
+from fast_core.algos.dqn import DQN
+from fast_core.algos.dqn_config import DQNConfig
 from fast_core.spec import EnvironmentSpec
 
 HEALTHY_STEPS = 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from algos.ppo_config import PPOConfig
 from fast_core.algorithm import ActionOutput, Array, Policy, PolicySetup
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.spec import EnvironmentSpec
 
 

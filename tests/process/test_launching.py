@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 SCRIPT = """
 import sys
 from pathlib import Path
-from algos.registry import algorithm_config_type
+from fast_core.algos.registry import algorithm_config_type
 from fast_core import config_file
 from fast_core.launcher import launch
 Path("began").open("a").write("x")
