@@ -20,7 +20,7 @@ from fast_core.algos.torch_tables import Uploader
 
 
 class DeviceInputs:
-    """Tensors ``[B, in]`` on the device; implements `fast_core.algos.critic_batch.Inputs`.
+    """Tensors ``[B, in]`` on the device; implements `algos.critic_batch.Inputs`.
 
     Every pixel is copied there once. A batch that was announced by `prefetch` is copied while
     the device looks at the one before: after its convolutions were begun, and before anything

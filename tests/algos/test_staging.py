@@ -169,7 +169,8 @@ def test_policy_behind_staging_acts_as_the_plain_one():
 def test_building_on_the_cpu_never_touches_cuda():
     code = (
         "import torch, numpy as np;"
-        "import fast_core.algos.ppo_autograd, fast_core.algos.torch_policy; import fast_core.algos.staging;"
+        "import fast_core.algos.ppo_autograd, fast_core.algos.torch_policy;"
+        "import fast_core.algos.staging;"
         "import fast_core.nodes.optimizer, fast_core.nodes.env, fast_core.launcher.node_process;"
         "from fast_core.algos.ppo_config import PPOConfig;"
         "from fast_core.algorithm import LearnerSetup, PolicySetup;"
