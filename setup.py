@@ -70,6 +70,13 @@ setup(
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
         ],
-        "bench": ["stable-baselines3"],
+        # Every peer of a benchmark that is on the index, and the simulators they run on.
+        "bench": [
+            "stable-baselines3",
+            "cpprb",
+            "torchrl",
+            *ENVIRONMENTS["atari"],
+            *ENVIRONMENTS["mujoco"],
+        ],
     },
 )

@@ -31,6 +31,7 @@ from benchmarks.launched import ROOT, launched
 from benchmarks.measure import medians, print_result
 
 TARGET = 2.0
+PEERS = ("mujoco",)
 HALFCHEETAH_TARGET = 1.3
 THREADS = ("1", "2")
 

@@ -21,6 +21,7 @@ from benchmarks.measure import installed, medians, print_result
 
 CONFIG = Path("configs/ppo_cartpole_bench.yaml")
 TARGET = 1 / 3
+PEERS = ("stable-baselines3",)
 NODES = 8
 OVERRIDES = (
     f"rollout.shards={NODES}",

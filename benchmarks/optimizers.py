@@ -43,6 +43,7 @@ from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.threads import ENVIRONMENT, set_threads
 
 TARGET = 1.0
+PEERS = ("mujoco",)
 BATCH = 256
 WIDTHS = {"2x256": (256, 256), "2x64": (64, 64)}
 SECONDS = 3.0

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.against_sb3 import Race, quick_asked, run
 
 TARGET = 2.5
+PEERS = ("stable-baselines3", "mujoco")
 RACE = Race(
     name="ppo_halfcheetah",
     config=Path("configs/ppo_halfcheetah_bench.yaml"),

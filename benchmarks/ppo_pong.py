@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.against_sb3 import Race, quick_asked, run
 
 TARGET = 1.55
+PEERS = ("stable-baselines3", "ale-py")
 BF16_TARGET = 2.3
 QUIET = ("evaluation.every_env_steps=null", "checkpoint.every_updates=null")
 QUIET += ("evaluation.at_end=false", "checkpoint.at_end=false")

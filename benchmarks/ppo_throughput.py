@@ -31,6 +31,7 @@ from benchmarks.measure import print_result
 from benchmarks.round_trace import round_parts
 
 TARGET = 2.7
+PEERS = ("stable-baselines3",)
 RACE = Race(
     name="ppo_throughput",
     config=Path("configs/ppo_cartpole_bench.yaml"),

@@ -36,6 +36,7 @@ from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, Segment, rep
 from fast_core.spec import FieldSpec, SpaceSpec
 
 TARGET = 2.0
+PEERS = ("cpprb", "torchrl")
 TASKS = (
     Task("vectors", 1_000_000, (17,), np.float32, 1, 6),
     Task("images", 100_000, (84, 84), np.uint8, 4, 1),

@@ -28,6 +28,7 @@ from fast_core.memory import replay_fields
 
 CONFIG = Path("configs/sac_halfcheetah_bench.yaml")
 TARGET = 1.1
+PEERS = ("mujoco",)
 CAPACITY = 100_000
 LARGE, QUICK_LARGE = 6_000_000, 2_000_000
 EPISODE_STEPS = 1_000

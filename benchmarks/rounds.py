@@ -39,6 +39,7 @@ from benchmarks.measure import medians, print_result
 from benchmarks.round_trace import mean_span_s
 
 TARGET = 0.02
+PEERS = ("mujoco",)
 LONGER = 4  # times as long as auto, to tell the hand-over from what each update costs
 
 

@@ -25,6 +25,7 @@ from benchmarks.against_sb3 import Figures, Race, best_peer, quick_asked, report
 from benchmarks.measure import medians, print_result
 
 TARGET = 1.6
+PEERS = ("stable-baselines3", "mujoco")
 BF16_TARGET = 2.0
 BARE_TARGET = 0.9
 ALONE = "nodes.optimizer.count=1"

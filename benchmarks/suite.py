@@ -24,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.measure import installed
+
 FOLDER = Path(__file__).resolve().parent
 INTERRUPT_GRACE_S = 10.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,12 +42,19 @@ class Benchmark:
         compares: What with what, in a line.
         target: The ratio that it is meant to reach.
         better: Whether above or below the target is good.
+        peers: Distributions that it compares with or runs on, ``PEERS`` in its source.
     """
 
     name: str
     compares: str
     target: float
     better: Better
+    peers: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those of ``peers`` that are not installed."""
+        return tuple(peer for peer in self.peers if installed(peer) is None)
 
 
 class Result(msgspec.Struct):
@@ -91,14 +100,16 @@ def find(folder: Path = FOLDER) -> list[Benchmark]:
 def describe(name: str, source: str) -> Benchmark | None:
     """The benchmark that a module is; None if it has no ``TARGET``."""
     module = ast.parse(source)
-    targets = [
-        _number(statement.value)
+    constants = {
+        to.id: statement.value
         for statement in module.body
         if isinstance(statement, ast.Assign)
-        and any(isinstance(to, ast.Name) and to.id == "TARGET" for to in statement.targets)
-    ]
-    if not targets:
+        for to in statement.targets
+        if isinstance(to, ast.Name)
+    }
+    if "TARGET" not in constants:
         return None
+    peers = ast.literal_eval(constants["PEERS"]) if "PEERS" in constants else ()
     lower = any(
         keyword.arg == "better"
         and isinstance(keyword.value, ast.Constant)
@@ -108,7 +119,8 @@ def describe(name: str, source: str) -> Benchmark | None:
         for keyword in node.keywords
     )
     compares = (ast.get_docstring(module) or "").strip().partition("\n")[0].replace("``", "")
-    return Benchmark(name, compares, targets[0], "lower" if lower else "higher")
+    target = _number(constants["TARGET"])
+    return Benchmark(name, compares, target, "lower" if lower else "higher", peers)
 
 
 def _number(value: ast.expr) -> float:
@@ -145,6 +157,8 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
     if only_list:
         _print_list(console, chosen, as_json=as_json)
         return 0
+    if lacking := missing_text(chosen):
+        console.print(Text(lacking), style="yellow")
     outcomes: list[Outcome] = []
     status = 0
     try:
@@ -289,6 +303,18 @@ def target_text(benchmark: Benchmark) -> str:
     return f"at {'least' if benchmark.better == 'higher' else 'most'} {benchmark.target:.3g}"
 
 
+def missing_text(benchmarks: Sequence[Benchmark]) -> str:
+    """What is not installed, and who would leave something out or fail for it; else empty."""
+    peers = dict.fromkeys(peer for each in benchmarks for peer in each.missing)
+    lacking = [
+        f"{peer} ({', '.join(each.name for each in benchmarks if peer in each.missing)})"
+        for peer in peers
+    ]
+    if not lacking:
+        return ""
+    return f"not installed: {'; '.join(lacking)}. pip install -e '.[bench]' brings them."
+
+
 def _print_list(console: Console, benchmarks: Sequence[Benchmark], *, as_json: bool) -> None:
     if as_json:
         for benchmark in benchmarks:
@@ -300,6 +326,8 @@ def _print_list(console: Console, benchmarks: Sequence[Benchmark], *, as_json: b
     for benchmark in benchmarks:
         made.add_row(benchmark.name, target_text(benchmark), Text(benchmark.compares))
     console.print(made)
+    if lacking := missing_text(benchmarks):
+        console.print(Text(lacking), style="yellow")
 
 
 def _dimly(console: Console) -> Callable[[str], None]:

@@ -24,6 +24,7 @@ from benchmarks.measure import installed, medians, print_result
 
 CONFIG = Path("configs/ppo_cartpole.yaml")
 TARGET = 0.5
+PEERS = ("stable-baselines3",)
 SCORE = 475.0
 TIMEOUT_S = 120.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -197,3 +198,38 @@ def test_no_color_means_no_style_at_all(
     console = suite.make_console()
     console.print("text", style="dim")
     assert ("\x1b[" not in stream.getvalue()) is plain
+
+
+def test_what_is_not_installed_is_said_before_anything_runs(capsys, monkeypatch):
+    lacking = Benchmark("x", "a with b", 1.0, "higher", ("msgspec", "no-such-peer"))
+    also = Benchmark("y", "a with c", 1.0, "higher", ("no-such-peer",))
+    assert lacking.missing == ("no-such-peer",)
+    said = suite.missing_text([lacking, also])
+    assert said.startswith("not installed: no-such-peer (x, y). pip install")
+    assert suite.missing_text([Benchmark("x", "", 1.0, "higher", ("msgspec",))]) == ""
+    said_before: list[str] = []
+
+    def run_one(benchmark: Benchmark, **_: object) -> Outcome:
+        said_before.append(capsys.readouterr().err)
+        return Outcome(benchmark, 0.0, None, "was not run")
+
+    monkeypatch.setattr(suite, "find", lambda: [lacking])
+    monkeypatch.setattr(suite, "run_one", run_one)
+    run([], quick=True, only_list=False, as_json=True)
+    assert "not installed: no-such-peer (x)" in said_before[0]
+
+
+def test_peers_are_read_from_the_source_without_importing_it():
+    found = describe("x", '"""A."""\nTARGET = 2\nPEERS = ("cpprb", "torchrl")\nimport nothing\n')
+    assert found is not None
+    assert found.peers == ("cpprb", "torchrl")
+
+
+def test_bars_of_the_page_are_those_of_the_benchmarks():
+    page = (suite.FOLDER / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d./]+ or \w+)[^|]*\|$", page, re.M))
+    bars = {}
+    for each in find():
+        target = "1/3" if each.target == 1 / 3 else f"{each.target:g}"
+        bars[each.name] = f"{target} or {'more' if each.better == 'higher' else 'less'}"
+    assert rows == bars
