@@ -231,15 +231,6 @@ class RunPlan:
         """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
         return self.config.scheduler.off_policy_degree + 1
 
-    @property
-    def records_per_shard(self) -> int:
-        """Places in a shard's record ring.
-
-        Each death may leave a record of a rollout that was complete but never reported; the
-        optimizer skips it at the shard's next training.
-        """
-        return self.slots_per_shard + self.config.supervision.env_restarts
-
     def rollout_fields(self) -> tuple[FieldSpec, ...]:
         """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
         row, frames = self.environment.row, self.environment.frames

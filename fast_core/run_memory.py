@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,32 +32,8 @@ from fast_core.memory_needs import arithmetic, fitting, private_nbytes
 from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec
 
-_RECORD = struct.Struct("<6q")
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-
-
-@dataclass(frozen=True)
-class RolloutRecord:
-    """What an env node publishes when a rollout is complete; the optimizer checks it."""
-
-    shard: int
-    incarnation: int
-    slot: int
-    rollout_id: int
-    ticket: int
-    version: int
-
-    def pack(self) -> bytes:
-        """The fixed-size ring record."""
-        return _RECORD.pack(
-            self.shard, self.incarnation, self.slot, self.rollout_id, self.ticket, self.version
-        )
-
-    @classmethod
-    def unpack(cls, data: bytes) -> RolloutRecord:
-        """Read a ring record."""
-        return cls(*_RECORD.unpack(data))
 
 
 class ParameterPack:
@@ -135,7 +110,8 @@ def layout_of(plan: RunPlan) -> Layout:
             log = ReplayLog.nbytes(*_log_shape(plan), _reserve(plan))
             layout.add(f"replay/{shard}", log, writer="the env node executing the shard")
         else:
-            _add_rollouts(plan, layout, shard)
+            store = RolloutStore.nbytes(*_rollout_shape(plan))
+            layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
         for group in range(plan.groups):
             words = 8 * progress_words(len(plan.group_envs(group)))
             name = f"progress/{shard}.{group}"
@@ -157,16 +133,10 @@ def _reserve(plan: RunPlan) -> int:
     return reserve_of(plan.rows_per_log, plan.rows_per_burst)
 
 
-def _add_rollouts(plan: RunPlan, layout: Layout, shard: int) -> None:
-    """Where a shard's rollouts wait for the optimizer, and its announcements of them."""
-    envs, fields = plan.config.rollout.envs_per_shard, plan.rollout_fields()
-    store = RolloutStore.nbytes(fields, plan.slots_per_shard, plan.config.steps, envs)
-    layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
-    layout.add(
-        f"records/{shard}",
-        Ring.nbytes(plan.records_per_shard, _RECORD.size),
-        writer="head: env node, tail: optimizer",
-    )
+def _rollout_shape(plan: RunPlan) -> tuple[tuple[FieldSpec, ...], int, int, int]:
+    """Columns, slots, steps and environments of a shard's rollouts."""
+    envs = plan.config.rollout.envs_per_shard
+    return plan.rollout_fields(), plan.slots_per_shard, plan.config.steps, envs
 
 
 def _add_batches(plan: RunPlan, layout: Layout) -> None:
@@ -240,8 +210,7 @@ class RunMemory:
             if plan.replays:
                 ReplayLog.create(region(f"replay/{shard}"), *_log_shape(plan), _reserve(plan))
             else:
-                Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
-                RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
+                RolloutStore.create(region(f"rollouts/{shard}"), *_rollout_shape(plan))
             for group in range(plan.groups if plan.policy_nodes else 0):
                 envs, name = len(plan.group_envs(group)), f"{shard}.{group}"
                 Cell.create(region(f"requests/{name}"), plan.request_fields(), envs)
@@ -297,12 +266,7 @@ class RunMemory:
     def rollouts(self, shard: int) -> RolloutStore:
         """The rollout slots of a shard."""
         region = self._arena.region(f"rollouts/{shard}")
-        return RolloutStore.attach(region, *self._rollout_shape())
-
-    def _rollout_shape(self) -> tuple[tuple[FieldSpec, ...], int, int, int]:
-        plan, rollout = self._plan, self._plan.config.rollout
-        fields = plan.rollout_fields()
-        return fields, plan.slots_per_shard, plan.config.steps, rollout.envs_per_shard
+        return RolloutStore.attach(region, *_rollout_shape(self._plan))
 
     def replay_log(self, shard: int, *, continues: bool = False) -> ReplayLog:
         """The replay logs of a shard's environments.
@@ -347,10 +311,6 @@ class RunMemory:
     def networks(self) -> WeightBoard:
         """All parameters and targets of the first of several optimizers that don't average."""
         return WeightBoard.attach(self._arena.region("networks"), self._plan.networks_nbytes)
-
-    def records(self, shard: int) -> Ring:
-        """Complete rollouts of a shard, from its env node to the optimizer."""
-        return Ring.attach(self._arena.region(f"records/{shard}"))
 
     def progress(self, shard: int, group: int = 0) -> memoryview:
         """Where each environment of a group is, as 64-bit words; see `ProgressWord`."""

@@ -25,7 +25,6 @@ from fast_core.memory_needs import private_nbytes
 from fast_core.plan import RunPlan
 from fast_core.run_memory import (
     ParameterPack,
-    RolloutRecord,
     RunMemory,
     layout_of,
 )
@@ -95,12 +94,11 @@ def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path
         memory.close()
 
 
-def test_there_is_a_slot_and_a_record_for_each_ticket_ahead(tmp_path: Path) -> None:
+def test_there_is_a_slot_for_each_ticket_ahead(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(scheduler=SchedulerConfig(off_policy_degree=2)))
     memory = RunMemory.create(plan)
     try:
         assert len(memory.rollouts(0)) == 3
-        assert memory.records(0).capacity == 3
     finally:
         memory.close()
 
@@ -142,7 +140,7 @@ def replay_plan(
 
 def regions_of(plan: RunPlan) -> dict[str, str]:
     """Writers of all regions but those that every run has."""
-    ours = ("rollouts", "records", "replay", "batches", "results", "gradients", "networks")
+    ours = ("rollouts", "replay", "batches", "results", "gradients", "networks")
     return {r.name: r.writer for r in layout_of(plan).describe() if r.name.startswith(ours)}
 
 
@@ -154,7 +152,7 @@ def test_run_that_replays_has_logs_and_batches_in_the_place_of_rollouts(tmp_path
         **{f"results/0.{slot}": "optimizer-0" for slot in range(3)},
     }
     rollouts = regions_of(make_run_plan(tmp_path))
-    assert set(rollouts) == {"rollouts/0", "rollouts/1", "records/0", "records/1"}
+    assert set(rollouts) == {"rollouts/0", "rollouts/1"}
 
 
 @pytest.mark.parametrize(("update", "kinds"), [("allreduce", 4), ("async", 2)])
@@ -255,11 +253,6 @@ def test_parameters_that_are_not_what_was_said_are_refused(given: list, text: st
 def test_parameter_fields_must_be_float32() -> None:
     with pytest.raises(ConfigError, match="'w' is float64"):
         ParameterPack([FieldSpec("w", (2,), "float64")])
-
-
-def test_record_survives_packing() -> None:
-    record = RolloutRecord(1, 2, 3, 2**40, 5, 6)
-    assert RolloutRecord.unpack(record.pack()) == record
 
 
 @pytest.mark.parametrize("prioritized", [False, True])

@@ -21,8 +21,8 @@ from fast_core.memory.header import (
 from fast_core.spec import FieldSpec, as_dtype
 
 OPEN = 0
-# Each slot's commit word has a cache line of its own; words are 8 bytes.
-_WORDS_PER_LINE = 8
+# Each slot's words have a cache line of their own; words are 8 bytes.
+_COMMITTED, _INCARNATION, _WORDS_PER_LINE = 0, 1, 8
 _LINE_BYTES = 64
 
 RolloutFields = tuple[FieldSpec, ...]
@@ -35,7 +35,9 @@ class RolloutSlot(Mapping[str, Array]):
         The node that executes the shard writes all fields between ``open`` and ``commit``. The
         commit word is stored with release after the fields; a reader that finds its rollout id
         with ``committed`` (acquire) sees all of them. The slot is opened again only after
-        ``Trained``. A writer that dies leaves an open slot, which its successor opens anew.
+        ``Trained``. A writer that dies leaves an open slot, which its successor opens anew, or a
+        whole rollout that nobody was told of; the number of that is given out again, so that
+        only the incarnation tells the two apart.
     """
 
     def __init__(self, index: int, arrays: dict[str, Array], words: _native.Words) -> None:
@@ -43,6 +45,7 @@ class RolloutSlot(Mapping[str, Array]):
         self.index = index
         self._arrays = arrays
         self._words = words
+        self._line = index * _WORDS_PER_LINE
 
     def __getitem__(self, field: str) -> Array:
         """The field's column; the array is a view of the shared memory."""
@@ -62,18 +65,24 @@ class RolloutSlot(Mapping[str, Array]):
         """
         self._check(rollout_id)
         # Release: pairs with the acquire load in committed.
-        self._words.store(self.index * _WORDS_PER_LINE, OPEN)
+        self._words.store(self._line + _COMMITTED, OPEN)
 
-    def commit(self, rollout_id: int) -> None:
-        """Publishes the fields as rollout ``rollout_id``, at least 1."""
+    def commit(self, rollout_id: int, incarnation: int) -> None:
+        """Publishes the fields as rollout ``rollout_id``, at least 1, of an incarnation."""
         self._check(rollout_id)
-        # Release: pairs with the acquire load in committed; the fields were written before it.
-        self._words.store(self.index * _WORDS_PER_LINE, rollout_id)
+        self._words.store(self._line + _INCARNATION, incarnation)
+        # Release: pairs with the acquire load in committed; all else was written before it.
+        self._words.store(self._line + _COMMITTED, rollout_id)
 
     def committed(self) -> int:
         """Id of the rollout that the slot holds whole, 0 while it is open or never used."""
         # Acquire: pairs with the release stores in commit and open.
-        return self._words.load(self.index * _WORDS_PER_LINE)
+        return self._words.load(self._line + _COMMITTED)
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation of the shard collected what is committed; to be read after that."""
+        return self._words.load(self._line + _INCARNATION)
 
     def _check(self, rollout_id: int) -> None:
         if rollout_id < 1:
