@@ -14,12 +14,13 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.envs import progress_words
 from fast_core.errors import ConfigError, SegmentError
+from fast_core.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
 from fast_core.memory import (
     Arena,
-    Cell,
     Doorbell,
     EvaluationSlot,
     Layout,
+    Mailbox,
     ReplayLog,
     Ring,
     RolloutStore,
@@ -144,19 +145,22 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
     rows = plan.rows_per_batch
     for rank in range(plan.optimizers):
         for slot in range(plan.batch_slots):
-            batch = Cell.nbytes(plan.batch_fields(), rows)
+            batch = Mailbox.nbytes(Drawn, plan.batch_fields(), rows)
             layout.add(f"batches/{rank}.{slot}", batch, writer="the replay node")
-            result = Cell.nbytes(plan.result_fields(), rows)
+            result = Mailbox.nbytes(Learnt, plan.result_fields(), rows)
             layout.add(f"results/{rank}.{slot}", result, writer=f"optimizer-{rank}")
     if plan.optimizers > 1:
-        gradient = Cell.nbytes(plan.gradient_fields(), 1)
+        gradient = Mailbox.nbytes(Gradient, plan.gradient_fields(), 1)
         for rank in range(plan.optimizers):
             for cell in range(plan.gradient_cells):
                 layout.add(f"gradients/{rank}.{cell}", gradient, writer=f"optimizer-{rank}")
             if not plan.averages:
-                layout.add(f"bases/{rank}", Cell.nbytes((), 1), writer=f"optimizer-{rank}")
-                layout.add(f"applied/{rank}", Cell.nbytes((), 1), writer="optimizer-0")
-        if not plan.averages:
+                base, applied = Mailbox.nbytes(Base, (), 1), Mailbox.nbytes(Applied, (), 1)
+                layout.add(f"bases/{rank}", base, writer=f"optimizer-{rank}")
+                layout.add(f"applied/{rank}", applied, writer="optimizer-0")
+        if plan.averages:
+            layout.add("meeting", Mailbox.nbytes(Meeting, (), 1), writer="optimizer-0")
+        else:
             networks = WeightBoard.nbytes(plan.networks_nbytes)
             layout.add("networks", networks, writer="optimizer-0")
 
@@ -164,7 +168,8 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
 def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
     """What a group of environments and its policy node exchange."""
     envs = len(plan.group_envs(group))
-    request, reply = (Cell.nbytes(f, envs) for f in (plan.request_fields(), plan.reply_fields()))
+    request = Mailbox.nbytes(Request, plan.request_fields(), envs)
+    reply = Mailbox.nbytes(Reply, plan.reply_fields(), envs)
     name = f"{shard}.{group}"
     layout.add(f"requests/{name}", request, writer="the env node executing the shard")
     layout.add(f"replies/{name}", reply, writer="the shard's policy node")
@@ -213,27 +218,31 @@ class RunMemory:
                 RolloutStore.create(region(f"rollouts/{shard}"), *_rollout_shape(plan))
             for group in range(plan.groups if plan.policy_nodes else 0):
                 envs, name = len(plan.group_envs(group)), f"{shard}.{group}"
-                Cell.create(region(f"requests/{name}"), plan.request_fields(), envs)
-                Cell.create(region(f"replies/{name}"), plan.reply_fields(), envs)
+                Mailbox.create(region(f"requests/{name}"), Request, plan.request_fields(), envs)
+                Mailbox.create(region(f"replies/{name}"), Reply, plan.reply_fields(), envs)
         if plan.replays:
             memory._create_batches()
         segment.touch()
         return memory
 
     def _create_batches(self) -> None:
-        plan, region = self._plan, self._arena.region
+        plan, region, create = self._plan, self._arena.region, Mailbox.create
+        rows = plan.rows_per_batch
         for rank in range(plan.optimizers):
             for slot in range(plan.batch_slots):
                 name = f"{rank}.{slot}"
-                Cell.create(region(f"batches/{name}"), plan.batch_fields(), plan.rows_per_batch)
-                Cell.create(region(f"results/{name}"), plan.result_fields(), plan.rows_per_batch)
+                create(region(f"batches/{name}"), Drawn, plan.batch_fields(), rows)
+                create(region(f"results/{name}"), Learnt, plan.result_fields(), rows)
         if plan.optimizers > 1:
             for rank in range(plan.optimizers):
                 for cell in range(plan.gradient_cells):
-                    Cell.create(region(f"gradients/{rank}.{cell}"), plan.gradient_fields(), 1)
-                for words in () if plan.averages else ("bases", "applied"):
-                    Cell.create(region(f"{words}/{rank}"), (), 1)
-            if not plan.averages:
+                    create(region(f"gradients/{rank}.{cell}"), Gradient, plan.gradient_fields(), 1)
+                if not plan.averages:
+                    create(region(f"bases/{rank}"), Base, (), 1)
+                    create(region(f"applied/{rank}"), Applied, (), 1)
+            if plan.averages:
+                create(region("meeting"), Meeting, (), 1)
+            else:
                 WeightBoard.create(region("networks"), plan.networks_nbytes)
 
     @classmethod
@@ -276,37 +285,37 @@ class RunMemory:
         region = self._arena.region(f"replay/{shard}")
         return ReplayLog.attach(region, *_log_shape(self._plan), continues)
 
-    def batch(self, optimizer: int, slot: int) -> Cell:
+    def batch(self, optimizer: int, slot: int) -> Mailbox[Drawn]:
         """A batch slot of an optimizer: what the replay node drew.
 
         Its number is that of the batch among those of this optimizer and this part of the run,
         from 1; batch ``n`` lies in slot ``(n - 1) % plan.batch_slots``, and the slot is the
-        optimizer's until the result bears the same number. The word ``incarnation`` counts its
-        valid rows, none or all of them; ``version`` has the env steps at which it was drawn.
+        optimizer's until the result bears the same number.
         """
         region = self._arena.region(f"batches/{optimizer}.{slot}")
-        return Cell.attach(region, self._plan.batch_fields(), self._plan.rows_per_batch)
+        return Mailbox.attach(region, Drawn, self._plan.batch_fields(), self._plan.rows_per_batch)
 
-    def result(self, optimizer: int, slot: int) -> Cell:
-        """What the optimizer says of the batch in ``slot`` when it is done with it.
-
-        The word ``incarnation`` is 1 if the rows hold priorities, else 0.
-        """
+    def result(self, optimizer: int, slot: int) -> Mailbox[Learnt]:
+        """What the optimizer says of the batch in ``slot`` when it is done with it."""
         region = self._arena.region(f"results/{optimizer}.{slot}")
-        return Cell.attach(region, self._plan.result_fields(), self._plan.rows_per_batch)
+        return Mailbox.attach(region, Learnt, self._plan.result_fields(), self._plan.rows_per_batch)
 
-    def gradient(self, optimizer: int, cell: int = 0) -> Cell:
+    def gradient(self, optimizer: int, cell: int = 0) -> Mailbox[Gradient]:
         """The gradient of one of several optimizers, in one of ``plan.gradient_cells``."""
         region = self._arena.region(f"gradients/{optimizer}.{cell}")
-        return Cell.attach(region, self._plan.gradient_fields(), 1)
+        return Mailbox.attach(region, Gradient, self._plan.gradient_fields(), 1)
 
-    def base(self, optimizer: int) -> Cell:
+    def base(self, optimizer: int) -> Mailbox[Base]:
         """Which steps the parameters have behind them that an optimizer differentiates at."""
-        return Cell.attach(self._arena.region(f"bases/{optimizer}"), (), 1)
+        return Mailbox.attach(self._arena.region(f"bases/{optimizer}"), Base, (), 1)
 
-    def applied(self, optimizer: int) -> Cell:
+    def applied(self, optimizer: int) -> Mailbox[Applied]:
         """Which gradient of an optimizer the first one is done with."""
-        return Cell.attach(self._arena.region(f"applied/{optimizer}"), (), 1)
+        return Mailbox.attach(self._arena.region(f"applied/{optimizer}"), Applied, (), 1)
+
+    def meeting(self) -> Mailbox[Meeting]:
+        """Where optimizers meet that average."""
+        return Mailbox.attach(self._arena.region("meeting"), Meeting, (), 1)
 
     def networks(self) -> WeightBoard:
         """All parameters and targets of the first of several optimizers that don't average."""
@@ -316,17 +325,17 @@ class RunMemory:
         """Where each environment of a group is, as 64-bit words; see `ProgressWord`."""
         return self._arena.region(f"progress/{shard}.{group}").cast("q")
 
-    def request(self, shard: int, group: int) -> Cell:
+    def request(self, shard: int, group: int) -> Mailbox[Request]:
         """What a group of environments asks its policy node."""
         envs = len(self._plan.group_envs(group))
         region = self._arena.region(f"requests/{shard}.{group}")
-        return Cell.attach(region, self._plan.request_fields(), envs)
+        return Mailbox.attach(region, Request, self._plan.request_fields(), envs)
 
-    def reply(self, shard: int, group: int) -> Cell:
+    def reply(self, shard: int, group: int) -> Mailbox[Reply]:
         """What the policy node answers."""
         envs = len(self._plan.group_envs(group))
         region = self._arena.region(f"replies/{shard}.{group}")
-        return Cell.attach(region, self._plan.reply_fields(), envs)
+        return Mailbox.attach(region, Reply, self._plan.reply_fields(), envs)
 
     def close(self) -> None:
         """Let go of the mapping; views that still live keep it until they are gone."""

@@ -20,6 +20,7 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.errors import ConfigError, SegmentError
+from fast_core.mail import Drawn, Learnt, Reply
 from fast_core.memory import ReplayArrays, ReplayReader, memory_available
 from fast_core.memory_needs import private_nbytes
 from fast_core.plan import RunPlan
@@ -71,7 +72,7 @@ def test_other_plan_does_not_attach(tmp_path: Path) -> None:
         memory.close()
 
 
-def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path: Path) -> None:
+def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_path: Path) -> None:
     beside = {region.name: region for region in layout_of(make_run_plan(tmp_path)).describe()}
     assert not any(name.startswith(("requests", "replies")) for name in beside)
     policy = PolicyConfig(placement="node", groups=2)
@@ -86,7 +87,7 @@ def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path
         memory.request(1, 0)["obs"][...] = 3
         assert (other.request(1, 0)["obs"] == 3).all()
         assert (other.request(1, 1)["obs"] == 0).all()
-        memory.reply(0, 1).publish(1, incarnation=2, version=3)
+        memory.reply(0, 1).publish(1, Reply(2, 3))
         assert other.reply(0, 1).number() == 1
         assert other.reply(0, 0).number() == 0
     finally:
@@ -206,12 +207,12 @@ def test_rows_appended_in_one_process_are_drawn_in_another(tmp_path: Path, conti
         assert reader.valid() == 2 * (9 if continues else 8)
         slot = replay_node.batch(0, 1)
         assert reader.draw(ReplayArrays.of(slot))
-        slot.publish(2, incarnation=12, version=10)
+        slot.publish(2, Drawn(12, 10))
         seen = env_node.batch(0, 1)
-        assert (seen.number(), seen.incarnation, seen.version) == (2, 12, 10)
+        assert (seen.number(), seen.words) == (2, Drawn(12, 10))
         assert (seen["obs"][:, 0] == seen["row"] % 5).all()
         assert set(seen["log"].tolist()) <= {2, 3}
-        env_node.result(0, 1).publish(2, incarnation=0, version=0)
+        env_node.result(0, 1).publish(2, Learnt(False))
         assert replay_node.result(0, 1).number() == 2
         assert replay_node.result(0, 0).number() == 0
     finally:

@@ -69,7 +69,7 @@ class ReplayArrays:
 
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Self:
-        """The arrays of a batch slot, which is a `Cell`, by name; those it has beyond are extra."""
+        """The arrays of a batch slot (a `Mailbox`) by name; those it has beyond are extra."""
         named = {column.name for column in dataclasses.fields(cls)}
         extra = {name: array for name, array in columns.items() if name not in named}
         return cls(**{name: columns[name] for name in columns if name in named}, extra=extra)

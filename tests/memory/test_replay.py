@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
+from fast_core.mail import Drawn
 from fast_core.memory import (
-    Cell,
+    Mailbox,
     PriorityTree,
     ReplayArrays,
     ReplayReader,
@@ -218,8 +219,8 @@ def test_composite_observations_come_back_whole(memory: Memory) -> None:
         assert (arrays.next_obs["arm/joints"][k] == first + 1.25).all()
 
 
-def test_batch_lies_in_a_cell(memory: Memory) -> None:
-    """As the plan declares it, by name: the order of the cell's columns does not matter."""
+def test_batch_lies_in_a_mailbox(memory: Memory) -> None:
+    """As the plan declares it, by name: the order of the box's columns does not matter."""
     log = new_log(memory, 20, 1)
     for step in range(8):
         one_step(log, step)
@@ -232,11 +233,12 @@ def test_batch_lies_in_a_cell(memory: Memory) -> None:
         FieldSpec("next_obs", (3, 2), "float64", "rollout"),
         FieldSpec("obs", (3, 2), "float64", "rollout"),
     )
-    region = memory(Cell.nbytes(fields, 7))
-    cell, theirs = Cell.create(region, fields, 7), Cell.attach(region, fields, 7)
+    region = memory(Mailbox.nbytes(Drawn, fields, 7))
+    box = Mailbox.create(region, Drawn, fields, 7)
+    theirs = Mailbox.attach(region, Drawn, fields, 7)
     reader = new_reader(log, frames=3)
-    assert reader.draw(ReplayArrays.of(cell))
-    cell.publish(1, incarnation=7, version=0)
+    assert reader.draw(ReplayArrays.of(box))
+    box.publish(1, Drawn(7, 0))
     arrays = ReplayArrays.of(theirs)
     assert set(arrays.extra) == {"policy_version"}
     assert (arrays.obs[:, -1, 0] == arrays.row).all() and (arrays.row > 0).any()
