@@ -22,7 +22,7 @@ from fast_core.memory import StatsColumn
 from fast_core.node import NodeContext, NodeState
 from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learning import LearningNode
-from fast_core.nodes.rollouts import RolloutReader
+from fast_core.nodes.rollout_reader import RolloutReader
 
 
 class OptimizerNode(LearningNode):

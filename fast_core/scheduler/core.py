@@ -24,10 +24,9 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
-from fast_core.scheduler.deaths import describe_move
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
+from fast_core.scheduler.failures import describe, describe_move
 from fast_core.scheduler.reading import read_state, read_statistics
-from fast_core.scheduler.restart import describe
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.state import decode_state
@@ -277,15 +276,12 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
-    failure = describe(event)
-    run.failures.verdict(failure)
-    run.end("failed", failure.text, failure.cause)
+    text, cause = describe(event)
+    run.end("failed", text, cause)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:
     if isinstance(event, NodeExited) and not event.cause:
         return  # it had been told to stop
     if isinstance(event, Failed | NodeExited):
-        failure = describe(event)
-        run.failures.verdict(failure)
-        run.decide("failure after the end", failure.text)
+        run.decide("failure after the end", describe(event).text)

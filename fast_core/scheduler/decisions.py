@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fast_core.events import CommitCheckpoint, Train
 from fast_core.scheduler.admission import places, start_rollouts
-from fast_core.scheduler.checkpointing import Stage
+from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.reading import read_state
 from fast_core.scheduler.run import Run
@@ -47,7 +47,7 @@ def advance(run: Run) -> None:
     _admit(run)
     if run.ending is not None:
         _finish(run, run.ending)
-    elif run.checkpoints.stage is Stage.DUE and run.tickets.quiescent and not _waits(run):
+    elif run.checkpoints.cut is Cut.DUE and run.tickets.quiescent and not _waits(run):
         _save(run)
 
 
@@ -188,7 +188,7 @@ def _finish(run: Run, ending: Ending) -> None:
         evaluations.ask()
         _start_evaluation(run)
         return
-    wanted = ending.save or checkpoints.stage is Stage.DUE
+    wanted = ending.save or checkpoints.cut is Cut.DUE
     if wanted and not checkpoints.is_saved(run.tickets.settled):
         checkpoints.ask()
         _save(run)

@@ -13,12 +13,11 @@ from fast_core.events import (
     StopReason,
 )
 from fast_core.scheduler.checkpointing import Checkpoints
-from fast_core.scheduler.deaths import Deaths
 from fast_core.scheduler.evaluation import Evaluations
+from fast_core.scheduler.failures import Deaths
 from fast_core.scheduler.ledger import Ledger
 from fast_core.scheduler.progress import Progress
 from fast_core.scheduler.ratio import Ratio
-from fast_core.scheduler.restart import Failure, Failures
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.stages import Stages
@@ -72,7 +71,6 @@ class Run:
         self.evaluations = Evaluations(settings, state)
         self.checkpoints = Checkpoints(settings, state)
         self.episodes = Episodes(state)
-        self.failures = Failures()
         self.collected = self.progress.env_steps
         self.merged_env_steps = self.progress.env_steps
         self.granted = _granted_before(settings, state)
@@ -130,9 +128,7 @@ class Run:
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""
-        cause = Failed("scheduler", "deciding", text, "", {})
-        self.failures.verdict(Failure(LAUNCHER, text, cause))
-        self.end("failed", text, cause)
+        self.end("failed", text, Failed("scheduler", "deciding", text, "", {}))
 
 
 def _granted_before(settings: SchedulerSettings, state: SchedulerState | None) -> int:

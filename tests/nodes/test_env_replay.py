@@ -32,8 +32,8 @@ from fast_core.memory import ReplayLog
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.policy import PolicyNode
+from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.nodes.rollout_sinks import ReplayRollouts
-from fast_core.nodes.rollouts import RolloutReader
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
 from tests.nodes.counting import CountingConfig
