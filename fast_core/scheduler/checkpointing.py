@@ -17,7 +17,8 @@ import msgspec
 
 from fast_core.events import CheckpointWritten, CommitCheckpoint, Noted, Save, Saved
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.settled import Settled
+from fast_core.scheduler.state import Counters, SavedState, kept
 
 
 class Cut(Enum):
@@ -38,13 +39,14 @@ class Checkpoints:
         cut: How far the current one has come.
     """
 
-    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
-        """Continue after the checkpoint that ``state`` came from."""
+    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
+        """Continue after the checkpoint that ``saved`` came from."""
         self._settings = settings
-        self.number = 0 if state is None else state.checkpoint
+        before = kept(Counters, saved)
+        self.number = before.checkpoint
         self.cut = Cut.IDLE
         # A state is only ever written as part of a checkpoint, so its ticket is saved.
-        self._saved_ticket = 0 if state is None else state.settled
+        self._saved_ticket = before.settled
         self._ticket = 0
         self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
@@ -53,7 +55,7 @@ class Checkpoints:
         self._streams = frozenset(() if settings.replay is None else (settings.replay,))
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
-        self._next_updates = self._after(0 if state is None else state.updates)
+        self._next_updates = self._after(kept(Settled, saved).updates)
 
     def _after(self, updates: int) -> int | None:
         every = self._settings.checkpoint_every_updates
