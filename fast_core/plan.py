@@ -213,8 +213,8 @@ class RunPlan:
         return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
 
     @property
-    def gradient_cells(self) -> int:
-        """Cells of each optimizer's gradients: two in turn where all read all of them."""
+    def gradient_boxes(self) -> int:
+        """Mailboxes of each optimizer's gradients: two in turn where all read all of them."""
         return 2 if self.averages else 1
 
     @property

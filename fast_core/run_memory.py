@@ -118,7 +118,7 @@ def layout_of(plan: RunPlan) -> Layout:
             name = f"progress/{shard}.{group}"
             layout.add(name, words, writer="the env node executing the shard")
             if plan.policy_nodes:
-                _add_cells(plan, layout, shard, group)
+                _add_conversations(plan, layout, shard, group)
     if plan.replays:
         _add_batches(plan, layout)
     return layout
@@ -152,8 +152,8 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
     if plan.optimizers > 1:
         gradient = Mailbox.nbytes(Gradient, plan.gradient_fields(), 1)
         for rank in range(plan.optimizers):
-            for cell in range(plan.gradient_cells):
-                layout.add(f"gradients/{rank}.{cell}", gradient, writer=f"optimizer-{rank}")
+            for box in range(plan.gradient_boxes):
+                layout.add(f"gradients/{rank}.{box}", gradient, writer=f"optimizer-{rank}")
             if not plan.averages:
                 base, applied = Mailbox.nbytes(Base, (), 1), Mailbox.nbytes(Applied, (), 1)
                 layout.add(f"bases/{rank}", base, writer=f"optimizer-{rank}")
@@ -165,7 +165,7 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
             layout.add("networks", networks, writer="optimizer-0")
 
 
-def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
+def _add_conversations(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
     """What a group of environments and its policy node exchange."""
     envs = len(plan.group_envs(group))
     request = Mailbox.nbytes(Request, plan.request_fields(), envs)
@@ -235,8 +235,8 @@ class RunMemory:
                 create(region(f"results/{name}"), Learnt, plan.result_fields(), rows)
         if plan.optimizers > 1:
             for rank in range(plan.optimizers):
-                for cell in range(plan.gradient_cells):
-                    create(region(f"gradients/{rank}.{cell}"), Gradient, plan.gradient_fields(), 1)
+                for box in range(plan.gradient_boxes):
+                    create(region(f"gradients/{rank}.{box}"), Gradient, plan.gradient_fields(), 1)
                 if not plan.averages:
                     create(region(f"bases/{rank}"), Base, (), 1)
                     create(region(f"applied/{rank}"), Applied, (), 1)
@@ -300,9 +300,9 @@ class RunMemory:
         region = self._arena.region(f"results/{optimizer}.{slot}")
         return Mailbox.attach(region, Learnt, self._plan.result_fields(), self._plan.rows_per_batch)
 
-    def gradient(self, optimizer: int, cell: int = 0) -> Mailbox[Gradient]:
-        """The gradient of one of several optimizers, in one of ``plan.gradient_cells``."""
-        region = self._arena.region(f"gradients/{optimizer}.{cell}")
+    def gradient(self, optimizer: int, box: int = 0) -> Mailbox[Gradient]:
+        """The gradient of one of several optimizers, in one of ``plan.gradient_boxes``."""
+        region = self._arena.region(f"gradients/{optimizer}.{box}")
         return Mailbox.attach(region, Gradient, self._plan.gradient_fields(), 1)
 
     def base(self, optimizer: int) -> Mailbox[Base]:

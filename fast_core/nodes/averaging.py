@@ -152,7 +152,7 @@ class SharedExchange:
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach as replica ``rank``."""
-        ranks, turns = range(plan.optimizers), range(plan.gradient_cells)
+        ranks, turns = range(plan.optimizers), range(plan.gradient_boxes)
         assert len(turns) == 2, "averaging replicas publish in two boxes in turn"
         self._boxes = [[memory.gradient(r, turn) for r in ranks] for turn in turns]
         self._others = [memory.doorbell(plan.optimizer_names[r]) for r in ranks if r != rank]
