@@ -131,13 +131,6 @@ class AutogradCore:
         """Current flat parameters on the host; shares memory on the CPU."""
         return cast(F32, self._upload.download(self._flat))
 
-    @property
-    def flat_gradient(self) -> F32:
-        """The last gradient, laid out like the parameters, on the host."""
-        assert self._flat.grad is not None
-        gradient: F32 = self._flat.grad.cpu().numpy()
-        return gradient
-
     def export_state(self) -> OptimizerState:
         """Copy everything that changes."""
         state = self._adam.state.get(self._flat)

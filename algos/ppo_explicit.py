@@ -132,11 +132,6 @@ class ExplicitCore:
         """Current flat parameters; shares memory."""
         return self._parameters
 
-    @property
-    def flat_gradient(self) -> F32:
-        """The last gradient, laid out like the parameters."""
-        return self._gradient
-
     def export_state(self) -> OptimizerState:
         """Copy everything that changes."""
         adam = self._adam

@@ -67,12 +67,14 @@ def wire_us() -> tuple[float, float]:
         hub = ZmqHub(str(Path(folder) / "s"))
         channel = ZmqNodeChannel(str(Path(folder) / "s"), "env-0", lambda: None)
         try:
+            channel.send(READY)
+            _await(lambda: bool(hub.receive()))  # it is connected
+            sending_us = _each_us(lambda: sum(_send(hub) for _ in range(SENT)))
             for _ in range(SENT):
                 channel.send(READY)
-            _await(lambda: channel.statistics().queued == 0)
+            channel.close()  # which delivers them
             time.sleep(0.2)  # from the node's ZeroMQ into ours
             receiving_us = _each_us(lambda: len(hub.receive()))
-            sending_us = _each_us(lambda: sum(_send(hub) for _ in range(SENT)))
         finally:
             channel.close()
             hub.close()

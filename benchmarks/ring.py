@@ -103,7 +103,8 @@ def large_ring_rate() -> float:
 
     def receive() -> None:
         for _ in range(LARGE_COUNT):
-            ring.pop_into(target)
+            _native.copy(target, ring.peek())
+            ring.release()
 
     return LARGE_COUNT / beside(send, receive)
 

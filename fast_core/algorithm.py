@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -260,6 +260,19 @@ class Algorithm(Protocol):
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         """Continue exactly from ``state_dict()`` of an equally configured learner."""
+        ...
+
+
+@runtime_checkable
+class Prefetching(Protocol):
+    """What an `Algorithm` that learns from replay may have besides: it is told what comes next."""
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Take note of the batch after the next one that `update` or `gradient` is given.
+
+        Its arrays stay as they are until it was learnt from, so a copy to a device may run beside
+        the update before it. It may never come, at the end of a run for instance.
+        """
         ...
 
 

@@ -213,8 +213,8 @@ class RunPlan:
         return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
 
     @property
-    def gradient_cells(self) -> int:
-        """Cells of each optimizer's gradients: two in turn where all read all of them."""
+    def gradient_boxes(self) -> int:
+        """Mailboxes of each optimizer's gradients: two in turn where all read all of them."""
         return 2 if self.averages else 1
 
     @property
@@ -230,15 +230,6 @@ class RunPlan:
     def slots_per_shard(self) -> int:
         """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
         return self.config.scheduler.off_policy_degree + 1
-
-    @property
-    def records_per_shard(self) -> int:
-        """Places in a shard's record ring.
-
-        Each death may leave a record of a rollout that was complete but never reported; the
-        optimizer skips it at the shard's next training.
-        """
-        return self.slots_per_shard + self.config.supervision.env_restarts
 
     def rollout_fields(self) -> tuple[FieldSpec, ...]:
         """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""

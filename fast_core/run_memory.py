@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.envs import progress_words
 from fast_core.errors import ConfigError, SegmentError
+from fast_core.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
 from fast_core.memory import (
     Arena,
-    Cell,
     Doorbell,
     EvaluationSlot,
     Layout,
+    Mailbox,
     ReplayLog,
     Ring,
     RolloutStore,
@@ -33,32 +33,8 @@ from fast_core.memory_needs import arithmetic, fitting, private_nbytes
 from fast_core.plan import RunPlan
 from fast_core.spec import FieldSpec
 
-_RECORD = struct.Struct("<6q")
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-
-
-@dataclass(frozen=True)
-class RolloutRecord:
-    """What an env node publishes when a rollout is complete; the optimizer checks it."""
-
-    shard: int
-    incarnation: int
-    slot: int
-    rollout_id: int
-    ticket: int
-    version: int
-
-    def pack(self) -> bytes:
-        """The fixed-size ring record."""
-        return _RECORD.pack(
-            self.shard, self.incarnation, self.slot, self.rollout_id, self.ticket, self.version
-        )
-
-    @classmethod
-    def unpack(cls, data: bytes) -> RolloutRecord:
-        """Read a ring record."""
-        return cls(*_RECORD.unpack(data))
 
 
 class ParameterPack:
@@ -135,13 +111,14 @@ def layout_of(plan: RunPlan) -> Layout:
             log = ReplayLog.nbytes(*_log_shape(plan), _reserve(plan))
             layout.add(f"replay/{shard}", log, writer="the env node executing the shard")
         else:
-            _add_rollouts(plan, layout, shard)
+            store = RolloutStore.nbytes(*_rollout_shape(plan))
+            layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
         for group in range(plan.groups):
             words = 8 * progress_words(len(plan.group_envs(group)))
             name = f"progress/{shard}.{group}"
             layout.add(name, words, writer="the env node executing the shard")
             if plan.policy_nodes:
-                _add_cells(plan, layout, shard, group)
+                _add_conversations(plan, layout, shard, group)
     if plan.replays:
         _add_batches(plan, layout)
     return layout
@@ -157,16 +134,10 @@ def _reserve(plan: RunPlan) -> int:
     return reserve_of(plan.rows_per_log, plan.rows_per_burst)
 
 
-def _add_rollouts(plan: RunPlan, layout: Layout, shard: int) -> None:
-    """Where a shard's rollouts wait for the optimizer, and its announcements of them."""
-    envs, fields = plan.config.rollout.envs_per_shard, plan.rollout_fields()
-    store = RolloutStore.nbytes(fields, plan.slots_per_shard, plan.config.steps, envs)
-    layout.add(f"rollouts/{shard}", store, writer="the env node executing the shard")
-    layout.add(
-        f"records/{shard}",
-        Ring.nbytes(plan.records_per_shard, _RECORD.size),
-        writer="head: env node, tail: optimizer",
-    )
+def _rollout_shape(plan: RunPlan) -> tuple[tuple[FieldSpec, ...], int, int, int]:
+    """Columns, slots, steps and environments of a shard's rollouts."""
+    envs = plan.config.rollout.envs_per_shard
+    return plan.rollout_fields(), plan.slots_per_shard, plan.config.steps, envs
 
 
 def _add_batches(plan: RunPlan, layout: Layout) -> None:
@@ -174,27 +145,31 @@ def _add_batches(plan: RunPlan, layout: Layout) -> None:
     rows = plan.rows_per_batch
     for rank in range(plan.optimizers):
         for slot in range(plan.batch_slots):
-            batch = Cell.nbytes(plan.batch_fields(), rows)
+            batch = Mailbox.nbytes(Drawn, plan.batch_fields(), rows)
             layout.add(f"batches/{rank}.{slot}", batch, writer="the replay node")
-            result = Cell.nbytes(plan.result_fields(), rows)
+            result = Mailbox.nbytes(Learnt, plan.result_fields(), rows)
             layout.add(f"results/{rank}.{slot}", result, writer=f"optimizer-{rank}")
     if plan.optimizers > 1:
-        gradient = Cell.nbytes(plan.gradient_fields(), 1)
+        gradient = Mailbox.nbytes(Gradient, plan.gradient_fields(), 1)
         for rank in range(plan.optimizers):
-            for cell in range(plan.gradient_cells):
-                layout.add(f"gradients/{rank}.{cell}", gradient, writer=f"optimizer-{rank}")
+            for box in range(plan.gradient_boxes):
+                layout.add(f"gradients/{rank}.{box}", gradient, writer=f"optimizer-{rank}")
             if not plan.averages:
-                layout.add(f"bases/{rank}", Cell.nbytes((), 1), writer=f"optimizer-{rank}")
-                layout.add(f"applied/{rank}", Cell.nbytes((), 1), writer="optimizer-0")
-        if not plan.averages:
+                base, applied = Mailbox.nbytes(Base, (), 1), Mailbox.nbytes(Applied, (), 1)
+                layout.add(f"bases/{rank}", base, writer=f"optimizer-{rank}")
+                layout.add(f"applied/{rank}", applied, writer="optimizer-0")
+        if plan.averages:
+            layout.add("meeting", Mailbox.nbytes(Meeting, (), 1), writer="optimizer-0")
+        else:
             networks = WeightBoard.nbytes(plan.networks_nbytes)
             layout.add("networks", networks, writer="optimizer-0")
 
 
-def _add_cells(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
+def _add_conversations(plan: RunPlan, layout: Layout, shard: int, group: int) -> None:
     """What a group of environments and its policy node exchange."""
     envs = len(plan.group_envs(group))
-    request, reply = (Cell.nbytes(f, envs) for f in (plan.request_fields(), plan.reply_fields()))
+    request = Mailbox.nbytes(Request, plan.request_fields(), envs)
+    reply = Mailbox.nbytes(Reply, plan.reply_fields(), envs)
     name = f"{shard}.{group}"
     layout.add(f"requests/{name}", request, writer="the env node executing the shard")
     layout.add(f"replies/{name}", reply, writer="the shard's policy node")
@@ -240,31 +215,34 @@ class RunMemory:
             if plan.replays:
                 ReplayLog.create(region(f"replay/{shard}"), *_log_shape(plan), _reserve(plan))
             else:
-                Ring.create(region(f"records/{shard}"), plan.records_per_shard, _RECORD.size)
-                RolloutStore.create(region(f"rollouts/{shard}"), *memory._rollout_shape())
+                RolloutStore.create(region(f"rollouts/{shard}"), *_rollout_shape(plan))
             for group in range(plan.groups if plan.policy_nodes else 0):
                 envs, name = len(plan.group_envs(group)), f"{shard}.{group}"
-                Cell.create(region(f"requests/{name}"), plan.request_fields(), envs)
-                Cell.create(region(f"replies/{name}"), plan.reply_fields(), envs)
+                Mailbox.create(region(f"requests/{name}"), Request, plan.request_fields(), envs)
+                Mailbox.create(region(f"replies/{name}"), Reply, plan.reply_fields(), envs)
         if plan.replays:
             memory._create_batches()
         segment.touch()
         return memory
 
     def _create_batches(self) -> None:
-        plan, region = self._plan, self._arena.region
+        plan, region, create = self._plan, self._arena.region, Mailbox.create
+        rows = plan.rows_per_batch
         for rank in range(plan.optimizers):
             for slot in range(plan.batch_slots):
                 name = f"{rank}.{slot}"
-                Cell.create(region(f"batches/{name}"), plan.batch_fields(), plan.rows_per_batch)
-                Cell.create(region(f"results/{name}"), plan.result_fields(), plan.rows_per_batch)
+                create(region(f"batches/{name}"), Drawn, plan.batch_fields(), rows)
+                create(region(f"results/{name}"), Learnt, plan.result_fields(), rows)
         if plan.optimizers > 1:
             for rank in range(plan.optimizers):
-                for cell in range(plan.gradient_cells):
-                    Cell.create(region(f"gradients/{rank}.{cell}"), plan.gradient_fields(), 1)
-                for words in () if plan.averages else ("bases", "applied"):
-                    Cell.create(region(f"{words}/{rank}"), (), 1)
-            if not plan.averages:
+                for box in range(plan.gradient_boxes):
+                    create(region(f"gradients/{rank}.{box}"), Gradient, plan.gradient_fields(), 1)
+                if not plan.averages:
+                    create(region(f"bases/{rank}"), Base, (), 1)
+                    create(region(f"applied/{rank}"), Applied, (), 1)
+            if plan.averages:
+                create(region("meeting"), Meeting, (), 1)
+            else:
                 WeightBoard.create(region("networks"), plan.networks_nbytes)
 
     @classmethod
@@ -297,12 +275,7 @@ class RunMemory:
     def rollouts(self, shard: int) -> RolloutStore:
         """The rollout slots of a shard."""
         region = self._arena.region(f"rollouts/{shard}")
-        return RolloutStore.attach(region, *self._rollout_shape())
-
-    def _rollout_shape(self) -> tuple[tuple[FieldSpec, ...], int, int, int]:
-        plan, rollout = self._plan, self._plan.config.rollout
-        fields = plan.rollout_fields()
-        return fields, plan.slots_per_shard, plan.config.steps, rollout.envs_per_shard
+        return RolloutStore.attach(region, *_rollout_shape(self._plan))
 
     def replay_log(self, shard: int, *, continues: bool = False) -> ReplayLog:
         """The replay logs of a shard's environments.
@@ -312,61 +285,57 @@ class RunMemory:
         region = self._arena.region(f"replay/{shard}")
         return ReplayLog.attach(region, *_log_shape(self._plan), continues)
 
-    def batch(self, optimizer: int, slot: int) -> Cell:
+    def batch(self, optimizer: int, slot: int) -> Mailbox[Drawn]:
         """A batch slot of an optimizer: what the replay node drew.
 
         Its number is that of the batch among those of this optimizer and this part of the run,
         from 1; batch ``n`` lies in slot ``(n - 1) % plan.batch_slots``, and the slot is the
-        optimizer's until the result bears the same number. The word ``incarnation`` counts its
-        valid rows, none or all of them; ``version`` has the env steps at which it was drawn.
+        optimizer's until the result bears the same number.
         """
         region = self._arena.region(f"batches/{optimizer}.{slot}")
-        return Cell.attach(region, self._plan.batch_fields(), self._plan.rows_per_batch)
+        return Mailbox.attach(region, Drawn, self._plan.batch_fields(), self._plan.rows_per_batch)
 
-    def result(self, optimizer: int, slot: int) -> Cell:
-        """What the optimizer says of the batch in ``slot`` when it is done with it.
-
-        The word ``incarnation`` is 1 if the rows hold priorities, else 0.
-        """
+    def result(self, optimizer: int, slot: int) -> Mailbox[Learnt]:
+        """What the optimizer says of the batch in ``slot`` when it is done with it."""
         region = self._arena.region(f"results/{optimizer}.{slot}")
-        return Cell.attach(region, self._plan.result_fields(), self._plan.rows_per_batch)
+        return Mailbox.attach(region, Learnt, self._plan.result_fields(), self._plan.rows_per_batch)
 
-    def gradient(self, optimizer: int, cell: int = 0) -> Cell:
-        """The gradient of one of several optimizers, in one of ``plan.gradient_cells``."""
-        region = self._arena.region(f"gradients/{optimizer}.{cell}")
-        return Cell.attach(region, self._plan.gradient_fields(), 1)
+    def gradient(self, optimizer: int, box: int = 0) -> Mailbox[Gradient]:
+        """The gradient of one of several optimizers, in one of ``plan.gradient_boxes``."""
+        region = self._arena.region(f"gradients/{optimizer}.{box}")
+        return Mailbox.attach(region, Gradient, self._plan.gradient_fields(), 1)
 
-    def base(self, optimizer: int) -> Cell:
+    def base(self, optimizer: int) -> Mailbox[Base]:
         """Which steps the parameters have behind them that an optimizer differentiates at."""
-        return Cell.attach(self._arena.region(f"bases/{optimizer}"), (), 1)
+        return Mailbox.attach(self._arena.region(f"bases/{optimizer}"), Base, (), 1)
 
-    def applied(self, optimizer: int) -> Cell:
+    def applied(self, optimizer: int) -> Mailbox[Applied]:
         """Which gradient of an optimizer the first one is done with."""
-        return Cell.attach(self._arena.region(f"applied/{optimizer}"), (), 1)
+        return Mailbox.attach(self._arena.region(f"applied/{optimizer}"), Applied, (), 1)
+
+    def meeting(self) -> Mailbox[Meeting]:
+        """Where optimizers meet that average."""
+        return Mailbox.attach(self._arena.region("meeting"), Meeting, (), 1)
 
     def networks(self) -> WeightBoard:
         """All parameters and targets of the first of several optimizers that don't average."""
         return WeightBoard.attach(self._arena.region("networks"), self._plan.networks_nbytes)
 
-    def records(self, shard: int) -> Ring:
-        """Complete rollouts of a shard, from its env node to the optimizer."""
-        return Ring.attach(self._arena.region(f"records/{shard}"))
-
     def progress(self, shard: int, group: int = 0) -> memoryview:
         """Where each environment of a group is, as 64-bit words; see `ProgressWord`."""
         return self._arena.region(f"progress/{shard}.{group}").cast("q")
 
-    def request(self, shard: int, group: int) -> Cell:
+    def request(self, shard: int, group: int) -> Mailbox[Request]:
         """What a group of environments asks its policy node."""
         envs = len(self._plan.group_envs(group))
         region = self._arena.region(f"requests/{shard}.{group}")
-        return Cell.attach(region, self._plan.request_fields(), envs)
+        return Mailbox.attach(region, Request, self._plan.request_fields(), envs)
 
-    def reply(self, shard: int, group: int) -> Cell:
+    def reply(self, shard: int, group: int) -> Mailbox[Reply]:
         """What the policy node answers."""
         envs = len(self._plan.group_envs(group))
         region = self._arena.region(f"replies/{shard}.{group}")
-        return Cell.attach(region, self._plan.reply_fields(), envs)
+        return Mailbox.attach(region, Reply, self._plan.reply_fields(), envs)
 
     def close(self) -> None:
         """Let go of the mapping; views that still live keep it until they are gone."""

@@ -25,6 +25,7 @@ LEVELS = {
     "fast_core.config_yaml": 1,
     "fast_core.durable": 1,
     "fast_core.importing": 1,
+    "fast_core.mail": 1,
     "fast_core.resources": 1,
     "fast_core.seeding": 1,
     "fast_core.text": 1,

@@ -20,12 +20,12 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.errors import ConfigError, SegmentError
+from fast_core.mail import Drawn, Learnt, Reply
 from fast_core.memory import ReplayArrays, ReplayReader, memory_available
 from fast_core.memory_needs import private_nbytes
 from fast_core.plan import RunPlan
 from fast_core.run_memory import (
     ParameterPack,
-    RolloutRecord,
     RunMemory,
     layout_of,
 )
@@ -72,7 +72,7 @@ def test_other_plan_does_not_attach(tmp_path: Path) -> None:
         memory.close()
 
 
-def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path: Path) -> None:
+def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_path: Path) -> None:
     beside = {region.name: region for region in layout_of(make_run_plan(tmp_path)).describe()}
     assert not any(name.startswith(("requests", "replies")) for name in beside)
     policy = PolicyConfig(placement="node", groups=2)
@@ -87,7 +87,7 @@ def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path
         memory.request(1, 0)["obs"][...] = 3
         assert (other.request(1, 0)["obs"] == 3).all()
         assert (other.request(1, 1)["obs"] == 0).all()
-        memory.reply(0, 1).publish(1, incarnation=2, version=3)
+        memory.reply(0, 1).publish(1, Reply(2, 3))
         assert other.reply(0, 1).number() == 1
         assert other.reply(0, 0).number() == 0
     finally:
@@ -95,12 +95,11 @@ def test_groups_and_their_policy_node_have_cells_only_if_they_need_them(tmp_path
         memory.close()
 
 
-def test_there_is_a_slot_and_a_record_for_each_ticket_ahead(tmp_path: Path) -> None:
+def test_there_is_a_slot_for_each_ticket_ahead(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(scheduler=SchedulerConfig(off_policy_degree=2)))
     memory = RunMemory.create(plan)
     try:
         assert len(memory.rollouts(0)) == 3
-        assert memory.records(0).capacity == 3
     finally:
         memory.close()
 
@@ -142,7 +141,7 @@ def replay_plan(
 
 def regions_of(plan: RunPlan) -> dict[str, str]:
     """Writers of all regions but those that every run has."""
-    ours = ("rollouts", "records", "replay", "batches", "results", "gradients", "networks")
+    ours = ("rollouts", "replay", "batches", "results", "gradients", "networks")
     return {r.name: r.writer for r in layout_of(plan).describe() if r.name.startswith(ours)}
 
 
@@ -154,7 +153,7 @@ def test_run_that_replays_has_logs_and_batches_in_the_place_of_rollouts(tmp_path
         **{f"results/0.{slot}": "optimizer-0" for slot in range(3)},
     }
     rollouts = regions_of(make_run_plan(tmp_path))
-    assert set(rollouts) == {"rollouts/0", "rollouts/1", "records/0", "records/1"}
+    assert set(rollouts) == {"rollouts/0", "rollouts/1"}
 
 
 @pytest.mark.parametrize(("update", "kinds"), [("allreduce", 4), ("async", 2)])
@@ -208,12 +207,12 @@ def test_rows_appended_in_one_process_are_drawn_in_another(tmp_path: Path, conti
         assert reader.valid() == 2 * (9 if continues else 8)
         slot = replay_node.batch(0, 1)
         assert reader.draw(ReplayArrays.of(slot))
-        slot.publish(2, incarnation=12, version=10)
+        slot.publish(2, Drawn(12, 10))
         seen = env_node.batch(0, 1)
-        assert (seen.number(), seen.incarnation, seen.version) == (2, 12, 10)
+        assert (seen.number(), seen.words) == (2, Drawn(12, 10))
         assert (seen["obs"][:, 0] == seen["row"] % 5).all()
         assert set(seen["log"].tolist()) <= {2, 3}
-        env_node.result(0, 1).publish(2, incarnation=0, version=0)
+        env_node.result(0, 1).publish(2, Learnt(False))
         assert replay_node.result(0, 1).number() == 2
         assert replay_node.result(0, 0).number() == 0
     finally:
@@ -255,11 +254,6 @@ def test_parameters_that_are_not_what_was_said_are_refused(given: list, text: st
 def test_parameter_fields_must_be_float32() -> None:
     with pytest.raises(ConfigError, match="'w' is float64"):
         ParameterPack([FieldSpec("w", (2,), "float64")])
-
-
-def test_record_survives_packing() -> None:
-    record = RolloutRecord(1, 2, 3, 2**40, 5, 6)
-    assert RolloutRecord.unpack(record.pack()) == record
 
 
 @pytest.mark.parametrize("prioritized", [False, True])

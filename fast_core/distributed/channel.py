@@ -7,22 +7,11 @@ that can't be queued is refused with `TransportError`, which ends the run with t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from fast_core.events import Command, Event
 
 Notify = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class ChannelStatistics:
-    """Counters of one end of a channel."""
-
-    sent: int
-    received: int
-    refused: int
-    queued: int
 
 
 class NodeChannel(Protocol):
@@ -43,10 +32,6 @@ class NodeChannel(Protocol):
 
     def receive(self) -> list[Command]:
         """Everything that arrived, oldest first; never blocks."""
-        ...
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the channel was made."""
         ...
 
     def close(self) -> None:
@@ -71,10 +56,6 @@ class Hub(Protocol):
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         """Wait until an event, or readability of one of ``others``; returns the readable ones."""
-        ...
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the hub was made."""
         ...
 
     def close(self) -> None:

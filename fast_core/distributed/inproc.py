@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from fast_core.distributed.channel import ChannelStatistics
 from fast_core.errors import TransportError
 from fast_core.events import Command, Event, Stop
 from fast_core.wire import decode_command, decode_event, encode
@@ -21,7 +20,6 @@ class InprocChannel:
         self._outbox = outbox
         self._inbox: deque[bytes] = deque()
         self._stop = False
-        self._sent = self._received = 0
 
     @property
     def stop_requested(self) -> bool:
@@ -31,7 +29,6 @@ class InprocChannel:
     def send(self, event: Event) -> None:
         """Queue an event for the scheduler."""
         self._outbox.append(encode(event))
-        self._sent += 1
 
     def try_send(self, event: Event) -> bool:
         """Queue an event; never refuses."""
@@ -42,17 +39,12 @@ class InprocChannel:
         """Everything that arrived, oldest first."""
         commands = [decode_command(data) for data in self._inbox]
         self._inbox.clear()
-        self._received += len(commands)
         return commands
 
     def deliver(self, command: Command) -> None:
         """Used by the hub only."""
         self._inbox.append(encode(command))
         self._stop = self._stop or isinstance(command, Stop)
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the channel was made."""
-        return ChannelStatistics(self._sent, self._received, 0, len(self._inbox))
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -64,7 +56,6 @@ class InprocHub:
     def __init__(self) -> None:
         self._events: deque[bytes] = deque()
         self._channels: dict[str, InprocChannel] = {}
-        self._sent = self._received = self._refused = 0
 
     def connect(self, node: str) -> InprocChannel:
         """Make the end of a new node."""
@@ -77,25 +68,18 @@ class InprocHub:
         """Queue a command for one node."""
         channel = self._channels.get(node)
         if channel is None:
-            self._refused += 1
             raise TransportError(f"no node {node!r} is connected; got {sorted(self._channels)}")
         channel.deliver(command)
-        self._sent += 1
 
     def receive(self) -> list[Event]:
         """Everything that arrived, oldest first."""
         events = [decode_event(data) for data in self._events]
         self._events.clear()
-        self._received += len(events)
         return events
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         """Nothing can arrive while the only thread waits, so this returns at once."""
         return []
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the hub was made."""
-        return ChannelStatistics(self._sent, self._received, self._refused, len(self._events))
 
     def close(self) -> None:
         """Nothing to let go of."""

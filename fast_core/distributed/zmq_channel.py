@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from fast_core.distributed.channel import ChannelStatistics, Notify
+from fast_core.distributed.channel import Notify
 from fast_core.errors import TransportError
 from fast_core.events import Command, Envelope, Event, Heartbeat, Stop
 from fast_core.wire import decode_command, decode_event, encode
@@ -52,7 +52,6 @@ class ZmqHub:
                 f"possible: {path!r}; set XDG_RUNTIME_DIR or TMPDIR to a shorter folder"
             )
         self._path = path
-        self._sent = self._received = self._refused = 0
         self._context = zmq.Context(io_threads=1)
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -73,7 +72,6 @@ class ZmqHub:
         try:
             self._router.send_multipart([node.encode(), encode(command)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            self._refused += 1
             reason = (
                 f"does not read: {HIGH_WATER_MARK} messages wait for it"
                 if error.errno == zmq.EAGAIN
@@ -83,7 +81,6 @@ class ZmqHub:
             if isinstance(command, Envelope):
                 what = f"{command.kind!r} of node {command.node!r}"
             raise TransportError(f"{what} for node {node!r} was refused: it {reason}") from error
-        self._sent += 1
 
     def receive(self) -> list[Event]:
         """What arrived, oldest first per node, at most `RECEIVE_LIMIT` events; never blocks.
@@ -108,7 +105,6 @@ class ZmqHub:
                     raise
                 self._unreadable = error
                 break
-        self._received += len(events)
         return events
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
@@ -124,10 +120,6 @@ class ZmqHub:
         for descriptor in set(others) - set(self._others):
             self._poller.register(descriptor, zmq.POLLIN)
         self._others = others
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the hub was made."""
-        return ChannelStatistics(self._sent, self._received, self._refused, 0)
 
     def close(self) -> None:
         """Close the socket and remove its file. May be called twice."""
@@ -156,7 +148,6 @@ class ZmqNodeChannel:
         self._stop = False
         self._closing = threading.Event()
         self._fatal: TransportError | None = None
-        self._sent = self._received = self._refused = 0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         weakref.finalize(self, os.close, self._wake).atexit = False
         self._thread = threading.Thread(target=self._serve, name="io", daemon=True)
@@ -174,7 +165,6 @@ class ZmqNodeChannel:
             TransportError: The channel is closed.
         """
         if self._closing.is_set():
-            self._refused += 1
             raise TransportError(
                 f"{type(event).__name__} of node {self._node!r} was refused: its channel is closed"
             )
@@ -185,14 +175,12 @@ class ZmqNodeChannel:
     def try_send(self, event: Event) -> bool:
         """Queue an event unless the queue is half full or the channel closed."""
         if self._closing.is_set() or len(self._outbox) >= OUTBOX_LIMIT // 2:
-            self._refused += 1
             return False
         self._queue(event)
         return True
 
     def _queue(self, event: Event) -> None:
         self._outbox.append(encode(event))
-        self._sent += 1
         os.eventfd_write(self._wake, 1)
 
     def receive(self) -> list[Command]:
@@ -208,13 +196,7 @@ class ZmqNodeChannel:
             commands.append(self._inbox.popleft())
         if len(commands) >= INBOX_LIMIT:  # then the I/O thread may have ceased to read
             os.eventfd_write(self._wake, 1)
-        self._received += len(commands)
         return commands
-
-    def statistics(self) -> ChannelStatistics:
-        """Counters since the channel was made."""
-        queued = len(self._outbox) + len(self._inbox)
-        return ChannelStatistics(self._sent, self._received, self._refused, queued)
 
     def close(self) -> None:
         """Deliver what is queued, for at most the linger time. May be called twice."""

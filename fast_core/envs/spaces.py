@@ -54,11 +54,6 @@ def observation_form(space: Space, what: str) -> ObservationForm:
     return ObservationForm(SpaceSpec.composite(leaves), _tree(space, ""))
 
 
-def space_spec(space: Space, what: str) -> SpaceSpec:
-    """The space of `observation_form` alone."""
-    return observation_form(space, what).space
-
-
 def action_spec(space: Space, what: str) -> SpaceSpec:
     """Describe an action space; MultiBinary is a multi-discrete one of two choices each.
 

@@ -61,20 +61,20 @@ def evaluate_run(
         interrupts = stack.enter_context(Interrupts()) if mode is not None else None
         if interrupts is not None:
             interrupts.raises = True
-        stage = Stage(trained, count, seed, mode=mode, video=video, explore=explore)
-        stack.callback(stage.close)
-        while stage.step():
+        playing = Playing(trained, count, seed, mode=mode, video=video, explore=explore)
+        stack.callback(playing.close)
+        while playing.step():
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
-            if mode is not None and (ended := stage.ended()):
+            if mode is not None and (ended := playing.ended()):
                 print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
-        if stage.video is not None:
-            stage.video.finish()
-    print(json.dumps(_result(trained, stage.runner, seed, explore, video)))
+        if playing.video is not None:
+            playing.video.finish()
+    print(json.dumps(_result(trained, playing.runner, seed, explore, video)))
     return 0
 
 
-class Stage:
+class Playing:
     """Environments, policy and audience of one evaluation.
 
     Attributes:

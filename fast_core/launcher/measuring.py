@@ -24,6 +24,7 @@ from fast_core.envs.masks import valid_action
 from fast_core.launcher.placement import Parts
 from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import MeasureStart
+from fast_core.mail import Request
 from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
@@ -174,7 +175,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
         if state is not None:
             request["state"][...] = state
         number = request.number() + 1
-        request.publish(number, incarnation=1, version=0, sender=0)
+        request.publish(number, Request(incarnation=1, min_version=0, asker=0))
         bell.ring()
         while True:
             seen = ours.value()

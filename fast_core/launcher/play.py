@@ -14,7 +14,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
 from fast_core.errors import ConfigError
-from fast_core.launcher.evaluate import Stage
+from fast_core.launcher.evaluate import Playing
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.trained import load_trained
 from fast_core.launcher.video import DEFAULT_FPS
@@ -68,15 +68,15 @@ def watch(path: Path, checkpoint: str | None) -> int:
     trained = load_trained(path, checkpoint)
     with Interrupts() as interrupts:
         interrupts.raises = True
-        stage = Stage(trained, EPISODES, trained.config.seed, mode="human")
+        playing = Playing(trained, EPISODES, trained.config.seed, mode="human")
         try:
             while not (interrupts.count or window_closed()):
-                if not stage.step():
-                    stage.restart()
-                elif ended := stage.ended():
+                if not playing.step():
+                    playing.restart()
+                elif ended := playing.ended():
                     print(ended, flush=True)
         finally:
-            stage.close()
+            playing.close()
         return interrupts.exit_code if interrupts.count else 0
 
 

@@ -13,8 +13,6 @@ from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
 from fast_core.text import encodable
 
-_AT_ONCE = 4096
-
 
 class TraceDrain:
     """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
@@ -26,7 +24,8 @@ class TraceDrain:
     def drain(self) -> None:
         """Take everything that the nodes have recorded."""
         for node, ring in self._rings.items():
-            for state, start_ns, end_ns in SPAN.iter_unpack(ring.try_pop_many(_AT_ONCE)):
+            for _ in range(len(ring)):  # what is there now; the node may be adding more
+                state, start_ns, end_ns = SPAN.unpack(ring.pop(timeout_s=0))
                 self._collector.add(node, NodeState(state).name.lower(), start_ns, end_ns)
 
     def write(self, run: RunDirectory) -> None:

@@ -16,10 +16,10 @@ except ImportError as error:
 
 from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
-from fast_core.memory.cell import Cell
 from fast_core.memory.doorbell import Doorbell
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
-from fast_core.memory.priorities import PriorityTree, beta_at, importance_weights
+from fast_core.memory.mailbox import Mailbox
+from fast_core.memory.priorities import PriorityTree, beta_at
 from fast_core.memory.replay import ReplayArrays, ReplayReader
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
@@ -30,12 +30,12 @@ from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
 __all__ = [
     "Arena",
-    "Cell",
     "Doorbell",
     "EvaluationSlot",
     "Layout",
     "LogRestore",
     "LogSnapshot",
+    "Mailbox",
     "MemoryAvailable",
     "PriorityTree",
     "ReplayArrays",
@@ -51,7 +51,6 @@ __all__ = [
     "StatsRow",
     "WeightBoard",
     "beta_at",
-    "importance_weights",
     "memory_available",
     "replay_fields",
     "reserve_of",

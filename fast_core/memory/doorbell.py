@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 from fast_core.memory import _native
-
-
-@dataclass(frozen=True)
-class DoorbellStatistics:
-    """Rings and sleeps of this attach, and the word's value."""
-
-    value: int
-    rings: int
-    waits: int
 
 
 class Doorbell(_native.Doorbell):
@@ -50,8 +40,3 @@ class Doorbell(_native.Doorbell):
     def attach(cls, memory: memoryview) -> Self:
         """Attaches to the doorbell in ``memory``."""
         return cls(memory)
-
-    def statistics(self) -> DoorbellStatistics:
-        """Figures as of now."""
-        rings, waits = self._counters()
-        return DoorbellStatistics(self.value(), rings, waits)

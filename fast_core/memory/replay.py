@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import Array, align, array_at
 from fast_core.memory.priorities import PriorityTree, key_of
-from fast_core.memory.replay_log import LEADING, ReplayFields, ReplayLog, check_rows
+from fast_core.memory.replay_log import ReplayFields, ReplayLog, check_rows
 from fast_core.spec import as_dtype
 
 
@@ -32,7 +31,6 @@ class ReplayArrays:
         weight: ``[N]`` float32, importance weights, 1 with uniform draws.
         log: ``[N]`` int32, which environment: shard times environments per shard, plus its number.
         row: ``[N]`` int64, number of the window's first row in its log.
-        extra: Further columns of that row, by name.
     """
 
     obs: Array
@@ -43,7 +41,6 @@ class ReplayArrays:
     weight: NDArray[np.float32]
     log: NDArray[np.int32]
     row: NDArray[np.int64]
-    extra: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
     def allocate(cls, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
@@ -58,26 +55,22 @@ class ReplayArrays:
     @classmethod
     def at(cls, memory: memoryview, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
         """Arrays over ``memory``, a batch slot for instance; its values are left as they are."""
-        arrays, begin = [], 0
+        arrays: list[Array] = []
+        begin = 0
         for nbytes, dtype, shape in _batch_columns(fields, rows, frames):
             arrays.append(array_at(memory, begin, dtype, shape))
             begin += align(nbytes)
-        names = [column.name for column in fields[len(LEADING) :]]
-        obs, next_obs, action, reward, discount, weight, log, row, *rest = arrays
-        extra = dict(zip(names, rest, strict=True))
-        return cls(obs, next_obs, action, reward, discount, weight, log, row, extra)
+        return cls(*arrays)
 
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Self:
-        """The arrays of a batch slot, which is a `Cell`, by name; those it has beyond are extra."""
-        named = {column.name for column in dataclasses.fields(cls)}
-        extra = {name: array for name, array in columns.items() if name not in named}
-        return cls(**{name: columns[name] for name in columns if name in named}, extra=extra)
+        """The arrays of a batch slot (a `Mailbox`) by name."""
+        return cls(**columns)
 
     def in_order(self) -> tuple[Array, ...]:
         """All arrays, as the native core takes them."""
         leading = (self.obs, self.next_obs, self.action, self.reward, self.discount)
-        return (*leading, self.weight, self.log, self.row, *self.extra.values())
+        return (*leading, self.weight, self.log, self.row)
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,7 @@ class ReplayReader:
         """Fills ``to`` with windows drawn independently; False if no window is valid yet.
 
         With ``priorities`` the tree is brought up to date first, windows are drawn in proportion
-        to it, and ``weight`` is `importance_weights`.
+        to it, and ``weight`` has their importance weights.
 
         Raises:
             SegmentError: An array has the wrong size, the tree is not one of these logs, or the
@@ -250,7 +243,7 @@ def _batch_columns(
     fields: ReplayFields, rows: int, frames: int
 ) -> list[tuple[int, np.dtype[np.generic], tuple[int, ...]]]:
     """Bytes, dtype and shape of each array of a batch."""
-    obs, action, _, *extra = fields
+    obs, action, _ = fields
     stack = (frames,) if frames > 1 else ()
     shapes = [
         (obs.dtype, (*stack, *obs.shape)),
@@ -261,7 +254,6 @@ def _batch_columns(
         ("float32", ()),
         ("int32", ()),
         ("int64", ()),
-        *((column.dtype, column.shape) for column in extra),
     ]
     return [
         (rows * math.prod(shape) * as_dtype(dtype).itemsize, as_dtype(dtype), (rows, *shape))

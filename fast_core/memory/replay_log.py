@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -23,22 +22,19 @@ from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
 ReplayFields = tuple[FieldSpec, ...]
 
 _BOOL = np.dtype(np.bool_)
-LEADING = ("obs", "action", "reward")
+COLUMNS = ("obs", "action", "reward")
 
 
-def replay_fields(
-    row: SpaceSpec, action: FieldSpec, extra: Sequence[FieldSpec] = ()
-) -> ReplayFields:
+def replay_fields(row: SpaceSpec, action: FieldSpec) -> ReplayFields:
     """The columns of a replay log.
 
     Args:
         row: What an environment returns (``EnvironmentSpec.row``): one frame where they are
             stacked.
         action: How actions are stored (``Blueprint.action_field``).
-        extra: Further columns, drawn for the first row of each window.
     """
     obs = FieldSpec("obs", row.shape, row.dtype)
-    return (obs, action, FieldSpec("reward", (), "float32"), *extra)
+    return (obs, action, FieldSpec("reward", (), "float32"))
 
 
 def reserve_of(capacity: int, burst: int = 2) -> int:
@@ -53,16 +49,6 @@ def reserve_of(capacity: int, burst: int = 2) -> int:
         burst: Rows of one environment that may be written while the reader can't stop the writer.
     """
     return max(2 * burst, capacity // 128, min(64, capacity // 16))
-
-
-@dataclass(frozen=True)
-class ReplayLogStatistics:
-    """Figures of the logs of one shard; ``committed`` counts the rows ever written of each."""
-
-    capacity: int
-    envs: int
-    nbytes: int
-    committed: tuple[int, ...]
 
 
 class ReplayLog:
@@ -96,7 +82,6 @@ class ReplayLog:
         self.capacity = capacity
         self.envs = envs
         self.native = _native.ReplayLog(memory[HEADER_BYTES:], continues)
-        self._nbytes = self.nbytes(fields, capacity, envs, self.native.reserve)
         self._columns = [(f.name, as_dtype(f.dtype), f.shape) for f in fields]
 
     @staticmethod
@@ -169,7 +154,6 @@ class ReplayLog:
         truncated: NDArray[np.bool_],
         final_obs: Array | None = None,
         *,
-        extra: Sequence[Array] = (),
         first: int = 0,
     ) -> None:
         """Appends one step of ``B`` environments, from number ``first`` on.
@@ -182,14 +166,13 @@ class ReplayLog:
             terminated: ``[B]``.
             truncated: ``[B]``.
             final_obs: ``[B, ...]``, read where an episode ended; None where none did.
-            extra: Further columns, as the fields have them.
             first: Number of the first environment within the shard.
 
         Raises:
             SegmentError: An array has another type, shape or length than declared, or a final
                 observation is missing. Nothing is stored then.
         """
-        columns = (obs, action, reward, *extra)
+        columns = (obs, action, reward)
         for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
             check_rows(array, name, dtype, shape)
         check_rows(terminated, "terminated", _BOOL, ())
@@ -242,11 +225,6 @@ class ReplayLog:
         """
         self.native.cut(env)
 
-    def statistics(self) -> ReplayLogStatistics:
-        """Figures as of now."""
-        committed = tuple(self.native.committed())
-        return ReplayLogStatistics(self.capacity, self.envs, self._nbytes, committed)
-
 
 def check_rows(
     array: Array, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
@@ -262,8 +240,8 @@ def check_rows(
 
 def _row_bytes(fields: ReplayFields) -> tuple[int, ...]:
     names = tuple(column.name for column in fields)
-    if names[:3] != LEADING or len(set(names)) != len(names):
-        raise SegmentError(f"the columns of a replay log begin with {LEADING!r}; got {names!r}")
+    if names != COLUMNS:
+        raise SegmentError(f"the columns of a replay log are {COLUMNS!r}; got {names!r}")
     if (fields[2].shape, fields[2].dtype) != ((), "float32"):
         raise SegmentError(f"rewards are stored as float32 scalars; got {fields[2]!r}")
     return tuple(column.row_nbytes for column in fields)

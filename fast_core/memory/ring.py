@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 from fast_core.memory import _native
 
 
-@dataclass(frozen=True)
-class RingStatistics:
-    """Figures of one ring; ``waits`` counts the calls of this attach that had to sleep."""
-
-    capacity: int
-    record_bytes: int
-    pushed: int
-    popped: int
-    used: int
-    waits: int
-
-
 class Ring(_native.Ring):
     """Records of one fixed size, in order, each delivered once, none overwritten.
 
-    Producer: ``try_push``, ``try_push_many``, or without a copy ``try_claim`` (a writable view
-    of the next place), then ``commit`` or ``abort``. Consumer: ``try_pop``, ``try_pop_into``,
-    ``try_pop_many``, or without a copy ``try_peek``, then ``release``; a view is only good until
-    then. Claiming or peeking twice gives the same place.
+    Producer: ``try_push``, or without a copy ``try_claim`` (a writable view of the next place),
+    then ``commit``. Consumer: ``try_pop``, or without a copy ``try_peek``, then ``release``; a
+    view is only good until then. Claiming or peeking twice gives the same place. ``len`` is the
+    number of records that wait.
 
-    ``push``, ``claim``, ``pop``, ``pop_into`` and ``peek`` wait up to ``timeout_s`` seconds
+    ``push``, ``claim``, ``pop`` and ``peek`` wait up to ``timeout_s`` seconds
     (None: for ever), without the GIL and open to signals, and then raise ``RingFull`` or
     ``RingEmpty``; nothing is lost by that. It makes no difference who attached first.
 
@@ -36,8 +23,8 @@ class Ring(_native.Ring):
         The producer writes ``head`` and the data doorbell, the consumer ``tail`` and the space
         doorbell. The release store of ``head`` in commit or push publishes the record; that of
         ``tail`` in release or pop gives its place back. A producer killed at any point leaves an
-        unpublished record, a consumer leaves the record unread; neither stops the other. One
-        thread at a time may use each side.
+        unpublished record, a consumer leaves the record unread; neither stops the other, and
+        who attaches in its place goes on there. One thread at a time may use each side.
 
     Raises:
         SegmentError: from attach, when the region holds no ring of this build or a damaged one;
@@ -53,26 +40,18 @@ class Ring(_native.Ring):
         return _native.ring_nbytes(capacity, record_bytes)
 
     @classmethod
-    def create(
-        cls, memory: memoryview, capacity: int, record_bytes: int, *, start: int = 0
-    ) -> Self:
+    def create(cls, memory: memoryview, capacity: int, record_bytes: int) -> Self:
         """Makes an empty ring in ``memory`` and attaches to it.
 
         Args:
             memory: Region of at least ``nbytes`` bytes, aligned to 64.
             capacity: Records it holds, 1 to 2**31.
             record_bytes: Size of each record.
-            start: First value of both 64-bit counters; tests put it near the wrap.
         """
-        _native.ring_create(memory, capacity, record_bytes, start)
+        _native.ring_create(memory, capacity, record_bytes)
         return cls(memory)
 
     @classmethod
     def attach(cls, memory: memoryview) -> Self:
         """Attaches to the ring in ``memory``."""
         return cls(memory)
-
-    def statistics(self) -> RingStatistics:
-        """Figures as of now; exact for a party, a moment old for an onlooker."""
-        pushed, popped, used, waits = self._counters()
-        return RingStatistics(self.capacity, self.record_bytes, pushed, popped, used, waits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 from fast_core.errors import SegmentError
@@ -21,8 +20,8 @@ from fast_core.memory.header import (
 from fast_core.spec import FieldSpec, as_dtype
 
 OPEN = 0
-# Each slot's commit word has a cache line of its own; words are 8 bytes.
-_WORDS_PER_LINE = 8
+# Each slot's words have a cache line of their own; words are 8 bytes.
+_COMMITTED, _INCARNATION, _WORDS_PER_LINE = 0, 1, 8
 _LINE_BYTES = 64
 
 RolloutFields = tuple[FieldSpec, ...]
@@ -35,7 +34,9 @@ class RolloutSlot(Mapping[str, Array]):
         The node that executes the shard writes all fields between ``open`` and ``commit``. The
         commit word is stored with release after the fields; a reader that finds its rollout id
         with ``committed`` (acquire) sees all of them. The slot is opened again only after
-        ``Trained``. A writer that dies leaves an open slot, which its successor opens anew.
+        ``Trained``. A writer that dies leaves an open slot, which its successor opens anew, or a
+        whole rollout that nobody was told of; the number of that is given out again, so that
+        only the incarnation tells the two apart.
     """
 
     def __init__(self, index: int, arrays: dict[str, Array], words: _native.Words) -> None:
@@ -43,6 +44,7 @@ class RolloutSlot(Mapping[str, Array]):
         self.index = index
         self._arrays = arrays
         self._words = words
+        self._line = index * _WORDS_PER_LINE
 
     def __getitem__(self, field: str) -> Array:
         """The field's column; the array is a view of the shared memory."""
@@ -62,33 +64,28 @@ class RolloutSlot(Mapping[str, Array]):
         """
         self._check(rollout_id)
         # Release: pairs with the acquire load in committed.
-        self._words.store(self.index * _WORDS_PER_LINE, OPEN)
+        self._words.store(self._line + _COMMITTED, OPEN)
 
-    def commit(self, rollout_id: int) -> None:
-        """Publishes the fields as rollout ``rollout_id``, at least 1."""
+    def commit(self, rollout_id: int, incarnation: int) -> None:
+        """Publishes the fields as rollout ``rollout_id``, at least 1, of an incarnation."""
         self._check(rollout_id)
-        # Release: pairs with the acquire load in committed; the fields were written before it.
-        self._words.store(self.index * _WORDS_PER_LINE, rollout_id)
+        self._words.store(self._line + _INCARNATION, incarnation)
+        # Release: pairs with the acquire load in committed; all else was written before it.
+        self._words.store(self._line + _COMMITTED, rollout_id)
 
     def committed(self) -> int:
         """Id of the rollout that the slot holds whole, 0 while it is open or never used."""
         # Acquire: pairs with the release stores in commit and open.
-        return self._words.load(self.index * _WORDS_PER_LINE)
+        return self._words.load(self._line + _COMMITTED)
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation of the shard collected what is committed; to be read after that."""
+        return self._words.load(self._line + _INCARNATION)
 
     def _check(self, rollout_id: int) -> None:
         if rollout_id < 1:
             raise SegmentError(f"rollout ids start at 1, slot {self.index} got {rollout_id!r}")
-
-
-@dataclass(frozen=True)
-class RolloutStoreStatistics:
-    """Figures of a store; ``committed`` has the rollout id of each slot, 0 where open."""
-
-    slots: int
-    steps: int
-    envs: int
-    nbytes: int
-    committed: tuple[int, ...]
 
 
 class RolloutStore:
@@ -111,7 +108,6 @@ class RolloutStore:
             RolloutSlot(k, {name: column[k] for name, column in self._columns.items()}, self._words)
             for k in range(slots)
         )
-        self._nbytes = self.nbytes(fields, slots, steps, envs)
 
     @staticmethod
     def nbytes(fields: RolloutFields, slots: int, steps: int, envs: int) -> int:
@@ -161,13 +157,6 @@ class RolloutStore:
 
     def __len__(self) -> int:
         return len(self._slots)
-
-    def statistics(self) -> RolloutStoreStatistics:
-        """Figures as of now."""
-        committed = tuple(slot.committed() for slot in self._slots)
-        return RolloutStoreStatistics(
-            len(self._slots), self.steps, self.envs, self._nbytes, committed
-        )
 
 
 def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> None:

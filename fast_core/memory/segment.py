@@ -10,7 +10,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import posix_ipc
@@ -44,15 +43,6 @@ def segment_name(run: str, counter: int) -> str:
         )
     digest = hashlib.blake2s(run.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"/fl{digest}-{counter:x}"
-
-
-@dataclass(frozen=True)
-class SegmentStatistics:
-    """Figures of one segment."""
-
-    nbytes: int
-    backing: str
-    closed: bool
 
 
 class Segment:
@@ -162,10 +152,6 @@ class Segment:
         self._mapping = self._buffer = None
         if self._owns_fd:
             os.close(self._fd)
-
-    def statistics(self) -> SegmentStatistics:
-        """Figures as of now."""
-        return SegmentStatistics(self.nbytes, self.backing, self._mapping is None)
 
     def __enter__(self) -> Self:
         return self

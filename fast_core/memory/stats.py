@@ -151,14 +151,6 @@ class StatsRow:
         return StatsSnapshot(*_ROW.unpack(self.words))
 
 
-@dataclass(frozen=True)
-class StatsBoardStatistics:
-    """Figures of the board itself."""
-
-    rows: int
-    nbytes: int
-
-
 class StatsBoard:
     """Rows of counters, one per node.
 
@@ -207,7 +199,3 @@ class StatsBoard:
     def snapshot(self) -> list[StatsSnapshot]:
         """All rows as they are now."""
         return [row.snapshot() for row in self._rows]
-
-    def statistics(self) -> StatsBoardStatistics:
-        """Figures of the board itself."""
-        return StatsBoardStatistics(len(self._rows), self.nbytes(len(self._rows)))

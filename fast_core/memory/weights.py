@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from fast_core.errors import SegmentError
@@ -13,17 +12,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NOTHING = -1
-
-
-@dataclass(frozen=True)
-class WeightBoardStatistics:
-    """Figures of a board; ``reads`` and ``retries`` are those of this attach."""
-
-    payload_bytes: int
-    version: int
-    publishes: int
-    reads: int
-    retries: int
 
 
 class WeightBoard(_native.WeightBoard):
@@ -38,7 +26,7 @@ class WeightBoard(_native.WeightBoard):
     Concurrency:
         The owning optimizer writes the three rotating copies and the counter, whose release
         store publishes. Publishing waits for nobody. Reading is lock-free: a reader that was
-        lapped (two publications while it copied) reads again and counts it. A writer killed at
+        lapped (two publications while it copied) reads again. A writer killed at
         any point leaves the last complete version; a dead reader leaves nothing.
 
     Raises:
@@ -70,25 +58,10 @@ class WeightBoard(_native.WeightBoard):
             )
         return board
 
-    def statistics(self) -> WeightBoardStatistics:
-        """Figures as of now."""
-        publishes, reads, retries = self._counters()
-        return WeightBoardStatistics(self.payload_bytes, self.version(), publishes, reads, retries)
-
 
 # Places of the evaluation slot's words; writer and reader on cache lines of their own.
 _COMMITTED, _VERSION, _ENV_STEPS, _RELEASED = 8, 9, 10, 16
 _EVALUATION_HEADER_BYTES = 3 * HEADER_BYTES
-
-
-@dataclass(frozen=True)
-class EvaluationSlotStatistics:
-    """Figures of the slot; ``held`` says that a snapshot waits or is being evaluated."""
-
-    payload_bytes: int
-    snapshots: int
-    released: int
-    held: bool
 
 
 class EvaluationSlot:
@@ -104,7 +77,6 @@ class EvaluationSlot:
 
     def __init__(self, memory: memoryview, payload_bytes: int) -> None:
         """Use ``create`` or ``attach``."""
-        self._payload_bytes = payload_bytes
         self._words = _native.Words(memory[:_EVALUATION_HEADER_BYTES])
         self._payload = memory[_EVALUATION_HEADER_BYTES:][:payload_bytes]
 
@@ -184,10 +156,3 @@ class EvaluationSlot:
             )
         # Release: pairs with the acquire load of released in held.
         self._words.store(_RELEASED, self._words.load(_RELEASED) + 1)
-
-    def statistics(self) -> EvaluationSlotStatistics:
-        """Figures as of now."""
-        snapshots, released = self._words.load(_COMMITTED), self._words.load(_RELEASED)
-        return EvaluationSlotStatistics(
-            self._payload_bytes, snapshots, released, snapshots != released
-        )

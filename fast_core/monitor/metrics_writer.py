@@ -10,7 +10,7 @@ import msgspec
 
 from fast_core.events import Record
 from fast_core.monitor.line_file import LineFile
-from fast_core.monitor.metrics_rows import MetricsRow, supersede
+from fast_core.monitor.metrics_file import MetricsRow, supersede
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from fast_core.durable import write_durably
 from fast_core.monitor.figures import count, duration, number
 from fast_core.monitor.journal import SUMMARY, Fact, JournalEntry, read_entries
-from fast_core.monitor.metrics_rows import read_rows
+from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.svg_chart import Point, svg_chart
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from fast_core.algorithm import Array
 from fast_core.events import RolloutOrder
+from fast_core.mail import Request
 from fast_core.memory import Doorbell, RolloutSlot, StatsColumn
 from fast_core.node import NodeContext
 from fast_core.nodes.env_group import EnvGroup
@@ -26,9 +27,9 @@ class Line:
 
     Attributes:
         number: Of the last request.
-        reply: The policy node's cell; its rows are valid while `answered`.
+        reply: The policy node's mailbox; its rows are valid while `answered`.
 
-    Concurrency: see `fast_core.memory.Cell`. The number goes on from what the cell has, so a
+    Concurrency: see `fast_core.memory.Mailbox`. The number goes on from what the box has, so a
     group that moved to another node never asks with a number that was used before.
     """
 
@@ -50,12 +51,7 @@ class Line:
         if state is not None:
             request["state"][...] = state
         self.number += 1
-        request.publish(
-            self.number,
-            incarnation=self._shard.incarnation,
-            version=min_version,
-            sender=self._rank,
-        )
+        request.publish(self.number, Request(self._shard.incarnation, min_version, self._rank))
         self._bell.ring()
 
     def answered(self) -> bool:
@@ -64,7 +60,7 @@ class Line:
         if number == self._seen:
             return False
         self._seen = number
-        if number == self.number and self.reply.incarnation == self._shard.incarnation:
+        if number == self.number and self.reply.words.incarnation == self._shard.incarnation:
             return True
         self._words[_LATE] += 1
         return False
@@ -116,7 +112,7 @@ class GroupRollout:
     def _take_step(self) -> None:
         rows, t, reply = self._rows, self._step, self._line.reply
         batch = self._group.batch
-        version = reply.version
+        version = reply.words.version
         self.version = version if self.version is None else min(self.version, version)
         rows.policy_version[t] = version
         rows.action[t] = reply["action"]

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
+from fast_core.mail import Applied, Base, Gradient
 from fast_core.memory import StatsColumn
 from fast_core.nodes.batches import NOTHING_DRAWN, Batches
 from fast_core.nodes.contract import checked_report
@@ -68,9 +69,9 @@ class WorkerSeat:
     Concurrency:
         The worker writes ``base`` (number of the batch, steps behind its parameters) before it
         computes and ``gradient`` when it is done; the owner writes ``applied`` when it has taken
-        that step, and what it lets the worker begin in the word ``incarnation``. All numbers are
-        stored last with release. A gradient is in flight while the base's number is above that
-        of ``applied``, and stays where it is until then.
+        that step, and what it lets the worker begin. All numbers are stored last with release. A
+        gradient is in flight while the base's number is above that of ``applied``, and stays
+        where it is until then.
 
     Attributes:
         rank: The worker's.
@@ -78,7 +79,7 @@ class WorkerSeat:
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
-        """Attach to the cells of the worker ``rank``."""
+        """Attach to the mailboxes of the worker ``rank``."""
         self.rank = rank
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
@@ -90,12 +91,12 @@ class WorkerSeat:
     def asking(self) -> bool:
         """Whether it waits for leave to begin."""
         number = self._base.number()
-        return number > max(self._done, self.begun) and self._base.version == ASKING
+        return number > max(self._done, self.begun) and self._base.words.steps == ASKING
 
     def let_begin(self, committed: int) -> None:
         """Let it compute the gradient it asks for."""
         self.begun, self._let_begin_at = self._base.number(), committed
-        self._answer(committed)
+        self._answer()
 
     @property
     def base(self) -> int | None:
@@ -104,25 +105,25 @@ class WorkerSeat:
         if number == self._done or self.asking:
             return None
         # A worker that was let begin has not yet said at what.
-        base = self._base.version
+        base = self._base.words.steps
         return self._let_begin_at if base == ASKING else base
 
     @property
     def arrived(self) -> Arrived | None:
         """Its gradient, if it is there."""
-        cell = self._gradient
-        if cell.number() == self._done:
+        if self._gradient.number() == self._done:
             return None
-        gradient = cell["gradient"][0, : cell.sender] if cell.sender else None
-        return Arrived(self.rank, cell.version, gradient, NO_METRICS)
+        said = self._gradient.words
+        gradient = self._gradient["gradient"][0, : said.length] if said.length else None
+        return Arrived(self.rank, said.base, gradient, NO_METRICS)
 
-    def take(self, committed: int) -> None:
+    def take(self) -> None:
         """Say that the step of its gradient is over."""
         self._done += 1
-        self._answer(committed)
+        self._answer()
 
-    def _answer(self, committed: int) -> None:
-        self._applied.publish(self._done, incarnation=self.begun, version=committed)
+    def _answer(self) -> None:
+        self._applied.publish(self._done, Applied(self.begun))
         self._doorbell.ring()
 
 
@@ -227,7 +228,7 @@ class Owner:
             self._own = None
         else:
             self._others_since += 1
-            self._seats[arrived.rank - 1].take(self.committed)
+            self._seats[arrived.rank - 1].take()
         return report
 
     def _publish(self) -> None:
@@ -284,7 +285,7 @@ class Worker:
         algorithm: SharedAlgorithm,
         batches: Batches,
     ) -> None:
-        self._rank, self._algorithm, self._batches = rank, algorithm, batches
+        self._algorithm, self._batches = algorithm, batches
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
         self._owner = memory.doorbell(plan.optimizer_names[0])
@@ -318,7 +319,7 @@ class Worker:
 
     def load(self, state: dict[str, object]) -> None:
         """Continue from `state`."""
-        self._turn = int(str(state.get("turn", self._rank)))
+        self._turn = int(str(state.get("turn", self._turn)))
 
     def close(self) -> None:
         """Nothing is held but the memory."""
@@ -329,10 +330,10 @@ class Worker:
         if not self._asked:
             self._say(ASKING)
             self._asked = True
-        return self._applied.incarnation == self._number + 1
+        return self._applied.words.begun == self._number + 1
 
     def _say(self, base: int) -> None:
-        self._base.publish(self._number + 1, incarnation=0, version=base, sender=self._rank)
+        self._base.publish(self._number + 1, Base(base))
         self._owner.ring()
 
     def _differentiate(self) -> None:
@@ -356,6 +357,6 @@ class Worker:
             length = len(found)
             self._gradient["gradient"][0, :length] = found
             priority = self._algorithm.hand_over().priority
-        self._gradient.publish(self._number, incarnation=0, version=self._version, sender=length)
+        self._gradient.publish(self._number, Gradient(length, self._version))
         self._batches.finish(priority)
         self._owner.ring()

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.errors import ReplicasDiffer
-from fast_core.memory import Cell
+from fast_core.mail import Gradient
+from fast_core.memory import Mailbox
 from fast_core.nodes.batches import NOTHING_DRAWN, Batches
 from fast_core.nodes.contract import checked_report
 from fast_core.nodes.digest import digest
@@ -142,45 +143,48 @@ class SharedExchange:
     """Averages through shared memory; every replica sums by itself, in the order of ranks.
 
     Concurrency:
-        Each replica writes its own two cells in turn, step ``u`` in cell ``u % 2``; the number,
+        Each replica writes its own two boxes in turn, step ``u`` in box ``u % 2``; the number,
         stored last with release, is the step's. It writes step ``u + 1`` only after it has seen
         the vectors of step ``u`` of all, each of whom had read step ``u - 1`` whole before it
-        published ``u``: nobody reads the cell that is written. A replica killed anywhere leaves
+        published ``u``: nobody reads the box that is written. A replica killed anywhere leaves
         the old number, and the others wait until the run is ended for it.
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach as replica ``rank``."""
-        ranks, cells = range(plan.optimizers), range(plan.gradient_cells)
-        assert len(cells) == 2, "averaging replicas publish in two cells in turn"
-        self._cells = [[memory.gradient(r, cell) for r in ranks] for cell in cells]
+        ranks, turns = range(plan.optimizers), range(plan.gradient_boxes)
+        assert len(turns) == 2, "averaging replicas publish in two boxes in turn"
+        self._boxes = [[memory.gradient(r, turn) for r in ranks] for turn in turns]
         self._others = [memory.doorbell(plan.optimizer_names[r]) for r in ranks if r != rank]
         self._rank, self._step = rank, 0
-        self._sum: F32 = np.empty_like(self._cells[0][0]["gradient"][0])
+        self._sum: F32 = np.empty_like(self._boxes[0][0]["gradient"][0])
 
     def offer(self, step: int, gradient: F32 | None, digest: bytes) -> None:
-        """Publish the own vector; its length is the word ``sender``, 0 for none."""
-        cell = self._cells[step % 2][self._rank]
+        """Publish the own vector."""
+        box = self._boxes[step % 2][self._rank]
         length = 0 if gradient is None else len(gradient)
         if gradient is not None:
-            cell["gradient"][0, :length] = gradient
+            box["gradient"][0, :length] = gradient
         if digest:
-            cell["digest"][0] = np.frombuffer(digest, np.uint8)
-        cell.publish(step, incarnation=int(bool(digest)), version=0, sender=length)
+            box["digest"][0] = np.frombuffer(digest, np.uint8)
+        box.publish(step, Gradient(length, has_digest=bool(digest)))
         self._step = step
         for doorbell in self._others:
             doorbell.ring()
 
     def collect(self) -> Averaged | None:
         """The mean, if every number is the step's."""
-        cells = self._cells[self._step % 2]
-        if any(cell.number() != self._step for cell in cells):
+        boxes = self._boxes[self._step % 2]
+        if any(box.number() != self._step for box in boxes):
             return None
-        digests = tuple(cell["digest"][0].tobytes() if cell.incarnation else b"" for cell in cells)
-        return Averaged(self._mean(cells), digests)
+        words = [box.words for box in boxes]
+        digests = tuple(
+            box["digest"][0].tobytes() if said.has_digest else b""
+            for box, said in zip(boxes, words, strict=True)
+        )
+        return Averaged(self._mean(boxes, [said.length for said in words]), digests)
 
-    def _mean(self, cells: Sequence[Cell]) -> F32 | None:
-        lengths = [cell.sender for cell in cells]
+    def _mean(self, boxes: Sequence[Mailbox[Gradient]], lengths: list[int]) -> F32 | None:
         if min(lengths) == 0:
             return None
         if min(lengths) != max(lengths):
@@ -190,10 +194,10 @@ class SharedExchange:
             )
         mean = self._sum[: lengths[0]]
         with np.errstate(all="ignore"):  # what is not finite is a step that `apply` skips
-            np.copyto(mean, cells[0]["gradient"][0, : len(mean)])
-            for cell in cells[1:]:
-                np.add(mean, cell["gradient"][0, : len(mean)], out=mean)
-            np.divide(mean, np.float32(len(cells)), out=mean)
+            np.copyto(mean, boxes[0]["gradient"][0, : len(mean)])
+            for box in boxes[1:]:
+                np.add(mean, box["gradient"][0, : len(mean)], out=mean)
+            np.divide(mean, np.float32(len(boxes)), out=mean)
         return mean
 
     def close(self) -> None:

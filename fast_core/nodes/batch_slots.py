@@ -1,6 +1,6 @@
 """Both ends of the batch slots: what the replay node draws, and what the optimizers answer.
 
-An optimizer has ``plan.batch_slots`` places in shared memory, each a pair of cells: the batch,
+An optimizer has ``plan.batch_slots`` places in shared memory, each a pair of mailboxes: the batch,
 written by the replay node, and the result, written by the optimizer. Batch ``n``, from 1, lies in
 place ``(n - 1) % slots``. It is the optimizer's from the moment its number is there until the
 result bears the same number; what the result says is the replay node's until it fills the place
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, ReplayBatch
 from fast_core.errors import ConfigError
-from fast_core.memory import Cell, ReplayArrays
+from fast_core.mail import Drawn, Learnt
+from fast_core.memory import Mailbox, ReplayArrays
 from fast_core.plan import REPLAY, RunPlan
 from fast_core.run_memory import RunMemory
 
@@ -35,11 +36,12 @@ class BatchChain:
         """Go on from ``value``."""
         self.value = value
 
-    def add(self, cell: Cell) -> None:
-        """Count the batch in ``cell`` in."""
-        sha = hashlib.sha256(f"{self.value} {cell.incarnation} {cell.version}".encode())
-        for name in cell if cell.incarnation else ():
-            sha.update(cell[name].tobytes())
+    def add(self, box: Mailbox[Drawn]) -> None:
+        """Count the batch in ``box`` in."""
+        drawn = box.words
+        sha = hashlib.sha256(f"{self.value} {drawn.rows} {drawn.env_steps}".encode())
+        for name in box if drawn.rows else ():
+            sha.update(box[name].tobytes())
         self.value = sha.hexdigest()
 
 
@@ -67,7 +69,7 @@ class BatchSlots:
         self._results = [memory.result(rank, slot) for slot in slots]
         self._doorbell = memory.doorbell(REPLAY)
         self._env_steps = plan.config.stop.env_steps
-        self._views = [batch_views(cell) for cell in self._batches]
+        self._views = [batch_views(box) for box in self._batches]
         self._nothing = [tuple(view[:0] for view in views) for views in self._views]
         self._chain = chain
         self._awaits_errors = plan.config.replay.prioritized
@@ -90,11 +92,11 @@ class BatchSlots:
         """
         if self._open is not None:
             return self._open
-        cell = self._batches[self._slot]
-        if cell.number() != self._number:
+        box = self._batches[self._slot]
+        if box.number() != self._number:
             return None
         if self._chain is not None:
-            self._chain.add(cell)
+            self._chain.add(box)
         self._open = self._announced or self._batch(self._slot)
         self._announced = None
         self._announce_next()
@@ -102,24 +104,23 @@ class BatchSlots:
 
     def _announce_next(self) -> None:
         slot = (self._slot + 1) % len(self._batches)
-        cell = self._batches[slot]
-        if self.announce is None or cell.number() != self._number + 1 or not cell.incarnation:
+        box = self._batches[slot]
+        if self.announce is None or box.number() != self._number + 1 or not box.words.rows:
             return
         self._announced = self._batch(slot)
         self.announce(self._announced)
 
     def _batch(self, slot: int) -> ReplayBatch:
-        cell = self._batches[slot]
-        views = (self._views if cell.incarnation else self._nothing)[slot]
-        env_steps, limit = cell.version, self._env_steps
+        rows, env_steps = self._batches[slot].words
+        views, limit = (self._views if rows else self._nothing)[slot], self._env_steps
         progress = min(1.0, env_steps / limit) if limit else 0.0
         obs, action, reward, discount, next_obs, weight = views
         return ReplayBatch(obs, action, reward, discount, next_obs, weight, env_steps, progress)
 
     def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Log and number of the first row of each window of the open batch."""
-        cell = self._batches[self._slot]
-        return cell["log"], cell["row"]
+        box = self._batches[self._slot]
+        return box["log"], box["row"]
 
     def finish(self, priority: Array | None) -> None:
         """Give the batch back, with the absolute errors ``[N]`` of its rows or without.
@@ -130,8 +131,8 @@ class BatchSlots:
         """
         if self._awaits_errors:
             self._check_errors(priority)
-        cell = self._results[self._slot]
-        stored = cell["priority"]
+        result = self._results[self._slot]
+        stored = result["priority"]
         if priority is not None and np.shape(priority) != stored.shape:
             raise ConfigError(
                 "update of the algorithm must report `priority` of shape "
@@ -140,7 +141,7 @@ class BatchSlots:
             )
         if priority is not None:
             stored[...] = priority
-        cell.publish(self._number, incarnation=int(priority is not None), version=0)
+        result.publish(self._number, Learnt(priority is not None))
         self._doorbell.ring()
         self._number += 1
         self._slot = (self._slot + 1) % len(self._batches)
@@ -150,7 +151,7 @@ class BatchSlots:
         # One by one they may be missing: a batch was empty, or its errors not finite.
         if priority is not None:
             self._awaits_errors = False
-        elif self._number == UNSAID_LIMIT and self._batches[self._slot].incarnation:
+        elif self._number == UNSAID_LIMIT and self._batches[self._slot].words.rows:
             raise ConfigError(
                 "replay.prioritized needs an algorithm that reports `priority`, one absolute error "
                 f"for each row of the batch; update reported none for {UNSAID_LIMIT} batches. Set "
@@ -191,7 +192,7 @@ class FilledSlots:
         slots = range(plan.batch_slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
-        self._arrays = [ReplayArrays.of(cell) for cell in self._batches]
+        self._arrays = [ReplayArrays.of(box) for box in self._batches]
         self._doorbell = memory.doorbell(plan.optimizer_names[rank])
         self._filled = 0
 
@@ -223,10 +224,9 @@ class FilledSlots:
 
     def publish(self, *, drawn: bool, env_steps: int) -> None:
         """Give `next` to the optimizer; without rows if nothing could be drawn."""
-        cell = self._batches[self._filled % len(self._batches)]
+        box = self._batches[self._filled % len(self._batches)]
         self._filled += 1
-        rows = cell.rows if drawn else 0
-        cell.publish(self._filled, incarnation=rows, version=env_steps)
+        box.publish(self._filled, Drawn(box.rows if drawn else 0, env_steps))
         self._doorbell.ring()
 
     def result(self, number: int) -> Result | None:
@@ -237,7 +237,7 @@ class FilledSlots:
         slot = (number - 1) % len(self._batches)
         batch, result = self._batches[slot], self._results[slot]
         assert result.number() == number == batch.number(), "of an open batch, or too late"
-        if not (result.incarnation and batch.incarnation):
+        if not (result.words.has_errors and batch.words.rows):
             return None
         arrays = self._arrays[slot]
         return Result(arrays.log, arrays.row, result["priority"])
@@ -247,7 +247,7 @@ class FilledSlots:
         return self._results[(number - 1) % len(self._results)].number() == number
 
 
-def batch_views(cell: Cell) -> tuple[Array, ...]:
+def batch_views(box: Mailbox[Drawn]) -> tuple[Array, ...]:
     """The arrays of a `ReplayBatch` in their order."""
     names = ("obs", "action", "reward", "discount", "next_obs", "weight")
-    return tuple(cell[name] for name in names)
+    return tuple(box[name] for name in names)

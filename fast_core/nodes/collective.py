@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError, TransportError
+from fast_core.mail import Meeting
 from fast_core.node import RUN_FOLDER
 from fast_core.nodes.averaging import Averaged
 from fast_core.nodes.devices import gpus, replica_device
@@ -221,11 +222,11 @@ def _meeting_point(plan: RunPlan, memory: RunMemory, rank: int) -> Path:
     Raises:
         TransportError: It did not, in `MEETING_S`.
     """
-    cell = memory.gradient(0)
+    box = memory.meeting()
     if rank == 0:
-        cell.publish(1, incarnation=0, version=secrets.randbits(62))
+        box.publish(1, Meeting(secrets.randbits(62)))
     until_s = time.monotonic() + MEETING_S
-    while cell.number() == 0:
+    while box.number() == 0:
         if time.monotonic() > until_s:
             raise TransportError(
                 f"optimizer-{rank} waited {MEETING_S:g} s for optimizer-0, which has not said "
@@ -233,7 +234,7 @@ def _meeting_point(plan: RunPlan, memory: RunMemory, rank: int) -> Path:
             )
         time.sleep(0.01)
     folder = os.environ.get(RUN_FOLDER, plan.run_directory)  # the first one outlives nobody
-    return Path(folder) / f"optimizers-{cell.version:x}"
+    return Path(folder) / f"optimizers-{box.words.key:x}"
 
 
 def _libraries() -> tuple[Any, Any]:

@@ -147,9 +147,9 @@ class Replay:
         words[StatsColumn.REJECTED] = figures.rejected
         words[StatsColumn.LAPPED] = figures.lapped
         if self.tree is not None:
-            tree = self.tree.statistics()
-            words[StatsColumn.REFUSED_VALUES] = tree.refused_value
-            words[StatsColumn.REFUSED_STALE] = tree.refused_stale
+            words[StatsColumn.REFUSED_VALUES], words[StatsColumn.REFUSED_STALE] = (
+                self.tree.refused()
+            )
 
     def state(self, *, rows: bool) -> dict[str, object]:
         """Everything here that changes; `idle` must be true.

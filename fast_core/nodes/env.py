@@ -145,7 +145,7 @@ class EnvNode(Node):
                 worked = self._try_step(group) or worked
             if collection.done:
                 self._open.remove(collection)
-                collection.shard.publish(collection.order, collection.version)
+                collection.shard.publish(collection.order)
                 self._report(collection.shard, collection.order, collection.version)
         if not worked and self._stepping:
             self._stepping = False

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fast_core.algorithm import RolloutBatch, ShardRollout
-from fast_core.errors import SegmentError
+from fast_core.algorithm import RolloutBatch
 from fast_core.events import (
     Command,
     Ready,
-    RolloutRef,
     Save,
     Saved,
     Snapshot,
@@ -23,17 +21,15 @@ from fast_core.events import (
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeContext, NodeState
 from fast_core.nodes.contract import checked_report
-from fast_core.nodes.learning import LEARNER_FILE as LEARNER_FILE
 from fast_core.nodes.learning import LearningNode
-from fast_core.nodes.rollouts import RolloutReader
-from fast_core.run_memory import RolloutRecord
+from fast_core.nodes.rollout_reader import RolloutReader
 
 
 class OptimizerNode(LearningNode):
     """Trains on one ticket at a time, in ticket order.
 
-    Concurrency: the only consumer of every shard's record ring, too. It reads rollout slots in
-    place; the scheduler does not give a slot out again before `Trained`.
+    Concurrency: it reads rollout slots in place; the scheduler does not give a slot out again
+    before `Trained`.
     """
 
     consumes = frozenset({Train, Snapshot, Save})
@@ -42,9 +38,7 @@ class OptimizerNode(LearningNode):
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
         super().__init__(context)
-        memory, shards = context.memory, range(context.plan.config.rollout.shards)
-        self._rollouts = RolloutReader(context.plan, memory)
-        self._records = [memory.records(shard) for shard in shards]
+        self._rollouts = RolloutReader(context.plan, context.memory)
 
     def setup(self) -> None:
         """Build the learner, restore it, publish its first weights."""
@@ -66,7 +60,7 @@ class OptimizerNode(LearningNode):
     def _train(self, command: Train) -> None:
         name, config = self.context.name, self.context.plan.config
         with self.state(NodeState.LEARNING, f"training on ticket {command.ticket}"):
-            rollouts = tuple(self._rollout(ref) for ref in command.rollouts)
+            rollouts = tuple(self._rollouts.view(ref) for ref in command.rollouts)
             limit = config.stop.env_steps
             progress = min(1.0, command.env_steps / limit) if limit else 0.0
             before, started_ns = self._version, time.monotonic_ns()
@@ -97,20 +91,3 @@ class OptimizerNode(LearningNode):
                 digest=self.digest() if config.diagnostics.digests else "",
             )
         )
-
-    def _rollout(self, ref: RolloutRef) -> ShardRollout:
-        records, record = self._records[ref.shard], None
-        while (data := records.try_pop()) is not None:
-            record = RolloutRecord.unpack(data)
-            # Of a node that died before it could say that the rollout was complete.
-            if record.incarnation >= ref.incarnation:
-                break
-        published = record and (record.incarnation, record.slot, record.rollout_id)
-        expected = (ref.incarnation, ref.slot, ref.rollout_id)
-        if published != expected:
-            raise SegmentError(
-                f"told to train on rollout {expected} (incarnation, slot, id) of shard "
-                f"{ref.shard}, but its env node published {published}; this is a fault in "
-                "FastLoop, please report it"
-            )
-        return self._rollouts.view(ref)

@@ -8,7 +8,8 @@ import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
 from fast_core.events import Command, Ready
-from fast_core.memory import Cell, Doorbell, StatsColumn
+from fast_core.mail import Reply, Request
+from fast_core.memory import Doorbell, StatsColumn
 from fast_core.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
 from fast_core.nodes.devices import check_device
@@ -20,17 +21,17 @@ _BATCHES = int(StatsColumn.BATCHES)
 class Inquirer:
     """A group of environments as its policy node sees it.
 
-    Concurrency: see `fast_core.memory.Cell`. This node writes the reply, and only while the
-    request bears another number. What the last reply says is read from the cell, so a policy
+    Concurrency: see `fast_core.memory.Mailbox`. This node writes the reply, and only while the
+    request bears another number. Which reply was the last is read from the box, so a policy
     node that takes over answers what its predecessor did not.
     """
 
     def __init__(self, context: NodeContext, shard: int, group: int) -> None:
-        self.request: Cell = context.memory.request(shard, group)
-        self.reply: Cell = context.memory.reply(shard, group)
+        self.request = context.memory.request(shard, group)
+        self.reply = context.memory.reply(shard, group)
         self.rows = self.request.rows
         self._answered = self.reply.number()
-        self._number = self._incarnation = 0
+        self._number, self._asked = 0, Request(0, 0, 0)
 
     def asks(self) -> bool:
         """Whether there is a request without a reply."""
@@ -43,8 +44,8 @@ class Inquirer:
         reply bears the old number and nobody reads it.
         """
         self._number = self.request.number()
-        self._incarnation = self.request.incarnation
-        return self.request.version
+        self._asked = self.request.words
+        return self._asked.min_version
 
     def answer(self, output: ActionOutput, taken: Array, rows: slice, version: int) -> int:
         """Write and publish the reply: ``rows`` of a forward pass; returns who waits for it."""
@@ -55,8 +56,8 @@ class Inquirer:
         if output.state is not None:
             reply["state"][...] = output.state[rows]
         self._answered = self._number
-        reply.publish(self._number, incarnation=self._incarnation, version=version)
-        return self.request.sender
+        reply.publish(self._number, Reply(self._asked.incarnation, version))
+        return self._asked.asker
 
 
 class PolicyNode(Node):

@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from fast_core.algorithm import SharedAlgorithm
+from fast_core.algorithm import Prefetching, SharedAlgorithm
 from fast_core.events import (
     Command,
     Ready,
@@ -61,7 +61,8 @@ class ReplayOptimizerNode(LearningNode):
         plan, rank = self.context.plan, self.context.rank
         if rank:
             self._begin_apart()
-        self._slots.announce = getattr(self.algorithm, "prefetch", None)
+        if isinstance(self.algorithm, Prefetching):
+            self._slots.announce = self.algorithm.prefetch
         saved = self._continue(Path(plan.checkpoint)) if plan.checkpoint is not None else {}
         self._stepper = make_stepper(plan, self.context.memory, rank, self.algorithm, self._slots)
         if isinstance(state := saved.get("stepper"), dict):

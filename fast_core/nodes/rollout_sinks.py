@@ -8,11 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fast_core.errors import FastLoopError
 from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
 from fast_core.plan import RunPlan
-from fast_core.run_memory import RolloutRecord, RunMemory
+from fast_core.run_memory import RunMemory
 
 
 class RolloutSink(Protocol):
@@ -22,21 +21,21 @@ class RolloutSink(Protocol):
         """Where the ordered rollout is written."""
         ...
 
-    def publish(self, order: RolloutOrder, version: int) -> None:
-        """Let others see the rollout; ``version`` is the oldest that acted in it."""
+    def publish(self, order: RolloutOrder) -> None:
+        """Let others see the rollout."""
         ...
 
 
 class SharedRollouts:
-    """Slots in shared memory, announced in the shard's record ring.
+    """Slots in shared memory.
 
-    Concurrency: while it holds the shard, the node is the only writer of the shard's slots and of
-    the head of its record ring. A slot's commit word is stored last; a node that dies before
-    that leaves an open slot, which nobody reads.
+    Concurrency: while it holds the shard, the node is the only writer of the shard's slots. A
+    slot's commit word is stored last; a node that dies before that leaves an open slot, which
+    nobody reads.
     """
 
     def __init__(self, memory: RunMemory, shard: int) -> None:
-        self._store, self._records = memory.rollouts(shard), memory.records(shard)
+        self._store = memory.rollouts(shard)
 
     def open(self, order: RolloutOrder) -> RolloutSlot:
         """The ordered slot, open."""
@@ -44,21 +43,9 @@ class SharedRollouts:
         slot.open(order.rollout_id)
         return slot
 
-    def publish(self, order: RolloutOrder, version: int) -> None:
-        """Commit the slot and push its record.
-
-        Raises:
-            FastLoopError: Rollouts that nobody trained on fill the ring.
-        """
-        self._store.slot(order.slot).commit(order.rollout_id)
-        record = RolloutRecord(
-            order.shard, order.incarnation, order.slot, order.rollout_id, order.ticket, version
-        )
-        if not self._records.try_push(record.pack()):
-            raise FastLoopError(
-                f"record ring of shard {order.shard} is full with {len(self._records)} rollouts "
-                "that nobody trained on; the scheduler admitted more than there are slots"
-            )
+    def publish(self, order: RolloutOrder) -> None:
+        """Commit the slot."""
+        self._store.slot(order.slot).commit(order.rollout_id, order.incarnation)
 
 
 class ReplayRollouts:
@@ -114,7 +101,7 @@ class ReplayRollouts:
             final_obs=slot["final_obs"],
         )
 
-    def publish(self, order: RolloutOrder, version: int) -> None:
+    def publish(self, order: RolloutOrder) -> None:
         """Append every step of every environment, but none that was quarantined."""
         assert self._append is not None, "published before it was opened"
         if not self._slot["quarantined"].any():

@@ -10,7 +10,7 @@ from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.learner_file import check, load, save
-from fast_core.nodes.rollouts import RolloutReader
+from fast_core.nodes.rollout_reader import RolloutReader
 
 
 def state_file(node: str) -> str:

@@ -191,7 +191,7 @@ class Shard:
         if not collect(group, rows, policy, noise, stopping):
             return False
         group.close_rollout(rows)
-        self.publish(order, version)
+        self.publish(order)
         return True
 
     def _collect(
@@ -265,9 +265,9 @@ class Shard:
         self._words[StatsColumn.SLOT] = order.slot
         return slot, self._noise.draw()
 
-    def publish(self, order: RolloutOrder, version: int) -> None:
-        """Let others see the rollout; ``version`` is the oldest that acted in it."""
-        self._sink.publish(order, version)
+    def publish(self, order: RolloutOrder) -> None:
+        """Let others see the rollout."""
+        self._sink.publish(order)
 
     def ready(self, node: str, order: RolloutOrder, version: int) -> RolloutReady:
         """The announcement of a collected rollout."""

@@ -17,10 +17,11 @@ import msgspec
 
 from fast_core.events import CheckpointWritten, CommitCheckpoint, Noted, Save, Saved
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.settled import Settled
+from fast_core.scheduler.state import Counters, SavedState, kept
 
 
-class Stage(Enum):
+class Cut(Enum):
     """How far a checkpoint has come."""
 
     IDLE = "idle"
@@ -35,16 +36,17 @@ class Checkpoints:
 
     Attributes:
         number: Serial number of the last checkpoint begun in the whole run.
-        stage: How far the current one has come.
+        cut: How far the current one has come.
     """
 
-    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
-        """Continue after the checkpoint that ``state`` came from."""
+    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
+        """Continue after the checkpoint that ``saved`` came from."""
         self._settings = settings
-        self.number = 0 if state is None else state.checkpoint
-        self.stage = Stage.IDLE
+        before = kept(Counters, saved)
+        self.number = before.checkpoint
+        self.cut = Cut.IDLE
         # A state is only ever written as part of a checkpoint, so its ticket is saved.
-        self._saved_ticket = 0 if state is None else state.settled
+        self._saved_ticket = before.settled
         self._ticket = 0
         self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
@@ -53,7 +55,7 @@ class Checkpoints:
         self._streams = frozenset(() if settings.replay is None else (settings.replay,))
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
-        self._next_updates = self._after(0 if state is None else state.updates)
+        self._next_updates = self._after(kept(Settled, saved).updates)
 
     def _after(self, updates: int) -> int | None:
         every = self._settings.checkpoint_every_updates
@@ -62,14 +64,14 @@ class Checkpoints:
     @property
     def holds(self) -> bool:
         """Whether admission is held for a checkpoint."""
-        if self.stage is Stage.WRITING:
+        if self.cut is Cut.WRITING:
             return not self._streams
-        return self.stage is not Stage.IDLE and self.stage is not Stage.STREAMING
+        return self.cut is not Cut.IDLE and self.cut is not Cut.STREAMING
 
     @property
     def busy(self) -> bool:
         """Whether one is being written right now."""
-        return self.stage in (Stage.SAVING, Stage.STREAMING, Stage.WRITING)
+        return self.cut in (Cut.SAVING, Cut.STREAMING, Cut.WRITING)
 
     @property
     def configured(self) -> bool:
@@ -86,9 +88,9 @@ class Checkpoints:
 
     def ask(self) -> None:
         """Want a checkpoint at the next moment of rest, after one that is being written."""
-        if self.stage is Stage.IDLE:
-            self.stage = Stage.DUE
-        elif self.stage is not Stage.DUE:
+        if self.cut is Cut.IDLE:
+            self.cut = Cut.DUE
+        elif self.cut is not Cut.DUE:
             self._asked = True
 
     def is_saved(self, settled: int) -> bool:
@@ -101,8 +103,8 @@ class Checkpoints:
         The directory is named by trained environment steps, which rise with every ticket even
         when all updates of one are skipped. The launcher drops the ``.tmp`` when it commits.
         """
-        assert self.stage is Stage.DUE
-        self.stage = Stage.SAVING
+        assert self.cut is Cut.DUE
+        self.cut = Cut.SAVING
         self.number += 1
         self._ticket = settled
         self._parts.clear()
@@ -120,13 +122,13 @@ class Checkpoints:
         Where only the replay node is still writing, every other part is there, and nothing is
         lost by the death.
         """
-        if self.stage is Stage.SAVING:
-            self.stage = Stage.DUE
+        if self.cut is Cut.SAVING:
+            self.cut = Cut.DUE
 
     def expects(self, event: Saved) -> bool:
         """Whether this node's part of this checkpoint is still missing."""
         return (
-            self.stage in (Stage.SAVING, Stage.STREAMING)
+            self.cut in (Cut.SAVING, Cut.STREAMING)
             and event.checkpoint == self.number
             and event.node in self._missing
         )
@@ -138,7 +140,7 @@ class Checkpoints:
         if self._missing:
             self._let_train()
             return None
-        self.stage = Stage.WRITING
+        self.cut = Cut.WRITING
         assert self._commit is not None
         files = tuple(file for node in self._nodes for file in self._parts[node])
         return msgspec.structs.replace(self._commit, files=files)
@@ -152,15 +154,15 @@ class Checkpoints:
         return True
 
     def _let_train(self) -> None:
-        if self.stage is Stage.SAVING and not self._unnoted and self._missing <= self._streams:
-            self.stage = Stage.STREAMING
+        if self.cut is Cut.SAVING and not self._unnoted and self._missing <= self._streams:
+            self.cut = Cut.STREAMING
 
     def expects_written(self, event: CheckpointWritten) -> bool:
         """Whether the launcher was asked to commit this checkpoint."""
-        return self.stage is Stage.WRITING and event.checkpoint == self.number
+        return self.cut is Cut.WRITING and event.checkpoint == self.number
 
     def written(self) -> None:
         """Take the launcher's word that the current checkpoint is committed."""
-        self.stage = Stage.DUE if self._asked else Stage.IDLE
+        self.cut = Cut.DUE if self._asked else Cut.IDLE
         self._asked = False
         self._saved_ticket = self._ticket

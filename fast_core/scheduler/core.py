@@ -24,13 +24,12 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
-from fast_core.scheduler.deaths import describe_move
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
-from fast_core.scheduler.reading import read_state, read_statistics
-from fast_core.scheduler.restart import describe
+from fast_core.scheduler.failures import describe, describe_move
+from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.state import decode_state
+from fast_core.scheduler.state import SavedState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.stopping import Ending
 
@@ -49,7 +48,7 @@ class Scheduler:
         Raises:
             CheckpointError: The state is damaged or belongs to a run with other shards.
         """
-        self._run = Run(settings, None if state is None else decode_state(state, settings.shards))
+        self._run = Run(settings, None if state is None else SavedState(state))
 
     def handle(self, event: Event | LauncherEvent, now_s: float) -> list[Send]:
         """Take one event at the time ``now_s``; returns what is to be sent, in order."""
@@ -87,7 +86,7 @@ class Scheduler:
         Raises:
             CheckpointError: Some rollout was started and is not settled.
         """
-        return read_state(self._run)
+        return self._run.state()
 
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
@@ -110,7 +109,7 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _evaluated(run, event)
         case Noted():
             if not run.checkpoints.noted(event):
-                run.stale += 1
+                run.counters.stale += 1
         case Saved():
             _saved(run, event)
         case CheckpointWritten():
@@ -131,7 +130,7 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
 
 def _ready(run: Run, event: Ready) -> None:
     if event.node not in run.awaited:
-        run.stale += 1
+        run.counters.stale += 1
         return
     run.awaited.discard(event.node)
     if not run.awaited:
@@ -141,7 +140,7 @@ def _ready(run: Run, event: Ready) -> None:
 def _rollout_ready(run: Run, event: RolloutReady) -> None:
     rollout = run.ledger.complete(event)
     if rollout is None:
-        run.stale += 1
+        run.counters.stale += 1
         return
     if event.version < rollout.order.min_version:
         run.fail(
@@ -183,9 +182,9 @@ def _envelope(run: Run, event: Envelope) -> None:
 
 
 def _trained(run: Run, event: Trained) -> None:
-    settings, tickets, progress = run.settings, run.tickets, run.progress
+    settings, tickets, progress = run.settings, run.tickets, run.settled
     if event.node != settings.optimizer or event.ticket < tickets.settled:
-        run.stale += 1
+        run.counters.stale += 1
         return
     due = tickets.next_to_settle
     expected, granted = (None, 0) if due is None else (tickets.settled, due.granted)
@@ -202,7 +201,7 @@ def _trained(run: Run, event: Trained) -> None:
 def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
     evaluator, evaluations = run.settings.evaluator, run.evaluations
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
-        run.stale += 1
+        run.counters.stale += 1
         return
     run.send(evaluator, evaluations.snapshot_taken(event))
 
@@ -210,7 +209,7 @@ def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
 def _evaluated(run: Run, event: Evaluated) -> None:
     evaluations, asked = run.evaluations, run.settings.eval_episodes
     if event.node != run.settings.evaluator or not evaluations.expects(event):
-        run.stale += 1
+        run.counters.stale += 1
         return
     if len(event.returns) != asked:
         run.fail(
@@ -225,7 +224,7 @@ def _evaluated(run: Run, event: Evaluated) -> None:
 def _saved(run: Run, event: Saved) -> None:
     checkpoints = run.checkpoints
     if not checkpoints.expects(event):
-        run.stale += 1
+        run.counters.stale += 1
         return
     commit = checkpoints.saved(event)
     if commit is not None:
@@ -234,7 +233,7 @@ def _saved(run: Run, event: Saved) -> None:
 
 def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
     if not run.checkpoints.expects_written(event):
-        run.stale += 1
+        run.counters.stale += 1
         return
     run.checkpoints.written()
     run.decide("checkpoint written", f"number {event.checkpoint}")
@@ -252,7 +251,7 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
 
 def _exited(run: Run, event: NodeExited) -> None:
     if event.node in run.deaths.lost:
-        run.stale += 1
+        run.counters.stale += 1
     elif run.began_s is not None and run.deaths.survives(event):
         _go_on_without(run, event)
     else:
@@ -271,21 +270,18 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
         node = run.deaths.least_loaded()
         run.deaths.give(shard, node)
         run.send(node, run.ledger.assign(shard, node, taken_over=True))
-    run.rollouts_dropped += dropped
+    run.counters.rollouts_dropped += dropped
     run.checkpoints.again()
     run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
-    failure = describe(event)
-    run.failures.verdict(failure)
-    run.end("failed", failure.text, failure.cause)
+    text, cause = describe(event)
+    run.end("failed", text, cause)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:
     if isinstance(event, NodeExited) and not event.cause:
         return  # it had been told to stop
     if isinstance(event, Failed | NodeExited):
-        failure = describe(event)
-        run.failures.verdict(failure)
-        run.decide("failure after the end", failure.text)
+        run.decide("failure after the end", describe(event).text)

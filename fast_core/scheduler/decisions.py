@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from fast_core.events import CommitCheckpoint, Train
 from fast_core.scheduler.admission import places, start_rollouts
-from fast_core.scheduler.checkpointing import Stage
+from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
-from fast_core.scheduler.reading import read_state
 from fast_core.scheduler.run import Run
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
 def begin(run: Run) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
-    settings, progress = run.settings, run.progress
+    settings, progress = run.settings, run.settled
     run.began_s = run.now_s
     why = (
         f"{len(settings.nodes)} nodes are ready; degree {settings.degree}, "
@@ -47,7 +46,7 @@ def advance(run: Run) -> None:
     _admit(run)
     if run.ending is not None:
         _finish(run, run.ending)
-    elif run.checkpoints.stage is Stage.DUE and run.tickets.quiescent and not _waits(run):
+    elif run.checkpoints.cut is Cut.DUE and run.tickets.quiescent and not _waits(run):
         _save(run)
 
 
@@ -74,7 +73,7 @@ def _check_limits(run: Run) -> None:
     # Compared with the very time that was asked for as a wake-up, never with a difference that
     # rounding could leave short of the limit: that would ask for the same time again.
     time_is_up = run.time_limit_s is not None and run.now_s >= run.time_limit_s
-    reached = limit_reached(settings, run.progress, run.elapsed_s, time_is_up)
+    reached = limit_reached(settings, run.settled, run.elapsed_s, time_is_up)
     solved = reached is None and evaluations.solved
     if solved:
         reached = (
@@ -90,13 +89,13 @@ def _check_limits(run: Run) -> None:
 
 def _start_evaluation(run: Run) -> None:
     evaluations = run.evaluations
-    if not evaluations.due or evaluations.in_flight:
+    if not evaluations.kept.due or evaluations.in_flight:
         return
     if run.ending is not None and not run.ending.evaluate:
         return
     replaced = evaluations.replaced
     run.send(run.settings.optimizer, evaluations.start())
-    why = f"request {evaluations.request} at {run.progress.env_steps} env steps"
+    why = f"request {evaluations.kept.request} at {run.settled.env_steps} env steps"
     if replaced:
         why += f", coalesced with {replaced} requests that came while another one ran"
     run.decide("evaluate", why)
@@ -112,7 +111,7 @@ def _merge(run: Run) -> None:
         run.episodes.add(rollouts)
         train = _train(run, rollouts, granted)
         run.merged_env_steps += settings.rows_per_ticket
-        run.granted += granted
+        run.ratio.granted += granted
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
             run.send(settings.replay, train)
         run.send(settings.optimizer, train)
@@ -137,12 +136,12 @@ def _admit(run: Run) -> None:
         settled=tickets.settled,
         shards=settings.shards,
         degree=settings.degree,
-        needed=tickets_needed(settings, run.progress, run.ratio, tickets.settled),
+        needed=tickets_needed(settings, run.settled, run.ratio, tickets.settled),
         hold=_hold(run),
     )
     if count <= 0:
         return
-    version = run.progress.version
+    version = run.settled.version
     for node, collect in start_rollouts(run.ledger, tickets, count, settings.degree, version):
         run.send(node, collect)
 
@@ -164,10 +163,10 @@ def _waits(run: Run) -> bool:
 
 
 def _save(run: Run) -> None:
-    progress, nodes = run.progress, run.saving_nodes
+    progress, nodes = run.settled, run.saving_nodes
     version, env_steps = progress.version, progress.env_steps
     save = run.checkpoints.start(run.tickets.settled, env_steps, nodes)
-    state = read_state(run)  # its number is part of it
+    state = run.state()  # its number is part of it
     run.checkpoints.shows(CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
     for node in nodes:
         run.send(node, save)
@@ -188,7 +187,7 @@ def _finish(run: Run, ending: Ending) -> None:
         evaluations.ask()
         _start_evaluation(run)
         return
-    wanted = ending.save or checkpoints.stage is Stage.DUE
+    wanted = ending.save or checkpoints.cut is Cut.DUE
     if wanted and not checkpoints.is_saved(run.tickets.settled):
         checkpoints.ask()
         _save(run)
@@ -199,7 +198,7 @@ def _finish(run: Run, ending: Ending) -> None:
 def _last_version_wants_evaluation(run: Run) -> bool:
     settings = run.settings
     wanted = settings.eval_at_end and settings.evaluator is not None
-    return wanted and run.evaluations.last_version != run.progress.version
+    return wanted and run.evaluations.kept.last_version != run.settled.version
 
 
 def _final_text(run: Run, ending: Ending) -> str:

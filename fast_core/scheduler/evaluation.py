@@ -6,53 +6,69 @@ coalesce: the newest waits, those it replaces are counted. A running evaluation 
 
 from __future__ import annotations
 
+import msgspec
+
 from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.settled import Settled
+from fast_core.scheduler.state import SavedState, kept
+
+
+class EvaluationState(msgspec.Struct, kw_only=True):
+    """What evaluations keep.
+
+    Attributes:
+        due: An evaluation is wanted that has not been started. In a checkpoint, one in flight
+            counts too: its snapshot lives in memory alone, so a resumed run asks again, under the
+            same number, for the version of the cut. A synchronous one never is in flight there.
+        request: Number of the last evaluation that was started; in a checkpoint, of the last that
+            has a result.
+        finished: Evaluations that have a result.
+        coalesced: Requests replaced by a newer one before they started.
+        last_mean: Mean return of the last evaluation, None before the first.
+        last_version: Version that was evaluated last.
+        score: The score that the streak is about.
+        streak: Evaluations in a row that reached it.
+    """
+
+    due: bool = msgspec.field(default=False, name="evaluation_due")
+    request: int = msgspec.field(default=0, name="evaluation_request")
+    finished: int = msgspec.field(default=0, name="evaluations_finished")
+    coalesced: int = msgspec.field(default=0, name="evaluations_coalesced")
+    last_mean: float | None = msgspec.field(default=None, name="evaluation_mean")
+    last_version: int | None = msgspec.field(default=None, name="evaluation_version")
+    score: float | None = None
+    streak: int = msgspec.field(default=0, name="score_streak")
 
 
 class Evaluations:
     """Schedule, the evaluation in flight, and the last result.
 
     Attributes:
-        due: An evaluation is wanted that has not been started.
-        finished: Evaluations that have a result.
-        coalesced: Requests replaced by a newer one before they started.
-        replaced: How many of those the request that is due stands for.
-        last_mean: Mean return of the last evaluation, None before the first.
-        last_version: Version that was evaluated last.
-        streak: Evaluations in a row that reached the score.
+        kept: What a checkpoint keeps of it, as of now.
+        replaced: How many coalesced requests the request that is due stands for.
     """
 
-    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
-        """Continue from ``state``; one in flight when it was saved is asked for again."""
+    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
+        """Continue from ``saved``; one in flight when it was saved is asked for again."""
         self._settings = settings
-        self._request = 0
         self._stage: str | None = None
         self._version = 0
-        self.due = False
-        self.finished = 0
-        self.coalesced = 0
         self.replaced = 0
-        self.last_mean: float | None = None
-        self.last_version: int | None = None
-        self.streak = 0
-        self._next_env_steps = settings.eval_every_env_steps
-        if state is not None:
-            self._restore(state)
+        self.kept = kept(EvaluationState, saved)
+        self.kept.due &= settings.evaluator is not None
+        if self.kept.score != settings.stop_score:
+            self.kept.score, self.kept.streak = settings.stop_score, 0
+        self._next_env_steps = self._after(kept(Settled, saved).env_steps)
 
-    def _restore(self, state: SchedulerState) -> None:
-        self._request = state.evaluation_request
-        self.due = state.evaluation_due and self._settings.evaluator is not None
-        self.finished = state.evaluations_finished
-        self.coalesced = state.evaluations_coalesced
-        self.last_mean = state.evaluation_mean
-        self.last_version = state.evaluation_version
-        if state.score == self._settings.stop_score:
-            self.streak = state.score_streak
-        every = self._settings.eval_every_env_steps
-        if every is not None:
-            self._next_env_steps = every * (state.env_steps // every + 1)
+    def _after(self, env_steps: int) -> int:
+        every = self._settings.eval_every_env_steps or 1
+        return every * (env_steps // every + 1)
+
+    def state(self) -> EvaluationState:
+        """What a checkpoint keeps."""
+        request = self.kept.request - self.in_flight
+        return msgspec.structs.replace(self.kept, due=self.active, request=request)
 
     @property
     def in_flight(self) -> bool:
@@ -62,85 +78,73 @@ class Evaluations:
     @property
     def active(self) -> bool:
         """Whether an evaluation is wanted or in flight."""
-        return self.due or self._stage is not None
-
-    @property
-    def request(self) -> int:
-        """Number of the last evaluation that was started."""
-        return self._request
-
-    @property
-    def settled_request(self) -> int:
-        """Number of the last evaluation that has a result; one in flight does not count."""
-        return self._request - (1 if self.in_flight else 0)
+        return self.kept.due or self.in_flight
 
     @property
     def solved(self) -> bool:
         """Whether the score has been held for as long as asked."""
         score = self._settings.stop_score
-        return score is not None and self.streak >= self._settings.stop_score_held
+        return score is not None and self.kept.streak >= self._settings.stop_score_held
 
     def trained(self, env_steps: int) -> None:
         """Ask for an evaluation if training crossed a multiple of the interval."""
-        if not self._settings.evaluates or env_steps < (self._next_env_steps or 0):
-            return
-        every = self._settings.eval_every_env_steps or 1
-        self._next_env_steps = every * (env_steps // every + 1)
-        self.ask()
+        if self._settings.evaluates and env_steps >= self._next_env_steps:
+            self._next_env_steps = self._after(env_steps)
+            self.ask()
 
     def ask(self) -> None:
         """Want an evaluation of the newest version."""
-        if self.due:
-            self.coalesced += 1
+        if self.kept.due:
+            self.kept.coalesced += 1
             self.replaced += 1
-        self.due = True
+        self.kept.due = True
 
     def start(self) -> Snapshot:
         """Start the evaluation that is due; the optimizer is asked for its policy first."""
-        assert self.due and not self.in_flight
-        self.due, self.replaced, self._stage = False, 0, "snapshot"
-        self._request += 1
-        return Snapshot(self._request)
+        assert self.kept.due and not self.in_flight
+        self.kept.due, self.replaced, self._stage = False, 0, "snapshot"
+        self.kept.request += 1
+        return Snapshot(self.kept.request)
 
     def awaits(self, event: SnapshotTaken) -> bool:
         """Whether this is the snapshot of the evaluation in flight."""
-        return self._stage == "snapshot" and event.request == self._request
+        return self._stage == "snapshot" and event.request == self.kept.request
 
     def snapshot_taken(self, event: SnapshotTaken) -> Evaluate:
         """Command for the evaluator, now that the evaluation slot is filled."""
         self._stage, self._version = "evaluate", event.version
-        if self.due:
+        if self.kept.due:
             # `Trained` stands before `SnapshotTaken` in the optimizer's channel, so whatever asked
             # meanwhile asked for a version that this snapshot holds.
-            self.due, self.replaced = False, 0
-            self.coalesced += 1
+            self.kept.due, self.replaced = False, 0
+            self.kept.coalesced += 1
         return Evaluate(event.request, event.version, event.env_steps, self._settings.eval_episodes)
 
     def expects(self, event: Evaluated) -> bool:
         """Whether this is the result of the evaluation in flight."""
         return (
             self._stage == "evaluate"
-            and event.request == self._request
+            and event.request == self.kept.request
             and event.version == self._version
         )
 
     def evaluated(self, event: Evaluated) -> None:
         """Take the result of the evaluation in flight."""
-        self._stage = None
-        self.finished += 1
-        self.last_mean = sum(event.returns) / len(event.returns)
-        again = event.version == self.last_version  # the same episodes once more prove nothing
-        self.last_version = event.version
-        score = self._settings.stop_score
-        if score is not None:
-            reached = self.last_mean >= score
-            self.streak = self.streak + (not again) if reached else 0
+        self._stage, last = None, self.kept
+        last.finished += 1
+        last.last_mean = sum(event.returns) / len(event.returns)
+        again = event.version == last.last_version  # the same episodes once more prove nothing
+        last.last_version = event.version
+        if last.score is not None:
+            reached = last.last_mean >= last.score
+            last.streak = last.streak + (not again) if reached else 0
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""
-        if self.last_mean is None:
+        last = self.kept
+        if last.last_mean is None:
             return ""
         return (
-            f"mean return {self.last_mean:.6g} over {self._settings.eval_episodes} episodes "
-            f"of version {self.last_version}"
+            f"mean return {last.last_mean:.6g} over {self._settings.eval_episodes} episodes "
+            f"of version {last.last_version}"
         )

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from fast_core.events import Assign, RolloutOrder, RolloutReady, RolloutRef
 
 
@@ -58,6 +60,18 @@ class Rollout:
         return self.result.version
 
 
+class ShardCounts(msgspec.Struct):
+    """What a ledger keeps.
+
+    Attributes:
+        incarnations: Last incarnation of each shard, 0 for one never assigned.
+        rollout_ids: Last rollout id of each shard, 0 for none.
+    """
+
+    incarnations: list[int] = []
+    rollout_ids: list[int] = []
+
+
 class Ledger:
     """Shards, their nodes and slots; every operation is O(log shards).
 
@@ -82,6 +96,10 @@ class Ledger:
         self._free = [(1 << slots_per_shard) - 1] * shards
         self._running: list[Rollout | None] = [None] * shards
         self._idle: list[tuple[int, int]] = []
+
+    def state(self) -> ShardCounts:
+        """What a checkpoint keeps."""
+        return ShardCounts(self.incarnations, self.rollout_ids)
 
     @property
     def has_idle(self) -> bool:

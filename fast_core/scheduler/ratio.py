@@ -8,8 +8,28 @@ what is merged alone, a resumed run grants what the run never stopped would have
 
 from __future__ import annotations
 
+import msgspec
+
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.settled import Settled
+from fast_core.scheduler.state import Counters, SavedState, kept
+
+
+class Grants(msgspec.Struct, kw_only=True):
+    """What the ratio keeps.
+
+    Attributes:
+        granted: Optimizer steps that merged tickets grant; None in states of before there was a
+            ratio, when every ticket granted the same.
+        learning_from: Environment steps before the first one that grants anything.
+        updates_before: Optimizer steps committed by then.
+        replay_kept: Whether what the replay held is in the checkpoint too.
+    """
+
+    granted: int | None = None
+    learning_from: int = 0
+    updates_before: int = 0
+    replay_kept: bool = False
 
 
 class Ratio:
@@ -19,35 +39,45 @@ class Ratio:
     of these steps to a ticket's rows, from the first row on.
 
     Attributes:
+        granted: Optimizer steps that merged tickets grant.
         learning_from: Environment steps before the first one that grants anything.
-        updates_before: Optimizer steps committed by then.
     """
 
-    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
-        """Start afresh, or go on from ``state``.
+    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
+        """Start afresh, or go on from ``saved``.
 
         A replay whose contents were not kept is filled anew before learning goes on.
         """
         ratio = settings.ratio
         self._up, self._down = ratio.numerator, ratio.denominator
         self._rows = settings.rows_per_ticket
-        self.learning_from, self.updates_before = 0, 0
+        self._replay_kept = settings.replay is not None and settings.replay_kept
+        before, done = kept(Grants, saved), kept(Settled, saved)
+        tickets = kept(Counters, saved).settled
+        equal = settings.updates_granted * tickets
+        self.granted = equal if before.granted is None else before.granted
+        self.learning_from, self._updates_before = before.learning_from, before.updates_before
         if settings.replay is None:
-            return
-        if state is None:
-            self.learning_from = settings.learning_starts
-        elif state.replay_kept:
-            self.learning_from, self.updates_before = state.learning_from, state.updates_before
-        else:
-            self.learning_from = state.env_steps + settings.learning_starts
-            self.updates_before = state.updates
+            self.learning_from, self._updates_before = 0, 0
+        elif not before.replay_kept:
+            self.learning_from = done.env_steps + settings.learning_starts
+            self._updates_before = done.updates
+
+    def state(self) -> Grants:
+        """What a checkpoint keeps."""
+        return Grants(
+            granted=self.granted,
+            learning_from=self.learning_from,
+            updates_before=self._updates_before,
+            replay_kept=self._replay_kept,
+        )
 
     def granted_by(self, env_steps: int) -> int:
         """Optimizer steps granted in all when ``env_steps`` are merged."""
         return self._up * max(0, env_steps - self.learning_from) // self._down
 
     def grant(self, env_steps: int) -> int:
-        """Optimizer steps that the ticket merged after ``env_steps`` grants."""
+        """Optimizer steps that the ticket merged after ``env_steps`` would grant."""
         return self.granted_by(env_steps + self._rows) - self.granted_by(env_steps)
 
     def tickets_for(self, updates: int, env_steps: int) -> int:
@@ -66,7 +96,7 @@ class Ratio:
     def kept(self, updates: int, env_steps: int) -> float | None:
         """Committed optimizer steps per environment step since learning began; None before."""
         learned_on = env_steps - self.learning_from
-        return (updates - self.updates_before) / learned_on if learned_on > 0 else None
+        return (updates - self._updates_before) / learned_on if learned_on > 0 else None
 
 
 def _ceil_div(value: int, by: int) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
+from fast_core.errors import CheckpointError
 from fast_core.events import (
     Command,
     Decision,
@@ -13,16 +16,15 @@ from fast_core.events import (
     StopReason,
 )
 from fast_core.scheduler.checkpointing import Checkpoints
-from fast_core.scheduler.deaths import Deaths
 from fast_core.scheduler.evaluation import Evaluations
-from fast_core.scheduler.ledger import Ledger
-from fast_core.scheduler.progress import Progress
+from fast_core.scheduler.failures import Deaths
+from fast_core.scheduler.ledger import Ledger, ShardCounts
 from fast_core.scheduler.ratio import Ratio
-from fast_core.scheduler.restart import Failure, Failures
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.stages import Stages
-from fast_core.scheduler.state import SchedulerState
+from fast_core.scheduler.state import Counters, SavedState, encode, kept
 from fast_core.scheduler.statistics import Episodes
 from fast_core.scheduler.stopping import Ending
 from fast_core.scheduler.tickets import Tickets
@@ -41,11 +43,9 @@ class Run:
     """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
 
     Attributes:
+        counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
-        granted: Optimizer steps that they grant.
-        stale: Events ignored because they named nothing that was expected.
-        rollouts_dropped: Rollouts whose env node died while it collected them.
         awaited: Nodes that are not ready yet.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
@@ -54,32 +54,25 @@ class Run:
         ended: Whether `EndRun` has been sent.
     """
 
-    def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
-        fresh = [0] * settings.shards
+    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
         self.settings = settings
-        self.resumed = state is not None
-        self.ledger = Ledger(
-            settings.slots_per_shard,
-            list(state.incarnations if state else fresh),
-            list(state.rollout_ids if state else fresh),
-        )
-        self.tickets = Tickets(settings.shards, settings.degree, state.settled if state else 0)
+        self.resumed = saved is not None
+        shards = _shard_counts(settings, saved)
+        self.ledger = Ledger(settings.slots_per_shard, shards.incarnations, shards.rollout_ids)
+        self.counters = kept(Counters, saved)
+        self.tickets = Tickets(settings.shards, settings.degree, self.counters.settled)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
         self.deaths = Deaths(settings.env_nodes, settings.env_restarts)
-        self.progress = Progress(state)
-        self.ratio = Ratio(settings, state)
-        self.evaluations = Evaluations(settings, state)
-        self.checkpoints = Checkpoints(settings, state)
-        self.episodes = Episodes(state)
-        self.failures = Failures()
-        self.collected = self.progress.env_steps
-        self.merged_env_steps = self.progress.env_steps
-        self.granted = _granted_before(settings, state)
-        self.stale = state.stale if state else 0
-        self.rollouts_dropped = state.rollouts_dropped if state else 0
+        self.settled = kept(Settled, saved)
+        self.ratio = Ratio(settings, saved)
+        self.evaluations = Evaluations(settings, saved)
+        self.checkpoints = Checkpoints(settings, saved)
+        self.episodes = kept(Episodes, saved)
+        self.collected = self.settled.env_steps
+        self.merged_env_steps = self.settled.env_steps
         self.awaited = set(settings.nodes)
-        self.earlier_s = state.elapsed_s if state else 0.0
+        self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
         self.start_deadline_s: float | None = None
         self.began_s: float | None = None
@@ -109,6 +102,28 @@ class Run:
         """Living nodes that hold a part of a checkpoint."""
         return tuple(n for n in self.settings.working_nodes if n not in self.deaths.lost)
 
+    def state(self) -> bytes:
+        """The scheduler's part of a checkpoint.
+
+        Raises:
+            CheckpointError: Some rollout was started and is not settled.
+        """
+        tickets = self.tickets
+        if not tickets.quiescent:
+            raise CheckpointError(
+                "the scheduler can be saved only while nothing is in flight; "
+                f"{self.ledger.running} rollouts run, {self.stages.inside} are with the user's "
+                f"nodes, {tickets.ready} are ready, {tickets.training} tickets train"
+            )
+        counters = msgspec.structs.replace(
+            self.counters,
+            settled=tickets.settled,
+            elapsed_s=self.elapsed_s,
+            checkpoint=self.checkpoints.number,
+        )
+        parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
+        return encode((counters, *parts, self.episodes))
+
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""
         self._outbox.append(Send(node, command))
@@ -130,14 +145,21 @@ class Run:
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""
-        cause = Failed("scheduler", "deciding", text, "", {})
-        self.failures.verdict(Failure(LAUNCHER, text, cause))
-        self.end("failed", text, cause)
+        self.end("failed", text, Failed("scheduler", "deciding", text, "", {}))
 
 
-def _granted_before(settings: SchedulerSettings, state: SchedulerState | None) -> int:
-    if state is None:
-        return 0
-    if state.granted is None:
-        return state.settled * settings.updates_granted
-    return state.granted
+def _shard_counts(settings: SchedulerSettings, saved: SavedState | None) -> ShardCounts:
+    """Incarnations and rollouts of each shard so far.
+
+    Raises:
+        CheckpointError: The state belongs to a run with other shards.
+    """
+    if saved is None:
+        return ShardCounts([0] * settings.shards, [0] * settings.shards)
+    found = saved.part(ShardCounts)
+    if not len(found.incarnations) == len(found.rollout_ids) == settings.shards:
+        raise CheckpointError(
+            f"the checkpoint belongs to a run with {len(found.incarnations)} shards, this run has "
+            f"{settings.shards}; set rollout.shards to {len(found.incarnations)}"
+        )
+    return found

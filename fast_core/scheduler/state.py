@@ -1,6 +1,13 @@
-"""The scheduler's part of a checkpoint: everything that decides how the run goes on."""
+"""The scheduler's part of a checkpoint, of which each part of the scheduler keeps its own fields.
+
+It is taken at a moment when every started rollout is settled, so slots and tickets in flight are
+absent: there are none.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -8,74 +15,75 @@ from fast_core.errors import CheckpointError
 
 FORMAT = 1
 
+Part = TypeVar("Part", bound=msgspec.Struct)
 
-class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters at a moment when every started rollout is settled.
 
-    Slots and tickets in flight are absent because there are none. An evaluation in flight is kept
-    as one that is due: its snapshot lives in memory alone, so a resumed run asks again under the
-    same request number and evaluates the version of the cut. Synchronous evaluation is never in
-    flight at a cut on the way, so there a resumed run goes on exactly as one never stopped.
-    """
+class Format(msgspec.Struct):
+    """What every state begins with."""
 
     format: int = FORMAT
-    settled: int
-    env_steps: int
-    updates: int
-    version: int
-    incarnations: list[int]
-    rollout_ids: list[int]
-    elapsed_s: float
-    checkpoint: int
-    evaluation_due: bool
-    evaluation_request: int
-    evaluations_finished: int
-    evaluations_coalesced: int
-    evaluation_mean: float | None
-    evaluation_version: int | None
-    score: float | None
-    score_streak: int
-    episodes: int
-    quarantined: int
-    recent_returns: list[float]
-    recent_lengths: list[int]
-    lag_sum: float
-    lag_last: float
-    lag_max: int
-    stale: int
-    rollouts_dropped: int = 0
-    granted: int | None = None  # None in states of before; then every ticket granted the same
-    learning_from: int = 0
-    updates_before: int = 0
-    replay_kept: bool = False
 
 
-def encode_state(state: SchedulerState) -> bytes:
-    """Bytes of a state, MessagePack."""
-    return msgspec.msgpack.encode(state)
+class Counters(msgspec.Struct, kw_only=True):
+    """What a run keeps that belongs to no part alone.
 
-
-def decode_state(data: bytes, shards: int) -> SchedulerState:
-    """Read a state back.
-
-    Raises:
-        CheckpointError: It is damaged, of another format, or of a run with other shards.
+    Attributes:
+        settled: Tickets whose updates are committed or skipped, at the last checkpoint.
+        elapsed_s: Seconds of training until then.
+        checkpoint: Its serial number.
+        stale: Events ignored because they named nothing that was expected.
+        rollouts_dropped: Rollouts whose env node died while it collected them.
     """
-    try:
-        state = msgspec.msgpack.decode(data, type=SchedulerState)
-    except msgspec.MsgspecError as error:
-        raise CheckpointError(
-            f"the scheduler's part of the checkpoint is damaged: {error}; "
-            "resume from an older checkpoint"
-        ) from error
-    if state.format != FORMAT:
-        raise CheckpointError(
-            f"the scheduler's part of the checkpoint has format {state.format!r}, this version "
-            f"reads {FORMAT}; resume with the FastLoop version that wrote it"
-        )
-    if not len(state.incarnations) == len(state.rollout_ids) == shards:
-        raise CheckpointError(
-            f"the checkpoint belongs to a run with {len(state.incarnations)} shards, this run has "
-            f"{shards}; set rollout.shards to {len(state.incarnations)}"
-        )
-    return state
+
+    settled: int = 0
+    elapsed_s: float = 0.0
+    checkpoint: int = 0
+    stale: int = 0
+    rollouts_dropped: int = 0
+
+
+class SavedState:
+    """One flat map: whoever declares a `msgspec.Struct` reads the fields of its names.
+
+    A field that was added since takes its default, and one that is known no more is passed over.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        """Take what `encode` gave.
+
+        Raises:
+            CheckpointError: It is damaged, or of another format.
+        """
+        self._data = data
+        if (found := self.part(Format).format) != FORMAT:
+            raise CheckpointError(
+                f"the scheduler's part of the checkpoint has format {found!r}, this version "
+                f"reads {FORMAT}; resume with the FastLoop version that wrote it"
+            )
+
+    def part(self, kind: type[Part]) -> Part:
+        """The fields that ``kind`` declares.
+
+        Raises:
+            CheckpointError: They are damaged.
+        """
+        try:
+            return msgspec.msgpack.decode(self._data, type=kind)
+        except msgspec.MsgspecError as error:
+            raise CheckpointError(
+                f"the scheduler's part of the checkpoint is damaged: {error}; "
+                "resume from an older checkpoint"
+            ) from error
+
+
+def kept(kind: type[Part], saved: SavedState | None) -> Part:
+    """What a part had kept, or what it begins with."""
+    return kind() if saved is None else saved.part(kind)
+
+
+def encode(parts: Iterable[msgspec.Struct]) -> bytes:
+    """What `SavedState` reads, MessagePack; no two parts have a field of one name."""
+    fields: dict[str, object] = {}
+    for part in (Format(), *parts):
+        fields |= msgspec.to_builtins(part)
+    return msgspec.msgpack.encode(fields)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Literal
 
 import msgspec
 
 from fast_core.scheduler.ledger import Rollout
-from fast_core.scheduler.state import SchedulerState
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
 RECENT = 100
@@ -90,14 +88,20 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     env_nodes_lost: int
 
 
-class Episodes:
-    """Episodes of merged rollouts, in training order, so that degree 0 shows the same each time."""
+class Episodes(msgspec.Struct, kw_only=True):
+    """Episodes of merged rollouts, in training order, so that degree 0 shows the same each time.
 
-    def __init__(self, state: SchedulerState | None):
-        self.count = 0 if state is None else state.episodes
-        self.quarantined = 0 if state is None else state.quarantined
-        self.returns = deque([] if state is None else state.recent_returns, maxlen=RECENT)
-        self.lengths = deque([] if state is None else state.recent_lengths, maxlen=RECENT)
+    Attributes:
+        episodes: How many have ended.
+        quarantined: Those cut because of non-finite values.
+        recent_returns: Of the last 100.
+        recent_lengths: Likewise.
+    """
+
+    episodes: int = 0
+    quarantined: int = 0
+    recent_returns: list[float] = []
+    recent_lengths: list[int] = []
 
     def add(self, rollouts: list[Rollout]) -> None:
         """Count the episodes that ended in these rollouts."""
@@ -106,16 +110,19 @@ class Episodes:
             assert result is not None
             self.quarantined += result.quarantined
             if result.episode_returns:
-                self.count += len(result.episode_returns)
-                self.returns.extend(result.episode_returns)
-                self.lengths.extend(result.episode_lengths)
+                self.episodes += len(result.episode_returns)
+                self.recent_returns += result.episode_returns
+                self.recent_lengths += result.episode_lengths
+        del self.recent_returns[:-RECENT], self.recent_lengths[:-RECENT]
 
     @property
     def return_mean(self) -> float | None:
         """Mean return of the last 100 episodes."""
-        return sum(self.returns) / len(self.returns) if self.returns else None
+        returns = self.recent_returns
+        return sum(returns) / len(returns) if returns else None
 
     @property
     def length_mean(self) -> float | None:
         """Mean length of the last 100 episodes."""
-        return sum(self.lengths) / len(self.lengths) if self.lengths else None
+        lengths = self.recent_lengths
+        return sum(lengths) / len(lengths) if lengths else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fast_core.events import StopReason
-from fast_core.scheduler.progress import Progress
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.settled import Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Ending:
 
 
 def tickets_needed(
-    settings: SchedulerSettings, progress: Progress, ratio: Ratio, settled: int
+    settings: SchedulerSettings, progress: Settled, ratio: Ratio, settled: int
 ) -> int | None:
     """Number of tickets the whole run can need, None if nothing bounds it.
 
@@ -50,7 +50,7 @@ def tickets_needed(
 
 
 def limit_reached(
-    settings: SchedulerSettings, progress: Progress, elapsed_s: float, time_is_up: bool
+    settings: SchedulerSettings, progress: Settled, elapsed_s: float, time_is_up: bool
 ) -> str | None:
     """Which limit on steps, updates or time has been reached, with numbers; None for none."""
     env_steps, updates = progress.env_steps, progress.updates

@@ -117,28 +117,10 @@ def test_stop_is_seen_before_it_is_received(net: Net) -> None:
     assert channel.stop_requested
 
 
-def test_command_for_an_unknown_node_is_refused_and_counted(net: Net) -> None:
+def test_command_for_an_unknown_node_is_refused(net: Net) -> None:
     net.connect("env-0")
     with pytest.raises(TransportError, match="'env-7'"):
         net.hub.send("env-7", Stop("finished"))
-    assert net.hub.statistics().refused == 1
-    assert net.hub.statistics().sent == 0
-
-
-def test_both_ends_count(net: Net) -> None:
-    channel = net.connect("env-0")
-    before, hub_before = channel.statistics(), net.hub.statistics()
-    for number in range(3):
-        channel.send(LogLine("env-0", "INFO", str(number)))
-    net.hub.send("env-0", Save(1, ""))
-    gather(net.hub, 3)
-    gather(channel, 1)
-    after, hub_after = channel.statistics(), net.hub.statistics()
-    assert after.sent - before.sent == 3
-    assert after.received - before.received == 1
-    assert after.refused == before.refused
-    assert hub_after.sent - hub_before.sent == 1
-    assert hub_after.received - hub_before.received >= 3  # heartbeats count too
 
 
 def test_events_sent_before_the_close_arrive(net: Net) -> None:

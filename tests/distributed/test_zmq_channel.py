@@ -195,11 +195,8 @@ def test_lines_that_may_be_dropped_are_refused_when_half_full_and_events_are_not
     try:
         results = [channel.try_send(LogLine("env-0", "INFO", "")) for _ in range(200)]
         assert not results[-1]
-        accepted = sum(results)
-        assert channel.statistics().refused == 200 - accepted
-        assert channel.statistics().sent == accepted < 100
-        channel.send(Heartbeat("env-0"))
-        assert channel.statistics().sent == accepted + 1
+        assert sum(results) < 100
+        channel.send(Heartbeat("env-0"))  # neither refused nor blocked
     finally:
         channel.close()
 
@@ -210,7 +207,6 @@ def test_closed_channel_takes_nothing_more(hub: ZmqHub, path: str) -> None:
     assert not channel.try_send(LogLine("env-0", "INFO", "late"))
     with pytest.raises(TransportError, match="Heartbeat of node 'env-0' was refused"):
         channel.send(Heartbeat("env-0"))
-    assert channel.statistics().refused == 2
 
 
 def test_descriptor_stays_open_while_a_line_may_still_be_logged(
@@ -356,12 +352,8 @@ def test_stopped_node_loses_nothing_silently(hub: ZmqHub, path: str) -> None:
                 break
             except TransportError:
                 time.sleep(0.01)
-                refused += 1
         output, _ = peer.communicate(timeout=20)
         assert json.loads(output) == accepted
-        statistics = hub.statistics()
-        assert statistics.refused == refused
-        assert statistics.sent == len(accepted) + 2
     finally:
         peer.kill()
         peer.communicate()

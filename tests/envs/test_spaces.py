@@ -8,11 +8,15 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from fast_core.envs.records import Branch
-from fast_core.envs.spaces import action_spec, observation_form, space_spec
+from fast_core.envs.spaces import action_spec, observation_form
 from fast_core.errors import ConfigError
 from fast_core.spec import SpaceSpec
 
 VECTOR = Box(-1.0, 1.0, (2,), np.float32)
+
+
+def space_spec(space: spaces.Space[Any], what: str) -> SpaceSpec:
+    return observation_form(space, what).space
 
 
 def test_a_box_with_equal_bounds_carries_one_number_each() -> None:

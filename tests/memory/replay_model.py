@@ -14,11 +14,7 @@ from fast_core.spec import FieldSpec, SpaceSpec
 
 Memory = Callable[[int], memoryview]
 
-FIELDS = replay_fields(
-    SpaceSpec("box", (2,), "float64"),
-    FieldSpec("action", (), "int64"),
-    [FieldSpec("policy_version", (), "int64")],
-)
+FIELDS = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
 SEED = np.random.SeedSequence(11)
 GAMMA = 0.9
 
@@ -138,7 +134,6 @@ class Shard:
             terminated,
             truncated,
             pairs + np.array([1.0, -1.0]),
-            extra=[obs.astype(np.int64) * 2],
         )
 
 
@@ -158,7 +153,6 @@ def drawn_windows(arrays: ReplayArrays, frames: int) -> list[tuple[tuple[int, in
         obs, after = (a[k].reshape(frames, 2) for a in (arrays.obs, arrays.next_obs))
         assert (obs[:, 0] == -obs[:, 1]).all() and (after[:, 0] == -after[:, 1]).all()
         assert arrays.action[k] == obs[-1, 0]
-        assert arrays.extra["policy_version"][k] == 2 * obs[-1, 0]
         window = (
             tuple(obs[:, 0].tolist()),
             tuple(after[:, 0].tolist()),
@@ -178,5 +172,4 @@ def one_step(log: ReplayLog, obs: float, *, end: bool = False) -> None:
         flags,
         flags | end,
         np.full((1, 2), obs + 0.5),
-        extra=[np.zeros(1, np.int64)],
     )

@@ -28,7 +28,6 @@ def test_wait_does_not_sleep_on_a_value_that_passed(memory: Memory) -> None:
     seen = bell.value()
     bell.ring()
     assert bell.wait(seen, timeout_s=None)
-    assert bell.statistics().waits == 0
 
 
 def test_wait_without_a_ring_ends_false(memory: Memory) -> None:
@@ -48,15 +47,6 @@ def test_word_wraps_without_harm(memory: Memory) -> None:
     bell.ring()
     assert bell.value() == 0
     assert bell.wait(seen, 0)
-
-
-def test_statistics_count_rings_and_sleeps(memory: Memory) -> None:
-    bell = Doorbell.create(memory(Doorbell.nbytes()))
-    for _ in range(3):
-        bell.ring()
-    bell.wait(bell.value(), 0)
-    assert (bell.statistics().rings, bell.statistics().waits) == (3, 1)
-    assert bell.statistics().value == 3
 
 
 def test_attach_refuses_what_is_no_doorbell(memory: Memory) -> None:

@@ -1,195 +1,127 @@
+"""Priorities of rows, as the reader of their log gives, changes and draws by them."""
+
 from __future__ import annotations
 
 import math
-import random
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.memory import PriorityTree, beta_at, importance_weights
+from fast_core.memory import PriorityTree, beta_at
+from tests.memory.replay_model import Memory, new_log, new_reader, one_step
 
 
-def new_tree(
-    leaves: int, alpha: float = 1.0, epsilon: float = 0.0, *, filled: bool = True
-) -> PriorityTree:
-    tree = PriorityTree(leaves, alpha, epsilon, np.random.SeedSequence(7))
-    if filled:
-        tree.insert(range(leaves), [0] * leaves)
-    return tree
+class Rows:
+    """A log of ``count`` windows, its reader and its tree; leaf ``i`` is that of row ``i``."""
+
+    def __init__(
+        self, memory: Memory, count: int, alpha: float = 1.0, epsilon: float = 0.0, seed: int = 7
+    ) -> None:
+        self.log, self.count = new_log(memory, count + 1, 1), count
+        for step in range(count + 1):  # the newest has no observation after it
+            one_step(self.log, step)
+        self.reader = new_reader(self.log)
+        self.tree = PriorityTree(self.reader.leaves, alpha, epsilon, np.random.SeedSequence(seed))
+        self.reader.sync(self.tree)
+
+    def update(self, rows: list[int], errors: list[float]) -> int:
+        logs = np.zeros(len(rows), np.int32)
+        return self.reader.update(self.tree, logs, np.array(rows), np.float32(errors))
+
+    def put(self, errors: list[float]) -> None:
+        assert self.update(list(range(len(errors))), errors) == len(errors)
+
+    def priorities(self) -> list[float]:
+        found: list[float] = self.tree.priorities()[: self.count].tolist()
+        return found
+
+    def sample(self, count: int) -> list[int]:
+        arrays = self.reader.arrays(count)
+        assert self.reader.draw(arrays, self.tree)
+        drawn: list[int] = arrays.row.tolist()
+        return drawn
 
 
-def put(tree: PriorityTree, errors: list[float]) -> None:
-    assert tree.update(range(len(errors)), [0] * len(errors), errors) == len(errors)
+Make = Callable[..., Rows]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "beta", "probability", "weight"),
-    [
-        (1.0, 1.0, [0.1, 0.2, 0.3, 0.4], [1, 0.5, 1 / 3, 0.25]),
-        (0.6, 0.4, [0.14823, 0.22467, 0.28655, 0.34054], [1, 0.84675, 0.76823, 0.71698]),
-    ],
-)
-def test_probabilities_and_weights_are_those_of_the_paper(
-    alpha: float, beta: float, probability: list[float], weight: list[float]
-) -> None:
-    """RB-06."""
-    tree = new_tree(4, alpha)
-    put(tree, [1, 2, 3, 4])
-    found = tree.priorities() / tree.total
-    assert found.tolist() == pytest.approx(probability, abs=5e-6)
-    assert importance_weights(found, beta).tolist() == pytest.approx(weight, abs=5e-6)
-    leaf, drawn = tree.sample(1000)
-    assert drawn.tolist() == found[leaf].tolist()
+@pytest.fixture
+def rows(memory: Memory) -> Make:
+    return lambda *given, **named: Rows(memory, *given, **named)
 
 
-def test_draws_follow_the_probabilities() -> None:
+def test_draws_follow_the_probabilities(rows: Make) -> None:
     """Chi-squared against the exact probabilities, over several levels of the tree."""
     rng = np.random.default_rng(3)
     count, draws = 600, 600_000
-    tree = new_tree(count)
-    errors = rng.random(count) ** 4
+    made = rows(count)
+    errors = rng.random(count).astype(np.float32) ** 4
     errors[rng.random(count) < 0.2] = 0.0
-    put(tree, errors.tolist())
-    leaf, _ = tree.sample(draws)
-    seen = np.bincount(leaf, minlength=count)
+    made.put(errors.tolist())
+    seen = np.bincount(made.sample(draws), minlength=count)
     assert seen[errors == 0].sum() == 0
-    expected = draws * errors / errors.sum()
+    expected = draws * errors / errors.sum(dtype=np.float64)
     kept = expected > 5
     chi = float(((seen - expected)[kept] ** 2 / expected[kept]).sum())
     freedom = kept.sum() - 1
     assert abs(chi - freedom) < 5 * math.sqrt(2 * freedom)
 
 
-def test_tree_does_not_drift() -> None:
+def test_tree_does_not_drift(rows: Make) -> None:
     """RB-02: sums are computed from their parts, so errors of rounding do not stay."""
-    tree, rng = new_tree(4096), np.random.default_rng(0)
-    zeros = np.zeros(1000, np.int64)
+    made, rng = rows(4096), np.random.default_rng(0)
     for _ in range(200):
         errors = np.where(rng.random(1000) < 0.001, 1e6, rng.random(1000))
-        tree.update(rng.integers(0, 4096, 1000), zeros, errors)
-    put(tree, [1e-3] * 4096)
-    assert tree.total == pytest.approx(4.096, abs=1e-9)
+        made.update(rng.integers(0, 4096, 1000).tolist(), errors.tolist())
+    made.put([2.0**-10] * 4096)
+    assert made.tree.total == pytest.approx(4.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0, 1e300])
-def test_errors_that_are_no_priority_are_refused_and_counted(bad: float) -> None:
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0])
+def test_errors_that_are_no_priority_are_refused_and_counted(rows: Make, bad: float) -> None:
     """RB-03."""
-    tree = new_tree(4)
-    put(tree, [1, 2, 3, 4])
-    assert tree.update([1, 2, 3], [0, 0, 0], [9, bad, 8]) == 2
-    assert tree.priorities().tolist() == [1, 9, 3, 8]
-    assert tree.total == 21
-    assert (tree.statistics().refused_value, tree.statistics().refused_stale) == (1, 0)
-    leaf, probability = tree.sample(100)
-    assert set(leaf.tolist()) <= {0, 1, 2, 3} and np.isfinite(probability).all()
+    made = rows(4)
+    made.put([1, 2, 3, 4])
+    assert made.update([1, 2, 3], [9, bad, 8]) == 2
+    assert made.priorities() == [1, 9, 3, 8]
+    assert made.tree.total == 21
+    assert made.tree.refused() == (1, 0)
+    assert set(made.sample(100)) <= {0, 1, 2, 3}
 
 
-def test_alpha_is_applied_once() -> None:
-    """RB-04: to updates and to what new rows get from them."""
-    tree = new_tree(3, alpha=0.5, filled=False)
-    tree.insert([0], [0])
-    put(tree, [16])
-    assert tree.priorities().tolist() == [4, 0, 0]
-    tree.insert([1], [0])
-    assert tree.priorities().tolist() == [4, 4, 0]
+def test_alpha_is_applied_once(rows: Make) -> None:
+    """RB-04, RB-05: to updates and to what new rows get, the greatest that is left."""
+    made = rows(3, alpha=0.5)
+    made.put([16, 0.25, 0])
+    assert made.priorities() == [4, 0.5, 0]
+    one_step(made.log, 4)  # row 0 goes, and the greatest with it
+    made.reader.sync(made.tree)
+    assert sorted(made.tree.priorities().tolist()) == [0, 0, 0.5, 0.5]
 
 
-def test_epsilon_is_added_before_the_power() -> None:
-    tree = new_tree(1, alpha=0.5, epsilon=0.25)
-    put(tree, [0])
-    assert tree.priorities().tolist() == [0.5]
+def test_epsilon_is_added_before_the_power(rows: Make) -> None:
+    made = rows(1, alpha=0.5, epsilon=0.25)
+    made.put([0])
+    assert made.priorities() == [0.5]
 
 
-def test_new_rows_get_the_greatest_priority_of_the_living() -> None:
-    """RB-05."""
-    tree = new_tree(20, alpha=0.6, filled=False)
-    tree.insert(range(4), [0] * 4)
-    assert tree.priorities()[:5].tolist() == [1, 1, 1, 1, 0]
-    put(tree, [1e6, 2, 1, 0.5])
-    tree.insert([4], [0])
-    assert tree.priorities()[4] == pytest.approx(1e6**0.6)
-    tree.evict([0, 4])
-    tree.insert([5], [0])
-    assert tree.priorities()[5] == pytest.approx(2**0.6)
+def test_row_of_priority_zero_is_not_drawn_and_comes_back(rows: Make) -> None:
+    made = rows(3)
+    made.put([0, 1, 0])
+    assert set(made.sample(1000)) == {1}
+    made.put([1, 0, 0])
+    assert set(made.sample(1000)) == {0}
+    assert len(made.tree) == 3
 
 
-def test_evicting_one_leaves_the_others() -> None:
-    """RB-08."""
-    tree = new_tree(10)
-    put(tree, [float(k + 1) for k in range(10)])
-    tree.evict([3])
-    assert len(tree) == 9
-    assert tree.priorities().tolist() == [1, 2, 3, 0, 5, 6, 7, 8, 9, 10]
-    assert tree.total == 51
-    tree.evict([3])
-    assert len(tree) == 9
-
-
-def test_update_of_a_row_that_left_its_leaf_is_refused_and_counted() -> None:
-    tree = new_tree(4)
-    tree.insert([1], [1])
-    tree.evict([2])
-    assert tree.update([0, 1, 1, 2], [0, 0, 1, 0], [5, 6, 7, 8]) == 2
-    assert tree.priorities().tolist() == [5, 7, 0, 1]
-    assert tree.statistics().refused_stale == 2
-
-
-def test_row_of_priority_zero_is_not_drawn_and_comes_back() -> None:
-    tree = new_tree(3)
-    put(tree, [0, 1, 0])
-    assert set(tree.sample(1000)[0].tolist()) == {1}
-    put(tree, [1, 0, 0])
-    assert set(tree.sample(1000)[0].tolist()) == {0}
-    assert len(tree) == 3
-
-
-@pytest.mark.parametrize("leaves", [1, 2, 15, 16, 17, 256, 257, 5000])
-def test_only_leaves_above_zero_are_drawn_whatever_their_place(leaves: int) -> None:
-    rng = random.Random(leaves)
-    for _ in range(20):
-        tree = new_tree(leaves, filled=False)
-        some = rng.sample(range(leaves), min(leaves, 3))
-        tree.insert(some, [0] * len(some))
-        scale = 10.0 ** rng.uniform(-300, 280)
-        tree.update(some, [0] * len(some), [scale * (1 + 1e-16 * k) for k in range(len(some))])
-        leaf, probability = tree.sample(200)
-        assert set(leaf.tolist()) <= set(some)
-        assert (probability > 0).all() and (probability <= 1).all()
-
-
-def test_priorities_that_rounding_swallows_never_lead_out_of_range() -> None:
-    tree = new_tree(64)
-    put(tree, [1.0, *[1e-17] * 62, 1.0])
-    leaf, _ = tree.sample(100_000)
-    assert leaf.min() >= 0 and leaf.max() <= 63
-    put(tree, [5e-324] * 64)
-    leaf, probability = tree.sample(10_000)
-    assert leaf.max() <= 63 and (probability > 0).all()
-
-
-def test_empty_tree_draws_nothing() -> None:
-    tree = new_tree(4, filled=False)
-    with pytest.raises(SegmentError, match="nothing to draw"):
-        tree.sample(1)
-
-
-@pytest.mark.parametrize("call", ["insert", "update", "evict"])
-@pytest.mark.parametrize("leaf", [-1, 4])
-def test_leaves_that_are_not_there_are_refused(call: str, leaf: int) -> None:
-    tree = new_tree(4)
-    arguments = {"insert": ([0],), "update": ([0], [1.0]), "evict": ()}[call]
-    with pytest.raises(IndexError, match=f"leaf {leaf} asked of 4"):
-        getattr(tree, call)([leaf], *arguments)
-    assert tree.total == 4
-
-
-def test_arrays_of_unequal_length_are_refused() -> None:
-    tree = new_tree(4)
-    with pytest.raises(SegmentError, match="one length"):
-        tree.update([0, 1], [0, 0], [1.0])
+def test_nothing_is_drawn_where_every_priority_is_zero(rows: Make) -> None:
+    made = rows(4)
+    made.put([0, 0, 0, 0])
+    assert not made.reader.draw(made.reader.arrays(1), made.tree)
 
 
 @pytest.mark.parametrize(("leaves", "alpha"), [(0, 1.0), (4, -1.0), (4, math.nan), (1 << 41, 1.0)])
@@ -198,36 +130,29 @@ def test_trees_that_make_no_sense_are_refused(leaves: int, alpha: float) -> None
         PriorityTree(leaves, alpha, 0.0, np.random.SeedSequence(0))
 
 
-def test_restored_tree_goes_on_exactly() -> None:
-    tree = new_tree(300, alpha=0.6, epsilon=0.1)
-    put(tree, np.random.default_rng(0).random(300).tolist())
-    tree.evict([7, 250])
-    tree.update([7, 0], [0, 0], [1.0, math.nan])
-    tree.sample(17)
-    other = PriorityTree(300, 0.6, 0.1, np.random.SeedSequence(99))
-    other.load(tree.state())
-    assert other.statistics() == tree.statistics()
-    assert [a.tolist() for a in other.sample(50)] == [a.tolist() for a in tree.sample(50)]
-    tree.insert([7], [1])
-    other.insert([7], [1])
-    assert other.priorities().tolist() == tree.priorities().tolist()
+def test_restored_tree_goes_on_exactly(rows: Make) -> None:
+    made, again = rows(300, alpha=0.6, epsilon=0.1), rows(300, alpha=0.6, epsilon=0.1, seed=99)
+    made.put(np.random.default_rng(0).random(300).tolist())
+    made.update([7, 0], [1.0, math.nan])
+    made.sample(17)
+    again.tree.load(made.tree.state())
+    assert again.tree.refused() == made.tree.refused() == (1, 0)
+    assert again.sample(50) == made.sample(50)
+    assert again.priorities() == made.priorities()
 
 
-def test_damaged_state_is_refused() -> None:
-    tree = new_tree(4)
+def test_damaged_state_is_refused(rows: Make) -> None:
+    tree = rows(3).tree
     state = tree.state()
     with pytest.raises(SegmentError, match="damaged at leaf 2"):
-        tree.load({**state, "priorities": np.array([1, 1, math.nan, 1])})
+        tree.load({**state, "priorities": np.array([1, 1, math.nan, 0])})
     with pytest.raises(SegmentError, match="exactly 32 bytes; got 40"):
         tree.load({**state, "priorities": np.ones(5)})
-    assert tree.total == 4
+    assert tree.total == 3
 
 
-def test_trees_of_different_seeds_draw_differently_and_of_one_alike() -> None:
-    first, again = new_tree(1000), new_tree(1000)
-    other = PriorityTree(1000, 1.0, 0.0, np.random.SeedSequence(8))
-    other.insert(range(1000), [0] * 1000)
-    drawn = [tree.sample(20)[0].tolist() for tree in (first, again, other)]
+def test_trees_of_different_seeds_draw_differently_and_of_one_alike(rows: Make) -> None:
+    drawn = [rows(1000, seed=seed).sample(20) for seed in (7, 7, 8)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
+from fast_core.mail import Drawn
 from fast_core.memory import (
-    Cell,
+    Mailbox,
     PriorityTree,
     ReplayArrays,
     ReplayReader,
@@ -99,9 +100,9 @@ def test_n_step_returns_mix_no_environments(memory: Memory) -> None:
     while min(steps) < 40:
         env = int(rng.integers(2))
         obs = np.full((1, 2), steps[env], np.float64)
-        action, version = np.array([env]), np.zeros(1, np.int64)
+        action = np.array([env])
         reward = np.array([(1, 10)[env]], np.float32)
-        log.append(obs, action, reward, flags, flags, extra=[version], first=env)
+        log.append(obs, action, reward, flags, flags, first=env)
         steps[env] += 1
     arrays = new_reader(log, steps=3).arrays(500)
     assert new_reader(log, steps=3).draw(arrays)
@@ -125,7 +126,6 @@ def test_short_window_at_an_end_keeps_its_own_discount(
             end & terminated,
             end & (not terminated),
             np.full((1, 2), 77.0),
-            extra=[np.zeros(1, np.int64)],
         )
     reader = new_reader(log, steps=3)
     arrays = reader.arrays(50)
@@ -218,13 +218,12 @@ def test_composite_observations_come_back_whole(memory: Memory) -> None:
         assert (arrays.next_obs["arm/joints"][k] == first + 1.25).all()
 
 
-def test_batch_lies_in_a_cell(memory: Memory) -> None:
-    """As the plan declares it, by name: the order of the cell's columns does not matter."""
+def test_batch_lies_in_a_mailbox(memory: Memory) -> None:
+    """As the plan declares it, by name: the order of the box's columns does not matter."""
     log = new_log(memory, 20, 1)
     for step in range(8):
         one_step(log, step)
     fields = (
-        FieldSpec("policy_version", (), "int64", "rollout"),
         FieldSpec("row", (), "int64", "rollout"),
         FieldSpec("log", (), "int32", "rollout"),
         *(FieldSpec(name, (), "float32", "rollout") for name in ("weight", "discount", "reward")),
@@ -232,13 +231,13 @@ def test_batch_lies_in_a_cell(memory: Memory) -> None:
         FieldSpec("next_obs", (3, 2), "float64", "rollout"),
         FieldSpec("obs", (3, 2), "float64", "rollout"),
     )
-    region = memory(Cell.nbytes(fields, 7))
-    cell, theirs = Cell.create(region, fields, 7), Cell.attach(region, fields, 7)
+    region = memory(Mailbox.nbytes(Drawn, fields, 7))
+    box = Mailbox.create(region, Drawn, fields, 7)
+    theirs = Mailbox.attach(region, Drawn, fields, 7)
     reader = new_reader(log, frames=3)
-    assert reader.draw(ReplayArrays.of(cell))
-    cell.publish(1, incarnation=7, version=0)
+    assert reader.draw(ReplayArrays.of(box))
+    box.publish(1, Drawn(7, 0))
     arrays = ReplayArrays.of(theirs)
-    assert set(arrays.extra) == {"policy_version"}
     assert (arrays.obs[:, -1, 0] == arrays.row).all() and (arrays.row > 0).any()
     assert (arrays.next_obs[:, -1, 0] == arrays.row + 1).all()
     assert (arrays.action == arrays.row).all() and (arrays.weight == 1).all()

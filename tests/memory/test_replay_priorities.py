@@ -40,7 +40,7 @@ def test_priorities_follow_updates_and_refuse_rows_that_are_gone(memory: Memory)
         one_step(log, step)
     reader.sync(tree)
     assert reader.update(tree, env, row, error) == 1
-    assert tree.statistics().refused_stale == 2
+    assert tree.refused() == (0, 2)
     unknown = np.array([-1, 1, 0], np.int32)
     assert reader.update(tree, unknown, np.array([5, 5, -3]), error) == 0
     assert reader.update(tree, env, np.array([5, 4, 7]), np.float32([3, math.nan, 1])) == 2
@@ -105,7 +105,7 @@ def test_highest_rows_are_those_of_the_tree(memory: Memory) -> None:
     found = reader.highest(tree, 10)
     assert [(r.log, r.row) for r in found] == best
     assert [r.priority for r in found] == pytest.approx([last[place] for place in best])
-    committed = [n for shard in shards for n in shard.log.statistics().committed]
+    committed = [n for shard in shards for n in shard.log.native.committed()]
     assert all(r.age == committed[r.log] - 1 - r.row for r in found)
     for _ in range(20):  # the writers go on, the tree has not followed them yet
         for shard in shards:

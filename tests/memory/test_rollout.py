@@ -65,10 +65,10 @@ def test_rollout_is_committed_only_between_commit_and_the_next_open(memory: Memo
     writing.open(7)
     assert reading.committed() == 0
     writing["action"][:] = 4
-    writing.commit(7)
-    assert reading.committed() == 7
+    writing.commit(7, 2)
+    assert (reading.committed(), reading.incarnation) == (7, 2)
     assert (reading["action"] == 4).all()
-    assert reader.statistics().committed == (0, 0, 7)
+    assert [reader.slot(k).committed() for k in range(SLOTS)] == [0, 0, 7]
     writing.open(8)
     assert reading.committed() == 0
 
@@ -78,7 +78,7 @@ def test_rollout_id_below_one_is_refused(memory: Memory) -> None:
     with pytest.raises(SegmentError, match="start at 1, slot 0 got 0"):
         store.slot(0).open(0)
     with pytest.raises(SegmentError, match="got -3"):
-        store.slot(0).commit(-3)
+        store.slot(0).commit(-3, 1)
 
 
 @pytest.mark.parametrize("index", [-1, 3])

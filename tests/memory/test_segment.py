@@ -34,7 +34,7 @@ def test_fresh_segment_is_zero_reserved_and_nameless(backing: Backing) -> None:
         assert segment.buffer.nbytes == 3 * MIB + 5
         assert not any(segment.buffer[:4096]) and segment.buffer[-1] == 0
         assert os.fstat(segment.fd).st_blocks * 512 >= 3 * MIB + 5
-        assert segment.statistics().backing == backing
+        assert segment.backing == backing
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
@@ -57,7 +57,6 @@ def test_close_frees_descriptor_and_mapping_and_can_be_called_twice(backing: Bac
     segment.close()
     segment.close()
     assert (descriptors(), mappings()) == before
-    assert segment.statistics().closed
     for use in (lambda: segment.buffer, lambda: segment.fd, segment.touch):
         with pytest.raises(SegmentError, match="closed"):
             use()
@@ -84,7 +83,8 @@ def test_first_error_is_reported_while_a_view_lives() -> None:
     with pytest.raises(ValueError, match="boom"), Segment.create(8192) as segment:
         view = segment.buffer[:10]
         raise ValueError("boom")
-    assert segment.statistics().closed
+    with pytest.raises(SegmentError, match="closed"):
+        segment.touch()
     assert bytes(view) == bytes(10)
 
 

@@ -99,16 +99,6 @@ def test_published_weights_share_no_storage_with_the_payload(memory: Memory) -> 
     assert target.tolist() == payload(1).tolist()
 
 
-def test_board_statistics_count_publications_and_reads(memory: Memory) -> None:
-    writer, reader = new_board(memory)
-    writer.publish(0, payload(0))
-    writer.publish(9, payload(1))
-    reader.read_into(payload(0))
-    figures = reader.statistics()
-    assert (figures.publishes, figures.reads, figures.retries) == (2, 1, 0)
-    assert (figures.version, figures.payload_bytes) == (9, NBYTES)
-
-
 def new_slot(memory: Memory) -> tuple[EvaluationSlot, EvaluationSlot]:
     region = memory(EvaluationSlot.nbytes(NBYTES))
     return EvaluationSlot.create(region, NBYTES), EvaluationSlot.attach(region, NBYTES)
@@ -134,8 +124,6 @@ def test_slot_is_not_reused_until_released(memory: Memory) -> None:
     assert optimizer.held() is None
     optimizer.write(2, 20, payload(2))
     assert evaluator.read_into(target) == (2, 20)
-    assert optimizer.statistics().snapshots == 2
-    assert optimizer.statistics().held
 
 
 def test_misuse_of_the_slot_is_refused(memory: Memory) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.events import Record
-from fast_core.monitor.metrics_rows import read_rows
+from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.metrics_writer import MetricsWriter
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 from tests.monitor.event_files import read_scalars

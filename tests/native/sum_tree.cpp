@@ -1,4 +1,5 @@
 // The priority tree against running sums of its leaves, borders and rests of rounding included.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -49,11 +50,31 @@ void compare(std::uint64_t leaves, std::uint64_t seed) {
   }
 }
 
+// Draws meet only leaves that have a share, however large, small or unlike the shares are.
+void draw(std::uint64_t leaves, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const double scale = std::pow(10.0, static_cast<double>(random() % 580) - 300.0);
+  for (double unlike : {1.0, 1e-17, 5e-324 / scale}) {
+    PriorityTree tree(leaves, 1.0, 0.0, {{seed, 1}, 0});
+    for (int k = 0; k < 3; ++k)
+      tree.insert(random() % leaves, 1, scale * (k == 0 ? 1.0 : unlike) * (1 + 1e-16 * k));
+    tree.repair();
+    std::uint64_t drawn[200];
+    tree.draw(drawn, 200);
+    for (const auto leaf : drawn)
+      if (leaf >= leaves || tree.priority(leaf) == 0.0)
+        fail("a leaf with a share", 1.0, static_cast<double>(leaf));
+  }
+}
+
 }  // namespace
 
 int main() {
   for (std::uint64_t leaves : {1, 2, 15, 16, 17, 255, 256, 257, 4097})
-    for (std::uint64_t seed = 0; seed < 10; ++seed) compare(leaves, seed);
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      compare(leaves, seed);
+      draw(leaves, seed);
+    }
   std::puts("ALL GOOD");
   return 0;
 }

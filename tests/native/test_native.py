@@ -101,24 +101,24 @@ MUTANTS = {
         "stress.cpp",
         THREAD,
         "ring.hpp",
-        "    copy_owned(claimed(), record, record_bytes_);\n    publish(1);",
-        "    char* place = claimed();\n    publish(1);\n"
+        "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
+        "    char* place = claimed();\n    publish();\n"
         "    copy_owned(place, record, record_bytes_);",
     ),
     "commit before the payload, killed": (
         "kill.cpp",
         FAILPOINTS,
         "ring.hpp",
-        "    copy_owned(claimed(), record, record_bytes_);\n    publish(1);",
-        "    char* place = claimed();\n    publish(1);\n"
+        "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
+        "    char* place = claimed();\n    publish();\n"
         "    copy_owned(place, record, record_bytes_);",
     ),
     "missing release of head": (
         "stress.cpp",
         THREAD,
         "ring.hpp",
-        "own_head() + count, std::memory_order_release",
-        "own_head() + count, std::memory_order_relaxed",
+        "own_head() + 1, std::memory_order_release",
+        "own_head() + 1, std::memory_order_relaxed",
     ),
     "missing acquire of head": (
         "stress.cpp",
@@ -131,29 +131,30 @@ MUTANTS = {
         "stress.cpp",
         THREAD,
         "ring.hpp",
-        "own_tail() + count, std::memory_order_release",
-        "own_tail() + count, std::memory_order_relaxed",
+        "own_tail() + 1, std::memory_order_release",
+        "own_tail() + 1, std::memory_order_relaxed",
     ),
     "tail given back before the copy": (
         "stress.cpp",
         THREAD,
         "ring.hpp",
-        "    for_spans(own_tail(), count,",
-        "    const auto from = own_tail();\n    give_back(count);\n    for_spans(from, count,",
+        "    copy_owned(to, oldest(), record_bytes_);\n    give_back();",
+        "    const char* place = oldest();\n    give_back();\n"
+        "    copy_owned(to, place, record_bytes_);",
     ),
     "one record too many": (
         "stress.cpp",
         THREAD,
         "ring.hpp",
-        "std::min(capacity_ - used, wanted)",
-        "std::min(capacity_ - used + 1, wanted)",
+        "return head - cached_tail_ < capacity_;",
+        "return head - cached_tail_ <= capacity_;",
     ),
-    "dead consumer's records kept": (
+    "two records given back": (
         "kill.cpp",
         FAILPOINTS,
         "ring.hpp",
-        "tail.store(head, std::memory_order_release)",
-        "tail.store(own_tail(), std::memory_order_release)",
+        "own_tail() + 1, std::memory_order_release",
+        "own_tail() + 2, std::memory_order_release",
     ),
     "sleep not announced": (
         "stress.cpp",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core.mail import Base, Gradient
 from fast_core.memory import StatsColumn
 from fast_core.nodes.async_steps import Worker
 from fast_core.nodes.digest import digest
@@ -197,14 +198,14 @@ def test_owner_waits_before_it_is_too_late_for_all_of_the_slow_ones(tmp_path: Pa
     vector = made.learners[1].gradient(batches("td3", 1)[0]).copy()
     slow = (1, 2)
     for rank in slow:
-        made.memory.base(rank).publish(1, incarnation=0, version=0)
+        made.memory.base(rank).publish(1, Base(0))
     made.given[0].waiting.extend(batches("td3", 6))
     made.drain()
     assert staleness(made) == [0.0, 0.0] and made.steppers[0].pending, "its third one waits"
     for rank in slow:
-        cell = made.memory.gradient(rank)
-        cell["gradient"][0, : len(vector)] = vector
-        cell.publish(1, incarnation=0, version=0, sender=len(vector))
+        box = made.memory.gradient(rank)
+        box["gradient"][0, : len(vector)] = vector
+        box.publish(1, Gradient(len(vector)))
     made.drain()
     assert staleness(made)[2:4] == [2.0, 3.0]
     assert len(made.reports[0]) == 8 and not made.steppers[0].pending

@@ -14,7 +14,6 @@ from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.shard import shard_file
-from fast_core.run_memory import RolloutRecord
 from tests.nodes.stage import Stage, drain, make_config, order
 
 
@@ -41,15 +40,12 @@ def collect(stage: Stage, node: EnvNode, *orders: object) -> list[RolloutReady]:
     return [event for event in stage.events() if isinstance(event, RolloutReady)]
 
 
-def test_rollout_is_committed_published_and_announced(stage: Stage, node: EnvNode) -> None:
+def test_rollout_is_committed_and_announced(stage: Stage, node: EnvNode) -> None:
     (ready,) = collect(stage, node, order(1, rollout_id=7))
     assert (ready.shard, ready.rollout_id, ready.slot, ready.version) == (1, 7, 0, 0)
     slot = stage.memory.rollouts(1).slot(0)
-    assert slot.committed() == 7
-    record = stage.memory.records(1).try_pop()
-    assert record is not None
-    assert RolloutRecord.unpack(record) == RolloutRecord(1, 1, 0, 7, 0, 0)
-    assert stage.memory.records(0).try_pop() is None
+    assert (slot.committed(), slot.incarnation) == (7, 1)
+    assert stage.memory.rollouts(0).slot(0).committed() == 0
 
 
 def test_rows_follow_one_another(stage: Stage, node: EnvNode) -> None:
@@ -58,7 +54,6 @@ def test_rows_follow_one_another(stage: Stage, node: EnvNode) -> None:
     last = slot["obs"][-1].copy()
     assert slot["obs"].shape == (9, 2, 4)
     assert not np.array_equal(slot["obs"][0], slot["obs"][1])
-    stage.memory.records(0).try_pop()
     collect(stage, node, order(0, 2))
     assert np.array_equal(slot["obs"][0], last), "goes on where the last rollout ended"
 
@@ -96,7 +91,6 @@ def test_finished_episodes_are_reported_once(stage: Stage, node: EnvNode) -> Non
     ended = 0
     for number in range(1, 11):
         (ready,) = collect(stage, node, order(0, number))
-        stage.memory.records(0).try_pop()
         slot = stage.memory.rollouts(0).slot(0)
         ended += int((slot["terminated"] | slot["truncated"]).sum())
         returns += ready.episode_returns
@@ -122,7 +116,6 @@ def test_stop_in_the_middle_leaves_an_open_rollout_unpublished(
     node.run()
     assert len(calls) == 3
     assert stage.memory.rollouts(0).slot(0).committed() == 0
-    assert stage.memory.records(0).try_pop() is None
     assert not any(isinstance(event, RolloutReady) for event in stage.events())
 
 
@@ -159,8 +152,6 @@ def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
     drain(node)
     (saved,) = [event for event in stage.events() if isinstance(event, Saved)]
     assert set(saved.files) == {shard_file(folder, shard).name for shard in (0, 1)}
-    for shard in (0, 1):
-        stage.memory.records(shard).try_pop()
     collect(stage, node, order(0, 2), order(1, 2))
 
     other_home = tmp_path / "other"

@@ -32,8 +32,8 @@ from fast_core.memory import ReplayLog
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.policy import PolicyNode
+from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.nodes.rollout_sinks import ReplayRollouts
-from fast_core.nodes.rollouts import RolloutReader
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
 from tests.nodes.counting import CountingConfig
@@ -257,11 +257,9 @@ def test_composite_observations_are_kept_whole(make: Make) -> None:
     assert sink._slot["obs"].dtype.names == ("a", "c/b")
 
 
-def test_replay_has_no_rollout_slots_and_no_record_rings(make: Make) -> None:
-    memory = make().stage.memory
-    for region in (memory.rollouts, memory.records):
-        with pytest.raises(SegmentError):
-            region(0)
+def test_replay_has_no_rollout_slots(make: Make) -> None:
+    with pytest.raises(SegmentError):
+        make().stage.memory.rollouts(0)
 
 
 def test_private_rollouts_equal_those_in_shared_slots(make: Make, tmp_path: Path) -> None:
@@ -301,7 +299,6 @@ def test_rollouts_in_slots_say_which_steps_gave_a_bad_value(tmp_path: Path, fram
         record = RolloutReader(stage.plan, stage.memory).view(RolloutRef(0, 1, 0, number))
         assert record.quarantined is not None
         found.append(np.argwhere(record.quarantined).tolist())
-        stage.memory.records(0).try_pop()
     assert found == [[], [[3, env] for env in range(ENVS)], []]
     node.close()
     stage.close()
@@ -386,7 +383,7 @@ def test_environment_that_never_gives_a_good_value_leaves_nothing(
     acting = make(found, environment=given)
     acting.collect(2)
     assert acting.drawn() == {} == acting.expected()
-    assert [log.statistics().committed for log in acting.logs()] == [(0,) * ENVS] * SHARDS
+    assert [log.native.committed() for log in acting.logs()] == [[0] * ENVS] * SHARDS
     broken.clear()
     acting.collect()
     assert acting.drawn() == acting.expected() != {}
@@ -587,7 +584,7 @@ def test_only_the_environments_that_go_on_are_joined_to_their_rows(make: Make) -
     for name, column in acting.rollouts[0][0].items():
         slot[name][...] = column
     slot["terminated"][:, :2] = slot["truncated"][:, :2] = False
-    sink.publish(order(0), 0)
+    sink.publish(order(0))
     drawn = acting.drawn()
     for env, joined in ((0, True), (1, False)):
         rows = sum(len(episode.steps) + episode.ended for episode in before[env])

@@ -20,6 +20,7 @@ from fast_core.config import (
 )
 from fast_core.errors import FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
+from fast_core.mail import Reply
 from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
 from fast_core.nodes.asking import GroupRollout, Line
@@ -101,7 +102,6 @@ class Pair:
         for shard in range(SHARDS):
             slot = self.stage.memory.rollouts(shard).slot(0)
             assert slot.committed() == number
-            assert self.stage.memory.records(shard).try_pop() is not None
             found[shard] = {name: column.copy() for name, column in slot.items()}
         return found
 
@@ -169,7 +169,6 @@ def test_episodes_of_all_groups_are_reported_once(make: Make) -> None:
         ready = pair.run()
         returns += sum(len(event.episode_returns) for event in ready)
         for shard in range(SHARDS):
-            pair.stage.memory.records(shard).try_pop()
             slot = pair.stage.memory.rollouts(shard).slot(0)
             ended += int((slot["terminated"] | slot["truncated"]).sum())
     assert returns == ended > 0
@@ -374,7 +373,7 @@ def test_late_reply_to_an_earlier_incarnation_never_reaches_a_row(make: Make) ->
     inquirer.take()
     inquirer.answer(output, output.action, slice(0, inquirer.rows), 7)
     assert new.answered()
-    assert new.reply.version == 7
+    assert new.reply.words.version == 7
 
 
 def test_late_reply_after_the_new_request_is_ignored_too(make: Make) -> None:
@@ -400,7 +399,7 @@ def test_reply_to_another_request_is_late_though_its_incarnation_fits(make: Make
     shard = pair.env._shards[0]
     line = Line(pair.env.context, shard, shard.groups[0])
     asked(pair, line, 1.0)
-    line.reply.publish(line.number + 1, incarnation=shard.incarnation, version=0)
+    line.reply.publish(line.number + 1, Reply(shard.incarnation, 0))
     assert not line.answered()
     assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
 
@@ -410,7 +409,7 @@ def test_reply_of_another_incarnation_is_late_though_its_number_fits(make: Make)
     shard = pair.env._shards[0]
     line = Line(pair.env.context, shard, shard.groups[0])
     asked(pair, line, 1.0)
-    line.reply.publish(line.number, incarnation=9, version=0)
+    line.reply.publish(line.number, Reply(9, 0))
     assert not line.answered()
     assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
 

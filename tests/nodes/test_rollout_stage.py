@@ -81,7 +81,7 @@ def commit(stage: Stage, rollout_id: int = 1) -> np.ndarray:
     slot = stage.memory.rollouts(1).slot(0)
     slot.open(rollout_id)
     slot["reward"][...] = 1.0
-    slot.commit(rollout_id)
+    slot.commit(rollout_id, 1)
     return slot["reward"]
 
 
@@ -101,7 +101,7 @@ def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
     node = make_node(stage)
     commit(stage, rollout_id=2)
     stage.hub.send("adder", Transform(0, REF))
-    with pytest.raises(SegmentError, match=r"told to take rollout 1 of shard 1.*holds 2"):
+    with pytest.raises(SegmentError, match=r"told to take rollout 1 of.* shard 1.*rollout 2 of"):
         drain(node)
     stage.close()
 

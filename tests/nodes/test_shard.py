@@ -55,7 +55,6 @@ class Acting:
         self._number += 1
         given: RolloutOrder = order(0, self._number)
         assert self.shard.collect(given, self.policy, 0, lambda: False)
-        self.stage.memory.records(0).try_pop()
         slot = self.stage.memory.rollouts(0).slot(0)
         return {name: column.copy() for name, column in slot.items()}
 

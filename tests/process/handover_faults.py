@@ -14,7 +14,7 @@ from typing import Any
 
 import setproctitle
 
-from fast_core.memory import Cell, Doorbell
+from fast_core.memory import Doorbell, Mailbox
 from fast_core.nodes import asking, policy
 
 VARIABLE = "FASTLOOP_TEST_POINT"
@@ -38,7 +38,7 @@ def _arrive(point: str) -> None:
 
 
 class _Words:
-    """The words of a cell, with a point before the last store."""
+    """The words of a mailbox, with a point before the last store."""
 
     def __init__(self, words: Any) -> None:
         self.load = words.load
@@ -50,12 +50,12 @@ class _Words:
         self._store(index, value)
 
 
-def _publish(cell: Cell, number: int, **words: int) -> None:
+def _publish(box: Mailbox[Any], number: int, words: Any) -> None:
     _arrive("rows written")
-    if not isinstance(cell._words, _Words):
-        watched: Any = _Words(cell._words)
-        cell._words = watched
-    _real_publish(cell, number, **words)
+    if not isinstance(box._native, _Words):
+        watched: Any = _Words(box._native)
+        box._native = watched
+    _real_publish(box, number, words)
     _arrive("published")
 
 
@@ -93,9 +93,9 @@ def _watched_line(line: asking.Line, *arguments: Any) -> None:
 
 
 if VARIABLE in os.environ:
-    _real_publish, _real_answered = Cell.publish, asking.Line.answered
+    _real_publish, _real_answered = Mailbox.publish, asking.Line.answered
     _real_line, _real_bell = asking.Line.__init__, policy.PolicyNode._bell
-    Cell.publish = _publish  # type: ignore[method-assign,assignment]
+    Mailbox.publish = _publish  # type: ignore[method-assign,assignment]
     asking.Line.answered = _found  # type: ignore[method-assign]
     asking.Line.__init__ = _watched_line  # type: ignore[method-assign]
     asking.GroupRollout._take_step = _after(  # type: ignore[method-assign]

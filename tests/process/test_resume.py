@@ -15,8 +15,7 @@ import pytest
 
 from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names, newest_valid
 from fast_core.nodes.learner_file import load
-from fast_core.nodes.optimizer import LEARNER_FILE
-from fast_core.scheduler.state import SchedulerState
+from fast_core.nodes.learning import LEARNER_FILE
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS
 
@@ -48,9 +47,9 @@ def has_run(launched: Launched) -> bool:
     return any((launched.home / "runs").glob("*/*/events.jsonl"))
 
 
-def scheduler_state(checkpoint: Path) -> SchedulerState:
-    data = (checkpoint / SCHEDULER_FILE).read_bytes()
-    return msgspec.msgpack.decode(data, type=SchedulerState)
+def scheduler_state(checkpoint: Path) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.msgpack.decode((checkpoint / SCHEDULER_FILE).read_bytes())
+    return found
 
 
 def files(checkpoint: Path) -> dict[str, bytes]:
@@ -82,9 +81,9 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     differ = {name for name in ours if ours[name] != theirs[name]}
     assert differ <= {SCHEDULER_FILE, "manifest.json"}
     mine, other = (scheduler_state(run.run / "checkpoints" / names[-1]) for run in (resumed, whole))
-    assert [n + 1 for n in other.incarnations] == mine.incarnations
+    assert [n + 1 for n in other["incarnations"]] == mine["incarnations"]
     same = {"elapsed_s": 0.0, "incarnations": []}
-    assert msgspec.structs.replace(mine, **same) == msgspec.structs.replace(other, **same)
+    assert mine | same == other | same
 
 
 def test_resumed_run_counts_on(workplace: Workplace) -> None:
@@ -96,11 +95,11 @@ def test_resumed_run_counts_on(workplace: Workplace) -> None:
     resumed = workplace.resume(cut)
     assert resumed.wait() == 0, resumed.screen
     after = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
-    assert after.env_steps == TICKETS * ROWS
-    assert after.updates == TICKETS * UPDATES_PER_TICKET
-    assert after.elapsed_s > before.elapsed_s > 0
-    assert after.checkpoint == TICKETS // 5
-    assert after.episodes > before.episodes
+    assert after["env_steps"] == TICKETS * ROWS
+    assert after["updates"] == TICKETS * UPDATES_PER_TICKET
+    assert after["elapsed_s"] > before["elapsed_s"] > 0
+    assert after["checkpoint"] == TICKETS // 5
+    assert after["episodes"] > before["episodes"]
     steps = [row["env_steps"] for row in read_lines(cut.run / "metrics.jsonl")]
     assert steps == sorted(set(steps))
     assert steps[-1] == TICKETS * ROWS

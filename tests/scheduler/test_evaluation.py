@@ -228,8 +228,8 @@ def test_request_that_the_snapshot_already_covers_is_not_played_again() -> None:
     snapshot = evaluations.start()
     evaluations.ask()  # by a `Trained` that the optimizer sent before it took the snapshot
     evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version=8, env_steps=64))
-    assert not evaluations.due
-    assert evaluations.coalesced == 1
+    assert not evaluations.kept.due
+    assert evaluations.kept.coalesced == 1
 
 
 def test_same_version_played_twice_does_not_hold_the_score_twice() -> None:
@@ -244,4 +244,4 @@ def test_same_version_played_twice_does_not_hold_the_score_twice() -> None:
         evaluations.evaluated(
             Evaluated("eval", snapshot.request, version, 64, returns=(2.0,), lengths=(1,))
         )
-        assert evaluations.streak == streak
+        assert evaluations.kept.streak == streak

@@ -1,15 +1,13 @@
 import pytest
 
-from fast_core.scheduler.progress import Progress
 from fast_core.scheduler.ratio import Ratio
+from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.stopping import limit_reached, tickets_needed
 from tests.scheduler.simulation import make_settings
 
 
-def at(env_steps: int, updates: int) -> Progress:
-    progress = Progress(None)
-    progress.env_steps, progress.updates = env_steps, updates
-    return progress
+def at(env_steps: int, updates: int) -> Settled:
+    return Settled(env_steps=env_steps, updates=updates)
 
 
 @pytest.mark.parametrize(

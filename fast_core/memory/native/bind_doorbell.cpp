@@ -4,15 +4,10 @@
 namespace fastloop::bind {
 namespace {
 
-struct DoorbellView {
-  DoorbellWords* words;
-  std::uint64_t rings;  // by this attach
-  std::uint64_t waits;  // of this attach that had to sleep
-};
-using DoorbellObject = Attached<DoorbellView>;
+using DoorbellObject = Attached<DoorbellWords*>;
 
 DoorbellObject* cast(PyObject* self) { return reinterpret_cast<DoorbellObject*>(self); }
-DoorbellWords& words_of(PyObject* self) { return *cast(self)->view.words; }
+DoorbellWords& words_of(PyObject* self) { return *cast(self)->view; }
 
 PyObject* create(PyObject*, PyObject* exporter) {
   Buffer memory;
@@ -30,7 +25,7 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   if (self == nullptr) return nullptr;
   const bool attached =
       self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-        self->view.words = doorbell_attach(self->memory.data(), self->memory.size());
+        self->view = doorbell_attach(self->memory.data(), self->memory.size());
         return true;
       });
   if (attached) return reinterpret_cast<PyObject*>(self);
@@ -48,7 +43,6 @@ PyObject* value(PyObject* self, PyObject*) {
 }
 
 PyObject* ring(PyObject* self, PyObject*) {
-  ++cast(self)->view.rings;
   doorbell_ring(words_of(self));
   return Py_NewRef(Py_None);
 }
@@ -61,7 +55,6 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   Deadline deadline;
   if (PyErr_Occurred() != nullptr || !deadline.parse(timeout_s)) return nullptr;
   if (doorbell_value(words_of(self)) != seen) return Py_NewRef(Py_True);
-  ++cast(self)->view.waits;
   for (;;) {
     const Sleep slept = sleep_slice(words_of(self), seen, deadline);
     if (slept == Sleep::interrupted) return nullptr;
@@ -70,17 +63,11 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   }
 }
 
-PyObject* counters(PyObject* self, PyObject*) {
-  return Py_BuildValue("(KK)", static_cast<unsigned long long>(cast(self)->view.rings),
-                       static_cast<unsigned long long>(cast(self)->view.waits));
-}
-
 PyMethodDef methods[] = {
     {"value", value, METH_NOARGS, nullptr},
     {"ring", ring, METH_NOARGS, nullptr},
     {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(wait)),
      METH_FASTCALL | METH_KEYWORDS, nullptr},
-    {"_counters", counters, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -68,8 +68,6 @@ struct Opened {
     const ReplayLog& log = reader.log();
     const auto obs = reader.frames() * log.row_bytes(ReplayLog::obs);
     std::vector<std::uint64_t> sizes = {obs, obs, log.row_bytes(ReplayLog::action), 4, 4, 4, 4, 8};
-    for (std::size_t c = ReplayLog::first_extra; c < log.columns(); ++c)
-      sizes.push_back(log.row_bytes(c));
     if (PyTuple_Size(tuple) != static_cast<Py_ssize_t>(sizes.size())) {
       PyErr_Format(errors.segment, "a batch of these logs has %zu arrays; got %zd", sizes.size(),
                    PyTuple_Size(tuple));
@@ -83,8 +81,7 @@ struct Opened {
     const auto at = [&](std::size_t k) { return buffers[k].data(); };
     target = {at(0), at(1), at(2), reinterpret_cast<float*>(at(3)),
               reinterpret_cast<float*>(at(4)), reinterpret_cast<float*>(at(5)),
-              reinterpret_cast<std::int32_t*>(at(6)), reinterpret_cast<std::int64_t*>(at(7)), {}};
-    for (std::size_t k = 8; k < sizes.size(); ++k) target.extra.push_back(at(k));
+              reinterpret_cast<std::int32_t*>(at(6)), reinterpret_cast<std::int64_t*>(at(7))};
     return true;
   }
 };

@@ -77,9 +77,9 @@ void log_dealloc(PyObject* self) {
 
 // What one call of append takes, opened and checked.
 struct Step {
-  Buffer column[ReplayLog::kMaxColumns];
+  Buffer column[ReplayLog::kColumns];
   Buffer terminated, truncated, final_obs;
-  const char* rows[ReplayLog::kMaxColumns];
+  const char* rows[ReplayLog::kColumns];
 
   bool open_columns(const ReplayLog& log, PyObject* columns, std::uint64_t envs) {
     if (PyTuple_Size(columns) != static_cast<Py_ssize_t>(log.columns())) {

@@ -6,10 +6,9 @@ namespace fastloop::bind {
 namespace {
 
 struct RingView {
-  Ring* ring;           // owned
-  bool claimed;         // between try_claim and commit or abort
-  bool peeked;          // between try_peek and release
-  std::uint64_t waits;  // calls that had to sleep
+  Ring* ring;    // owned
+  bool claimed;  // between claim and commit
+  bool peeked;   // between peek and release
 };
 using RingObject = Attached<RingView>;
 
@@ -24,7 +23,7 @@ PyObject* misuse(const char* what) {
 
 bool refuse_claimed(PyObject* self) {
   if (!cast(self)->view.claimed) return false;
-  misuse("a record of this ring is claimed; commit() or abort() it before the next push");
+  misuse("a record of this ring is claimed; commit() it before the next push");
   return true;
 }
 
@@ -37,7 +36,7 @@ bool refuse_peeked(PyObject* self) {
 // True when a record is ready; false with or without an exception set.
 bool one_ready(Ring& ring) {
   bool damaged = false;
-  if (ring.ready_for(1, damaged) == 1) return true;
+  if (ring.has_record(damaged)) return true;
   if (damaged)
     PyErr_SetString(errors.segment,
                     "ring: head and tail are further apart than its capacity; the memory is damaged");
@@ -56,13 +55,13 @@ PyObject* ring_nbytes(PyObject*, PyObject* args) {
 
 PyObject* ring_create(PyObject*, PyObject* args) {
   PyObject* exporter;
-  unsigned long long capacity, record_bytes, start;
-  if (!PyArg_ParseTuple(args, "OKKK:ring_create", &exporter, &capacity, &record_bytes, &start))
+  unsigned long long capacity, record_bytes;
+  if (!PyArg_ParseTuple(args, "OKK:ring_create", &exporter, &capacity, &record_bytes))
     return nullptr;
   Buffer memory;
   if (!memory.open(exporter, true)) return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
-    Ring::create(memory.data(), memory.size(), capacity, record_bytes, start);
+    Ring::create(memory.data(), memory.size(), capacity, record_bytes);
     return Py_NewRef(Py_None);
   });
 }
@@ -107,25 +106,6 @@ PyObject* try_push(PyObject* self, PyObject* record) {
   return pushed < 0 ? nullptr : PyBool_FromLong(pushed);
 }
 
-PyObject* try_push_many(PyObject* self, PyObject* records) {
-  Ring& ring = ring_of(self);
-  if (refuse_claimed(self)) return nullptr;
-  Buffer from;
-  if (!from.open(records, false)) return nullptr;
-  if (from.size() % ring.record_bytes() != 0) {
-    PyErr_Format(errors.segment, "records must fill a multiple of %llu bytes; got %llu",
-                 static_cast<unsigned long long>(ring.record_bytes()),
-                 static_cast<unsigned long long>(from.size()));
-    return nullptr;
-  }
-  std::uint64_t pushed;
-  {
-    GilRelease released(is_large(from.size()));
-    pushed = ring.try_push_many(from.data(), from.size() / ring.record_bytes());
-  }
-  return PyLong_FromUnsignedLongLong(pushed);
-}
-
 // A memoryview of one record's place. A slice, so that it keeps the mapping alive.
 PyObject* slot_view(PyObject* self, const char* place) {
   Ring& ring = ring_of(self);
@@ -136,7 +116,7 @@ PyObject* slot_view(PyObject* self, const char* place) {
 
 PyObject* claim_once(PyObject* self) {
   Ring& ring = ring_of(self);
-  if (ring.free_for(1) == 0) return nullptr;
+  if (!ring.has_room()) return nullptr;
   PyObject* place = slot_view(self, ring.claimed());
   if (place != nullptr) cast(self)->view.claimed = true;
   return place;
@@ -150,12 +130,7 @@ PyObject* try_claim(PyObject* self, PyObject*) {
 PyObject* commit(PyObject* self, PyObject*) {
   if (!cast(self)->view.claimed) return misuse("commit() without a claimed record; claim one first");
   cast(self)->view.claimed = false;
-  ring_of(self).publish(1);
-  return Py_NewRef(Py_None);
-}
-
-PyObject* abort_claim(PyObject* self, PyObject*) {
-  cast(self)->view.claimed = false;
+  ring_of(self).publish();
   return Py_NewRef(Py_None);
 }
 
@@ -169,47 +144,13 @@ PyObject* pop_once(PyObject* self) {
   if (record == nullptr) return nullptr;
   char* to = PyBytes_AsString(record);
   GilRelease released(is_large(ring.record_bytes()));
-  ring.take(to, 1);
+  ring.take(to);
   return record;
 }
 
 PyObject* try_pop(PyObject* self, PyObject*) {
   PyObject* record = pop_once(self);
   return record != nullptr || PyErr_Occurred() != nullptr ? record : Py_NewRef(Py_None);
-}
-
-// 1 popped, 0 empty, -1 error.
-int pop_into_once(PyObject* self, PyObject* target) {
-  Ring& ring = ring_of(self);
-  if (refuse_peeked(self)) return -1;
-  Buffer to;
-  if (!to.open_exactly(target, true, ring.record_bytes(), "the target of a record")) return -1;
-  if (!one_ready(ring)) return PyErr_Occurred() != nullptr ? -1 : 0;
-  GilRelease released(is_large(ring.record_bytes()));
-  ring.take(to.data(), 1);
-  return 1;
-}
-
-PyObject* try_pop_into(PyObject* self, PyObject* target) {
-  const int popped = pop_into_once(self, target);
-  return popped < 0 ? nullptr : PyBool_FromLong(popped);
-}
-
-PyObject* try_pop_many(PyObject* self, PyObject* most) {
-  Ring& ring = ring_of(self);
-  const auto wanted = PyLong_AsUnsignedLongLong(most);
-  if (PyErr_Occurred() != nullptr || refuse_peeked(self)) return nullptr;
-  const bool any = wanted > 0 && one_ready(ring);
-  if (!any && PyErr_Occurred() != nullptr) return nullptr;
-  bool damaged = false;
-  const auto count = any ? ring.ready_for(wanted, damaged) : 0;
-  const auto nbytes = count * ring.record_bytes();
-  PyObject* records = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(nbytes));
-  if (records == nullptr || count == 0) return records;
-  char* to = PyBytes_AsString(records);
-  GilRelease released(is_large(nbytes));
-  ring.take(to, count);
-  return records;
 }
 
 PyObject* peek_once(PyObject* self) {
@@ -228,7 +169,7 @@ PyObject* try_peek(PyObject* self, PyObject*) {
 PyObject* release(PyObject* self, PyObject*) {
   if (!cast(self)->view.peeked) return misuse("release() without a peeked record; peek first");
   cast(self)->view.peeked = false;
-  ring_of(self).give_back(1);
+  ring_of(self).give_back();
   return Py_NewRef(Py_None);
 }
 
@@ -254,7 +195,6 @@ PyObject* wait_for(PyObject* self, DoorbellWords& bell, bool full, PyObject* tim
   if (result != nullptr || PyErr_Occurred() != nullptr) return result;
   Deadline deadline;
   if (!deadline.parse(timeout_s)) return nullptr;
-  ++cast(self)->view.waits;
   for (;;) {
     const auto seen = doorbell_value(bell);  // before the attempt, see doorbell.hpp
     result = attempt();
@@ -284,14 +224,6 @@ PyObject* pop(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
   return wait_for(self, ring_of(self).data(), false, timeout_s, [&] { return pop_once(self); });
 }
 
-PyObject* pop_into(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  PyObject *target, *timeout_s;
-  if (!read_timed_call(args, nargs, names, &target, &timeout_s, "pop_into(target, timeout_s=None)"))
-    return nullptr;
-  return wait_for(self, ring_of(self).data(), false, timeout_s,
-                  [&] { return none_if(pop_into_once(self, target)); });
-}
-
 PyObject* claim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   PyObject* timeout_s;
   if (!read_timed_call(args, nargs, names, nullptr, &timeout_s, "claim(timeout_s=None)"))
@@ -306,26 +238,7 @@ PyObject* peek(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   return wait_for(self, ring_of(self).data(), false, timeout_s, [&] { return peek_once(self); });
 }
 
-// ---- after a death, and figures -------------------------------------------------------------
-
-PyObject* reset_producer(PyObject* self, PyObject*) {
-  cast(self)->view.claimed = false;
-  ring_of(self).reset_producer();
-  return Py_NewRef(Py_None);
-}
-
-PyObject* reset_consumer(PyObject* self, PyObject*) {
-  cast(self)->view.peeked = false;
-  return PyLong_FromUnsignedLongLong(ring_of(self).reset_consumer());
-}
-
-PyObject* counters(PyObject* self, PyObject*) {
-  Ring& ring = ring_of(self);
-  return Py_BuildValue("(KKKK)", static_cast<unsigned long long>(ring.pushed()),
-                       static_cast<unsigned long long>(ring.popped()),
-                       static_cast<unsigned long long>(ring.used()),
-                       static_cast<unsigned long long>(cast(self)->view.waits));
-}
+// ---- figures and the type ---------------------------------------------------------------
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(ring_of(self).used()); }
 
@@ -346,23 +259,15 @@ constexpr int kTimed = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef methods[] = {
     {"try_push", try_push, METH_O, nullptr},
-    {"try_push_many", try_push_many, METH_O, nullptr},
     {"try_claim", try_claim, METH_NOARGS, nullptr},
     {"commit", commit, METH_NOARGS, nullptr},
-    {"abort", abort_claim, METH_NOARGS, nullptr},
     {"try_pop", try_pop, METH_NOARGS, nullptr},
-    {"try_pop_into", try_pop_into, METH_O, nullptr},
-    {"try_pop_many", try_pop_many, METH_O, nullptr},
     {"try_peek", try_peek, METH_NOARGS, nullptr},
     {"release", release, METH_NOARGS, nullptr},
     {"push", method(push), kTimed, nullptr},
     {"claim", method(claim), kTimed, nullptr},
     {"pop", method(pop), kTimed, nullptr},
-    {"pop_into", method(pop_into), kTimed, nullptr},
     {"peek", method(peek), kTimed, nullptr},
-    {"reset_producer", reset_producer, METH_NOARGS, nullptr},
-    {"reset_consumer", reset_consumer, METH_NOARGS, nullptr},
-    {"_counters", counters, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -30,93 +30,9 @@ void dealloc(PyObject* self) {
   free_object(self);
 }
 
-// Opens arrays of 8-byte values, all as long as the first; -1 with an exception set otherwise.
-std::int64_t open_all(PyObject* const* exporters, Buffer* buffers, int count, bool writable) {
-  for (int k = 0; k < count; ++k) {
-    if (!buffers[k].open(exporters[k], writable)) return -1;
-    if (buffers[k].size() % 8 == 0 && buffers[k].size() == buffers[0].size()) continue;
-    PyErr_SetString(errors.segment, "arrays of leaves, rows and values must have one length");
-    return -1;
-  }
-  return static_cast<std::int64_t>(buffers[0].size() / 8);
-}
-
-bool known_leaves(PriorityTree& tree, const std::int64_t* leaf, std::int64_t count) {
-  for (std::int64_t k = 0; k < count; ++k)
-    if (leaf[k] < 0 || static_cast<std::uint64_t>(leaf[k]) >= tree.leaves()) {
-      PyErr_Format(PyExc_IndexError, "leaf %lld asked of %llu", static_cast<long long>(leaf[k]),
-                   static_cast<unsigned long long>(tree.leaves()));
-      return false;
-    }
-  return true;
-}
-
 template <class T>
 T* as(const Buffer& buffer) {
   return reinterpret_cast<T*>(buffer.data());
-}
-
-PyObject* insert(PyObject* self, PyObject* args) {
-  PyObject* given[2];
-  if (!PyArg_ParseTuple(args, "OO:insert", &given[0], &given[1])) return nullptr;
-  Buffer buffers[2];
-  const auto count = open_all(given, buffers, 2, false);
-  PriorityTree& tree = tree_of(self);
-  const auto* leaf = as<std::int64_t>(buffers[0]);
-  if (count < 0 || !known_leaves(tree, leaf, count)) return nullptr;
-  const double priority = tree.newcomer();
-  for (std::int64_t k = 0; k < count; ++k)
-    tree.insert(static_cast<std::uint64_t>(leaf[k]), as<std::uint64_t>(buffers[1])[k], priority);
-  tree.repair();
-  return Py_NewRef(Py_None);
-}
-
-PyObject* update(PyObject* self, PyObject* args) {
-  PyObject* given[3];
-  if (!PyArg_ParseTuple(args, "OOO:update", &given[0], &given[1], &given[2])) return nullptr;
-  Buffer buffers[3];
-  const auto count = open_all(given, buffers, 3, false);
-  PriorityTree& tree = tree_of(self);
-  const auto* leaf = as<std::int64_t>(buffers[0]);
-  if (count < 0 || !known_leaves(tree, leaf, count)) return nullptr;
-  std::int64_t accepted = 0;
-  {
-    GilRelease released(count >= 64);
-    for (std::int64_t k = 0; k < count; ++k)
-      accepted += tree.update(static_cast<std::uint64_t>(leaf[k]),
-                              as<std::uint64_t>(buffers[1])[k], as<double>(buffers[2])[k]);
-    tree.repair();
-  }
-  return PyLong_FromLongLong(accepted);
-}
-
-PyObject* evict(PyObject* self, PyObject* leaves) {
-  Buffer buffer;
-  const auto count = open_all(&leaves, &buffer, 1, false);
-  PriorityTree& tree = tree_of(self);
-  if (count < 0 || !known_leaves(tree, as<std::int64_t>(buffer), count)) return nullptr;
-  for (std::int64_t k = 0; k < count; ++k)
-    tree.evict(static_cast<std::uint64_t>(as<std::int64_t>(buffer)[k]));
-  tree.repair();
-  return Py_NewRef(Py_None);
-}
-
-PyObject* draw(PyObject* self, PyObject* args) {
-  PyObject* given[2];
-  if (!PyArg_ParseTuple(args, "OO:draw", &given[0], &given[1])) return nullptr;
-  Buffer buffers[2];
-  const auto count = open_all(given, buffers, 2, true);
-  if (count < 0) return nullptr;
-  PriorityTree& tree = tree_of(self);
-  if (!(tree.total() > 0.0)) return Py_NewRef(Py_False);
-  {
-    GilRelease released(count >= 64);
-    auto* leaf = as<std::uint64_t>(buffers[0]);
-    tree.draw(leaf, static_cast<std::uint64_t>(count));
-    for (std::int64_t k = 0; k < count; ++k)
-      as<double>(buffers[1])[k] = tree.priority(leaf[k]) / tree.total();
-  }
-  return Py_NewRef(Py_True);
 }
 
 PyObject* read(PyObject* self, PyObject* args) {
@@ -164,19 +80,12 @@ PyObject* refused(PyObject* self, PyObject*) {
 }
 
 PyObject* get_total(PyObject* self, void*) { return PyFloat_FromDouble(tree_of(self).total()); }
-PyObject* get_greatest(PyObject* self, void*) {
-  return PyFloat_FromDouble(tree_of(self).greatest());
-}
 PyObject* get_leaves(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(tree_of(self).leaves());
 }
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(tree_of(self).live()); }
 
 PyMethodDef methods[] = {
-    {"insert", insert, METH_VARARGS, nullptr},
-    {"update", update, METH_VARARGS, nullptr},
-    {"evict", evict, METH_O, nullptr},
-    {"draw", draw, METH_VARARGS, nullptr},
     {"read", read, METH_VARARGS, nullptr},
     {"restore", restore, METH_VARARGS, nullptr},
     {"_stream", stream, METH_NOARGS, nullptr},
@@ -186,7 +95,6 @@ PyMethodDef methods[] = {
 
 PyGetSetDef properties[] = {
     {"total", get_total, nullptr, nullptr, nullptr},
-    {"greatest", get_greatest, nullptr, nullptr, nullptr},
     {"leaves", get_leaves, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -5,14 +5,10 @@
 namespace fastloop::bind {
 namespace {
 
-struct WeightView {
-  WeightBoard* board;   // owned
-  std::uint64_t reads;  // whole copies made by this attach
-};
-using WeightObject = Attached<WeightView>;
+using WeightObject = Attached<WeightBoard*>;  // owned
 
 WeightObject* cast(PyObject* self) { return reinterpret_cast<WeightObject*>(self); }
-WeightBoard& board_of(PyObject* self) { return *cast(self)->view.board; }
+WeightBoard& board_of(PyObject* self) { return *cast(self)->view; }
 
 PyObject* nbytes(PyObject*, PyObject* args) {
   unsigned long long payload_bytes;
@@ -41,7 +37,7 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   if (self == nullptr) return nullptr;
   const bool attached =
       self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-        self->view.board = new WeightBoard(self->memory.data(), self->memory.size());
+        self->view = new WeightBoard(self->memory.data(), self->memory.size());
         return true;
       });
   if (attached) return reinterpret_cast<PyObject*>(self);
@@ -50,7 +46,7 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 void dealloc(PyObject* self) {
-  delete cast(self)->view.board;
+  delete cast(self)->view;
   cast(self)->memory.release();
   free_object(self);
 }
@@ -93,10 +89,7 @@ PyObject* read_into(PyObject* self, PyObject* args, PyObject* names) {
     read = board.read_into(to.data(), newer_than, version);
   }
   if (read == WeightBoard::Read::nothing_newer) return PyLong_FromLongLong(newer_than);
-  if (read == WeightBoard::Read::copied) {
-    ++cast(self)->view.reads;
-    return PyLong_FromLongLong(version);
-  }
+  if (read == WeightBoard::Read::copied) return PyLong_FromLongLong(version);
   PyErr_Format(errors.segment,
                "the writer of the weight board overtook each of %d reads of %llu bytes; the target "
                "holds torn bytes. Publish less often",
@@ -108,13 +101,6 @@ PyObject* version(PyObject* self, PyObject*) {
   return PyLong_FromLongLong(board_of(self).version());
 }
 
-PyObject* counters(PyObject* self, PyObject*) {
-  WeightBoard& board = board_of(self);
-  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(board.published()),
-                       static_cast<unsigned long long>(cast(self)->view.reads),
-                       static_cast<unsigned long long>(board.retries()));
-}
-
 PyObject* get_payload_bytes(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(board_of(self).payload_bytes());
 }
@@ -124,7 +110,6 @@ PyMethodDef methods[] = {
     {"read_into", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(read_into)),
      METH_VARARGS | METH_KEYWORDS, nullptr},
     {"version", version, METH_NOARGS, nullptr},
-    {"_counters", counters, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

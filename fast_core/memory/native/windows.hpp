@@ -21,7 +21,6 @@ struct BatchTarget {
   float* weight;
   std::int32_t* log;
   std::int64_t* row;
-  std::vector<char*> extra;  // further columns of the origin row
 };
 
 // The logs of all environments as one reader sees them.
@@ -203,8 +202,6 @@ class ReplayWindows {
     copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
     copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
     copy_one(to.action, source, ReplayLog::action, window.place, k);
-    for (std::size_t c = 0; c < to.extra.size(); ++c)
-      copy_one(to.extra[c], source, ReplayLog::first_extra + c, window.place, k);
     to.reward[k] = return_of(source, window);
     to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
     to.log[k] = static_cast<std::int32_t>(window.source);

@@ -19,7 +19,9 @@ class RolloutReader:
 
     Concurrency: whoever the scheduler told last (`Transform`, then `Train`) owns the slot until it
     answers. The commit word, loaded with acquire, pairs with the env node's release store; between
-    two nodes of a rollout's way the message itself orders their accesses.
+    two nodes of a rollout's way the message itself orders their accesses. The slot alone says
+    which rollout it holds: one that was lost, is not whole, or was left by an incarnation that is
+    dead is noticed here.
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
@@ -34,11 +36,12 @@ class RolloutReader:
             SegmentError: The slot does not hold it.
         """
         slot = self._stores[ref.shard].slot(ref.slot)
-        if slot.committed() != ref.rollout_id:
+        held = slot.committed(), slot.incarnation
+        if held != (ref.rollout_id, ref.incarnation):
             raise SegmentError(
-                f"told to take rollout {ref.rollout_id} of shard {ref.shard} out of slot "
-                f"{ref.slot}, but the slot holds {slot.committed()}; this is a fault in FastLoop, "
-                "please report it"
+                f"told to take rollout {ref.rollout_id} of incarnation {ref.incarnation} of shard "
+                f"{ref.shard} out of slot {ref.slot}, but the slot holds rollout {held[0]} of "
+                f"incarnation {held[1]}; this is a fault in FastLoop, please report it"
             )
         return ShardRollout(
             shard=ref.shard,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.monitor import metrics_rows
-from fast_core.monitor.metrics_rows import read_rows, supersede
+from fast_core.monitor import metrics_file
+from fast_core.monitor.metrics_file import read_rows, supersede
 
 
 def line(env_steps: int) -> str:
@@ -75,7 +75,7 @@ def test_crash_between_the_two_files_loses_no_row(
             raise OSError(28, "No space left on device")
         target.write_bytes(data)
 
-    monkeypatch.setattr(metrics_rows, "write_durably", fail_at_second)
+    monkeypatch.setattr(metrics_file, "write_durably", fail_at_second)
     with pytest.raises(OSError, match="No space"):
         supersede(path, old, 1)
     assert line(2) in path.read_text() and line(2) in old.read_text()

@@ -1,10 +1,38 @@
-"""Env nodes that died: whether the run goes on, and who gets their shards."""
+"""What happens when a node fails: the run ends with the first cause, or goes on without the node.
+
+It goes on after a death only, never after an error, and only of an env node, whose shards others
+can take over, as often as `Deaths` has leave for.
+"""
 
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
-from fast_core.events import NodeExited
+from fast_core.events import Failed, NodeExited
+
+
+class Failure(NamedTuple):
+    """A failure of a node.
+
+    Attributes:
+        text: What happened, a sentence for people.
+        cause: The node's own report, or what is known where it died without one.
+    """
+
+    text: str
+    cause: Failed
+
+
+def describe(event: Failed | NodeExited) -> Failure:
+    """The failure behind an event."""
+    if isinstance(event, Failed):
+        return Failure(f"{event.node} failed while {event.doing}: {event.error}", event)
+    if event.report is not None:
+        return describe(event.report)
+    cause = event.cause or "it exited although nobody had told it to stop"
+    report = Failed(event.node, "unknown", f"{event.node} is lost: {cause}", "", {})
+    return Failure(report.error, report)
 
 
 class Deaths:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fast_core.events import Trained
-from fast_core.scheduler.state import SchedulerState
 
 
-class Progress:
+class Settled(msgspec.Struct, kw_only=True):
     """Counters of settled work, advanced by `Trained` alone.
 
     Attributes:
@@ -18,13 +19,12 @@ class Progress:
         lag_max: Largest policy lag of any row.
     """
 
-    def __init__(self, state: SchedulerState | None):
-        self.env_steps = 0 if state is None else state.env_steps
-        self.updates = 0 if state is None else state.updates
-        self.version = 0 if state is None else state.version
-        self.lag_last = 0.0 if state is None else state.lag_last
-        self.lag_sum = 0.0 if state is None else state.lag_sum
-        self.lag_max = 0 if state is None else state.lag_max
+    env_steps: int = 0
+    updates: int = 0
+    version: int = 0
+    lag_last: float = 0.0
+    lag_sum: float = 0.0
+    lag_max: int = 0
 
     def fault(self, event: Trained, *, expected: int | None, granted: int) -> str | None:
         """What is wrong with a report; None if nothing is.
