@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.networks import F32, NetworkShape
-from fast_core.algos.observations import I64
+from fast_core.algos.observations import I64, Bool
 from fast_core.algos.ppo_autograd import IMAGE_CHUNK, AutogradCore
+from fast_core.algos.ppo_core import Columns
 from fast_core.algos.ppo_settings import PPOSettings
 from fast_core.algos.rollouts import MergedRollout
 from fast_core.algos.sequences import Minibatches, Sequences
@@ -35,6 +37,8 @@ class RecurrentAutogradCore(AutogradCore):
             self._network.memory.hide_from_compiler()
         self._minibatches = Minibatches(settings.minibatch_size)
         self._values: F32 | None = None
+        self._known: Bool | None = None
+        self._shuffled_known: Bool | None = None
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
@@ -80,12 +84,26 @@ class RecurrentAutogradCore(AutogradCore):
 
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""
-        super().shuffle(self._minibatches.shuffle(order))
+        rows = self._minibatches.shuffle(order)
+        super().shuffle(rows)
+        self._shuffled_known = None if self._known is None else self._known[rows]
+
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._known = columns.known
+
+    def _learned(self, start: int, stop: int) -> slice | Tensor:
+        if self._shuffled_known is None:
+            return slice(start, stop)
+        return self._upload(start + np.flatnonzero(self._shuffled_known[start:stop]))
 
     def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
-        part = self._minibatches.part(start, stop)
-        return (
-            super()
-            ._minibatch(table, start, stop)
-            ._replace(state=self._upload(part.state), keep=self._upload(part.keep))
-        )
+        part, rows = self._minibatches.part(start, stop), super()._minibatch(table, start, stop)
+        rows = rows._replace(state=self._upload(part.state), keep=self._upload(part.keep))
+        learned = self._learned(start, stop)
+        if isinstance(learned, slice):
+            return rows
+        learned = learned - start
+        mask = None if rows.mask is None else rows.mask[learned]
+        return rows._replace(learned=learned, mask=mask)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algos.networks import F32, NetworkShape, parameter_layout
-from fast_core.algos.observations import I64
-from fast_core.algos.ppo_core import GradientStats
+from fast_core.algos.observations import I64, Bool
+from fast_core.algos.ppo_core import Columns, GradientStats
 from fast_core.algos.ppo_explicit import CHUNK, ExplicitCore
 from fast_core.algos.ppo_settings import PPOSettings
 from fast_core.algos.recurrent_cells import Memory
@@ -31,6 +31,9 @@ class RecurrentExplicitCore(ExplicitCore):
         self._part = Part(parameters[:0, None], parameters[:0, None])
         self._features = self._deltas = np.empty((0, 0), np.float32)
         self._values: F32 | None = None
+        self._known: Bool | None = None
+        self._shuffled_known: Bool | None = None
+        self._learned_rows: I64 | None = None
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
@@ -71,19 +74,34 @@ class RecurrentExplicitCore(ExplicitCore):
             features[:, first : first + CHUNK] = self._torso.forward(rows)[0]
         return features
 
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._known = columns.known
+
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""
-        super().shuffle(self._minibatches.shuffle(order))
+        rows = self._minibatches.shuffle(order)
+        super().shuffle(rows)
+        self._shuffled_known = None if self._known is None else self._known[rows]
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
         self._part = self._minibatches.part(start, stop)
         return super().gradient(start, stop, clip_epsilon)
 
+    def _learned(self, start: int, stop: int) -> slice | I64:
+        if self._shuffled_known is None:
+            self._learned_rows = None
+            return slice(start, stop)
+        self._learned_rows = np.flatnonzero(self._shuffled_known[start:stop])
+        return start + self._learned_rows
+
     def _forward(self, obs: F32) -> F32:
         self._features = super()._forward(obs)[0]
         output = self._unrolled.forward(self._features, self._part.state, self._part.keep)
-        return output.reshape(len(obs), -1).T[None]
+        rows = output.reshape(len(obs), -1)
+        return (rows if self._learned_rows is None else rows[self._learned_rows]).T[None]
 
     def _delta(self, rows: int) -> F32:
         if self._deltas.shape[1] != rows:
@@ -91,8 +109,11 @@ class RecurrentExplicitCore(ExplicitCore):
         return self._deltas[None]
 
     def _backward(self, obs: F32, delta: F32) -> None:
-        keep = self._part.keep
-        gradient = np.ascontiguousarray(delta[0].T).reshape(*keep.shape, -1)
+        keep, rows = self._part.keep, delta[0].T
+        if self._learned_rows is not None:
+            rows = np.zeros((len(obs), self._size), np.float32)
+            rows[self._learned_rows] = delta[0].T
+        gradient = np.ascontiguousarray(rows).reshape(*keep.shape, -1)
         below = self._torso.delta(len(obs))
         self._unrolled.backward(self._features, gradient, keep, below[0])
         super()._backward(obs, below)

@@ -115,6 +115,15 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
             "last good observation and count it, or end the run."
         ),
     ] = "quarantine"
+    nonfinite_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of the last 100 training episodes that may be cut for NaN "
+            "or infinity; beyond it the run ends.",
+        ),
+    ] = 0.5
 
 
 class RolloutConfig(Section, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
@@ -131,6 +132,7 @@ class EpisodeRunner(Runner):
         else:
             self._count_nonfinite(place, action)
             self._obs.array[place] = before
+            self.returns[episode] = math.nan
             truncated = True
         if self.lengths[episode] == self._limit and not (terminated or truncated):
             self.cut += 1

@@ -20,10 +20,11 @@ class Runner(ABC):
 
     Attributes:
         spec: Spaces and time limit of the environments.
-        returns: Undiscounted return of each episode so far, in order of episodes.
+        returns: Undiscounted return of each episode so far, in order of episodes; NaN where a
+            value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
         env_steps: Steps of all episodes so far.
-        quarantined: Values that were not finite; each ended its episode without its reward.
+        quarantined: Episodes that ended so.
         cut: Episodes that ended at ``max_episode_steps`` alone.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -185,7 +186,7 @@ class VectorBatch:
         for place in np.flatnonzero(~finite).tolist():
             self._count_nonfinite(place, action)
             self._obs.array[place] = self._old_obs.array[place]
-            self._reward[place] = 0.0
+            self._reward[place], self._returns[place] = 0.0, math.nan
             forced[place] |= not (terminated[place] or truncated[place])
             terminated[place], truncated[place] = False, True
             self.quarantined.append(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -89,11 +90,13 @@ class VectorEpisodes(Runner):
             truncated=self._truncated,
             final_obs=self._final,
         )
-        self.quarantined += self._batch.take_episodes().quarantined
         self.env_steps += len(self._current)
         for lane, episode in list(self._current.items()):
             self.returns[episode] += float(self._reward[lane])
             self.lengths[episode] += 1
+            if lane in self._batch.quarantined:
+                self.returns[episode] = math.nan
+                self.quarantined += 1
             if self._terminated[lane] or self._truncated[lane]:
                 self._end(lane, episode)
         if self._on_step is not None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-
-import numpy as np
 
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
@@ -15,6 +14,7 @@ from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.metrics_rows import evaluation_figures
 from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
@@ -125,7 +125,10 @@ class Stage:
         if ended + 1 == len(runner.lengths) or not runner.lengths[ended + 1]:
             return ""
         self._told += 1
-        return f"episode {ended}: return {runner.returns[ended]:g}, {runner.lengths[ended]} steps"
+        steps = f"{runner.lengths[ended]} steps"
+        if math.isnan(runner.returns[ended]):
+            return f"episode {ended}: NaN or infinity after {steps}, so its return is not known"
+        return f"episode {ended}: return {runner.returns[ended]:g}, {steps}"
 
     def restart(self) -> None:
         """Play the same episodes again."""
@@ -151,15 +154,15 @@ class Stage:
 def _result(
     trained: Trained, runner: Runner, seed: int, explore: bool, video: Path | None
 ) -> dict[str, object]:
+    none_known = dict.fromkeys(
+        ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+    )
     result: dict[str, object] = {
         "run": str(trained.run.path),
         "policy": trained.source,
         "episodes": len(runner.returns),
-        "return_mean": float(np.mean(runner.returns)),
-        "return_std": float(np.std(runner.returns)),
-        "return_min": float(np.min(runner.returns)),
-        "return_max": float(np.max(runner.returns)),
-        "length_mean": float(np.mean(runner.lengths)),
+        **none_known,
+        **evaluation_figures(runner.returns, runner.lengths),
         "episodes_cut": runner.cut,
         "version": trained.file.version,
         "env_steps": trained.file.env_steps,

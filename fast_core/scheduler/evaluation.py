@@ -19,7 +19,8 @@ class Evaluations:
         finished: Evaluations that have a result.
         coalesced: Requests replaced by a newer one before they started.
         replaced: How many of those the request that is due stands for.
-        last_mean: Mean return of the last evaluation, None before the first.
+        last_mean: Mean return of the last evaluation, None before the first and where an outcome
+            was not known.
         last_version: Version that was evaluated last.
         streak: Evaluations in a row that reached the score.
     """
@@ -128,19 +129,19 @@ class Evaluations:
         """Take the result of the evaluation in flight."""
         self._stage = None
         self.finished += 1
-        self.last_mean = sum(event.returns) / len(event.returns)
+        self.last_mean = event.score
         again = event.version == self.last_version  # the same episodes once more prove nothing
         self.last_version = event.version
         score = self._settings.stop_score
         if score is not None:
-            reached = self.last_mean >= score
+            reached = self.last_mean is not None and self.last_mean >= score
             self.streak = self.streak + (not again) if reached else 0
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""
-        if self.last_mean is None:
+        if self.last_version is None:
             return ""
-        return (
-            f"mean return {self.last_mean:.6g} over {self._settings.eval_episodes} episodes "
-            f"of version {self.last_version}"
-        )
+        played = f"{self._settings.eval_episodes} episodes of version {self.last_version}"
+        if self.last_mean is None:
+            return f"no mean return, since some of {played} met NaN or infinity"
+        return f"mean return {self.last_mean:.6g} over {played}"

@@ -130,6 +130,17 @@ def evaluated_limit(limit: int) -> EnvironmentConfig:
     )
 
 
+def test_episode_with_a_value_that_is_not_finite_has_no_known_return() -> None:
+    id = with_vector_form(toy("Counter").id)
+    config = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs={"nan_at": 3})
+    runner = VectorEpisodes(config, episodes=3, envs=2, seed=0)
+    run(runner, lambda obs, _began: np.ones(len(obs), np.int64))
+    assert runner.lengths == [3, 3, 5]
+    assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
+    assert runner.quarantined == 2
+    runner.close()
+
+
 def test_progress_is_shown() -> None:
     steps = []
     runner = run(vector(on_step=lambda: steps.append(1)))

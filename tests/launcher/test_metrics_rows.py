@@ -84,7 +84,17 @@ def test_evaluation_stands_at_the_version_that_was_evaluated() -> None:
         "eval/return_min": 8.0,
         "eval/return_max": 10.0,
         "eval/length_mean": 5.0,
+        "eval/quarantined_share": 0.0,
     }
+
+
+def test_episodes_without_a_known_outcome_count_as_a_share_alone() -> None:
+    event = Evaluated("evaluator-0", 1, 30, 640, (8.0, math.nan, 10.0, math.nan), (4, 1, 6, 2))
+    values = evaluation_row(event, 2.5).values
+    assert values["eval/quarantined_share"] == 0.5
+    assert (values["eval/return_mean"], values["eval/length_mean"]) == (9.0, 5.0)
+    event = Evaluated("evaluator-0", 1, 30, 640, (math.nan,), (4,))
+    assert evaluation_row(event, 2.5).values == {"eval/quarantined_share": 1.0}
 
 
 def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fast_core.events import (
@@ -105,7 +107,8 @@ def test_synchronous_evaluation_holds_admission() -> None:
     [
         ({4: 9.0, 8: 10.0}, 1, 8),
         ({4: 10.0, 8: 9.0, 12: 11.0, 16: 12.0}, 2, 16),
-        ({4: float("nan"), 8: 10.0}, 1, 8),
+        ({4: math.nan, 8: 10.0}, 1, 8),
+        ({4: 10.0, 8: math.nan, 12: 10.0, 16: 10.0}, 2, 16),
     ],
 )
 def test_score_held_long_enough_ends_the_run(
@@ -120,6 +123,21 @@ def test_score_held_long_enough_ends_the_run(
     assert world.ended.text == (
         f"solved: mean return {scores[version]:.6g} over 2 episodes of version {version} "
         f"(stop.score: 10, stop.score_held: {held})"
+    )
+
+
+def test_evaluation_with_an_unknown_outcome_reaches_no_score() -> None:
+    """However good the others are: an episode that breaks might have been the worst."""
+    world = evaluating_world(stop_score=10.0, eval_mode="sync", stop_env_steps=40)
+    ticket(world)
+    snapshot(world)
+    world.deliver(Evaluated("evaluator", 1, 4, 20, (99.0, math.nan), (1, 1)))
+    assert world.ended is None
+    statistics = world.scheduler.statistics()
+    assert (statistics.evaluation_mean, statistics.score_streak) == (None, 0)
+    (decision,) = [each for each in world.audit.decisions if each.what == "evaluated"]
+    assert decision.why == (
+        "request 1: no mean return, since some of 2 episodes of version 4 met NaN or infinity"
     )
 
 
