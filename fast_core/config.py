@@ -44,7 +44,7 @@ class AtariConfig(Section, frozen=True):
         bool,
         Meta(
             description="A lost life ends the episode, as terminated; the game goes on. "
-            "Evaluations play whole games."
+            "Evaluations play whole games, each life begun as in training."
         ),
     ] = False
     fire_on_reset: Annotated[
@@ -363,8 +363,8 @@ class EvaluationConfig(Section, frozen=True):
     max_episode_steps: Annotated[
         Count,
         Meta(
-            description="Steps after which an evaluation episode is cut, for environments without "
-            "a time limit of their own."
+            description="Steps after which an evaluation episode is cut, only for environments "
+            "without a time limit of their own."
         ),
     ] = 10_000
     mode: Annotated[

@@ -57,14 +57,12 @@ def make_runner(
 def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
     """The environments in which what was trained in those of ``config`` is evaluated.
 
-    Atari games are played to their end and count their own score, whatever training does about
-    lost lives and rewards. In place of a vectorised Gymnasium environment its scalar form plays,
-    where every episode has its seed.
+    Atari games count their own score, whatever training does about rewards. In place of a
+    vectorised Gymnasium environment its scalar form plays, where every episode has its seed.
     """
     atari = config.atari
     if atari is not None:
-        atari = replace(atari, terminal_on_life_loss=False, clip_rewards=False)
-        config = replace(config, atari=atari)
+        config = replace(config, atari=replace(atari, clip_rewards=False))
     if config.backend == "gymnasium_vector":
         kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
         config = replace(config, backend="gymnasium", kwargs=kwargs)

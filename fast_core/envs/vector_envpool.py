@@ -79,6 +79,7 @@ class EnvPoolSource:
         self._colour = self._single and not self._kwargs.get("gray_scale", True)
         if self._single:
             observation = _frame_space(observation, colour=self._colour)
+        self._lives = bool(self._kwargs.get("episodic_life"))
         limit = spec.config.max_episode_steps
         self.description = describe(config, observation, choice, limit if limit > 0 else None)
         action = self.description.spec.action
@@ -115,11 +116,18 @@ class EnvPoolSource:
     def step(self, action: Array) -> VectorStep:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._pool.step(action)
+        goes_on = None
+        if self._lives:  # what EnvPool calls terminated in the info is the end of the game
+            goes_on = terminated & ~truncated & (info["terminated"] == 0)
         if (info["env_id"] == self._everywhere).all():
-            return VectorStep(self._frames(obs), reward, terminated, truncated)
+            return VectorStep(self._frames(obs), reward, terminated, truncated, goes_on)
         order = self._order(info, self._everywhere)
         return VectorStep(
-            self._frames(rows_at(obs, order)), reward[order], terminated[order], truncated[order]
+            self._frames(rows_at(obs, order)),
+            reward[order],
+            terminated[order],
+            truncated[order],
+            None if goes_on is None else goes_on[order],
         )
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:

@@ -37,13 +37,15 @@ class VectorEpisodes(Runner):
         on_step: Callable[[], None] | None = None,
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
-        self._config, self._seed, self._limit = config, seed, max_episode_steps
+        self._config, self._seed, self._given_limit = config, seed, max_episode_steps
         self._envs = envs
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
         self._fresh = True
-        super().__init__(self._batch.spec, episodes=episodes, envs=envs)
+        super().__init__(
+            self._batch.spec, episodes=episodes, envs=envs, max_episode_steps=max_episode_steps
+        )
         row = self.spec.row
         self._obs = np.zeros((envs, *row.shape), row.row_dtype)
         if self.spec.action_mask is not None:  # rows without an environment forbid nothing
@@ -60,7 +62,7 @@ class VectorEpisodes(Runner):
             envs=self._lanes,
             role=Role.EVALUATION,
             keep_actions=False,
-            max_episode_steps=self._limit,
+            max_episode_steps=self._given_limit,
         )
 
     def step(self, act: Act) -> bool:
@@ -104,9 +106,10 @@ class VectorEpisodes(Runner):
 
     def _end(self, lane: int, episode: int) -> None:
         self._first[lane] = True
-        own = self.spec.max_episode_steps
-        at_limit = self.lengths[episode] == self._limit and not self._terminated[lane]
-        self.cut += at_limit and (own is None or own > self.lengths[episode])
+        goes_on = self._batch.goes_on
+        if goes_on is not None and goes_on[lane] and not self._truncated[lane]:
+            return
+        self.cut += self.lengths[episode] == self._limit and not self._terminated[lane]
         if episode + self._envs < self._episodes:
             self._current[lane] = episode + self._envs
         else:

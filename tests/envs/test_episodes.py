@@ -133,8 +133,10 @@ def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> N
 
 def test_time_limit_ends_an_episode() -> None:
     config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 6})
-    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), ones)
-    assert runner.lengths == [6, 6, 6]
+    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=3)
+    run(runner, ones)
+    assert runner.lengths == [6, 6, 6], "its own, which counts alone"
+    assert runner.cut == 0
     runner.close()
 
 
