@@ -17,7 +17,7 @@ from fast_core.seeding import EpisodeSeeds, Role
 class EpisodeRunner(Runner):
     """Runs episodes 0 to ``episodes - 1`` in ``envs`` environments stepped together.
 
-    Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, evaluation, ``k``).
+    Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, ``role``, ``k``).
     So every evaluation sees the same episodes, none is run beyond the number asked, and all
     that were begun count: taking those that end first would favour short ones.
 
@@ -33,6 +33,7 @@ class EpisodeRunner(Runner):
         episodes: int,
         envs: int,
         seed: int,
+        role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
         watch: Callable[[Instance], None] | None = None,
@@ -52,7 +53,7 @@ class EpisodeRunner(Runner):
         self._instances = make_instances(
             config,
             seed=seed,
-            role=Role.EVALUATION,
+            role=role,
             shard=0,
             indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
@@ -66,7 +67,7 @@ class EpisodeRunner(Runner):
         self._on_step = on_step
         self._watch = watch
         self._fail_nonfinite = config.nonfinite == "fail"
-        self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
+        self._seeds = EpisodeSeeds(seed, role, 0, 0)
         self._obs = self._instances[0].observations(envs)
 
     def step(self, act: Act) -> bool:

@@ -10,6 +10,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
 from fast_core.envs.instance import Instance
 from fast_core.envs.runner import Runner
+from fast_core.seeding import Role
 
 _VECTOR_ONLY = ("autoreset_mode", "num_threads")
 
@@ -20,6 +21,7 @@ def make_runner(
     episodes: int,
     envs: int,
     seed: int,
+    role: Role = Role.EVALUATION,
     max_episode_steps: int | None = None,
     on_step: Callable[[], None] | None = None,
     watch: Callable[[Instance], None] | None = None,
@@ -37,6 +39,7 @@ def make_runner(
             episodes=episodes,
             envs=envs,
             seed=seed,
+            role=role,
             max_episode_steps=max_episode_steps,
             on_step=on_step,
             watch=watch,
@@ -49,6 +52,7 @@ def make_runner(
         episodes=episodes,
         envs=envs,
         seed=seed,
+        role=role,
         max_episode_steps=max_episode_steps,
         on_step=on_step,
     )

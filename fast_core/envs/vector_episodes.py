@@ -33,12 +33,13 @@ class VectorEpisodes(Runner):
         episodes: int,
         envs: int,
         seed: int,
+        role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
         self._config, self._seed, self._given_limit = config, seed, max_episode_steps
-        self._envs = envs
+        self._envs, self._role = envs, role
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
@@ -60,7 +61,7 @@ class VectorEpisodes(Runner):
             seed=self._seed,
             shard=0,
             envs=self._lanes,
-            role=Role.EVALUATION,
+            role=self._role,
             keep_actions=False,
             max_episode_steps=self._given_limit,
         )
