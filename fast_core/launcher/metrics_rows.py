@@ -39,7 +39,7 @@ def evaluation_figures(returns: Sequence[float], lengths: Sequence[int]) -> dict
 
 
 class MetricsRows:
-    """Averages the learner's metrics over an interval and adds the scheduler's counters."""
+    """Averages what tickets report over an interval and adds the scheduler's counters."""
 
     def __init__(
         self, interval_s: float, begun: Statistics, replay: ReplayCounters | None = None
@@ -56,7 +56,7 @@ class MetricsRows:
     def trained(self, event: Trained) -> None:
         """Add one ticket's metrics."""
         self._pending = True
-        for name, value in event.metrics.items():
+        for name, value in {**event.metrics, "scheduler/lag_mean": event.lag_mean}.items():
             if math.isfinite(value):
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -92,7 +92,6 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "rollout/episodes": float(current.episodes),
         "rollout/quarantined": float(current.quarantined),
         "rollout/quarantined_share": current.quarantined_share,
-        "scheduler/lag_mean": current.lag_now,
         "scheduler/lag_max": float(current.lag_max),
         "scheduler/degree": float(current.degree),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
