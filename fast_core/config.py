@@ -369,7 +369,10 @@ class EvaluationConfig(Section, frozen=True):
     ] = 10_000
     mode: Annotated[
         Literal["async", "sync"],
-        Meta(description="async trains on meanwhile; sync waits for the result."),
+        Meta(
+            description="async trains on meanwhile, and may evaluate a somewhat later version; "
+            "sync evaluates that of its own moment and waits for the result."
+        ),
     ] = "async"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")

@@ -104,7 +104,7 @@ def _start_evaluation(run: Run) -> None:
 
 def _merge(run: Run) -> None:
     settings = run.settings
-    while run.tickets.ready >= settings.shards:
+    while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
         rollouts = run.tickets.merge(granted)
         if rollouts is None:
@@ -157,10 +157,19 @@ def _hold(run: Run) -> bool:
 def _waits(run: Run) -> bool:
     """Whether training stands still for a synchronous evaluation.
 
+    It does from the merge of the ticket after which one is wanted, because above degree 0 the
+    next ticket may be ready: then the version of that moment would be gone before the snapshot.
     A checkpoint waits with it, which costs nothing as nothing may begin anyway, and so none has a
     synchronous evaluation in flight.
     """
-    return run.settings.eval_mode == "sync" and run.evaluations.active
+    if run.settings.eval_mode != "sync":
+        return False
+    return run.evaluations.active or run.evaluations.wanted_at(run.merged_env_steps)
+
+
+def _holds_training(run: Run) -> bool:
+    """Whether ready rollouts wait too: not where an end has been decided that evaluates no more."""
+    return _waits(run) and (run.ending is None or run.ending.evaluate)
 
 
 def _save(run: Run) -> None:

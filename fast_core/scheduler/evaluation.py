@@ -81,9 +81,13 @@ class Evaluations:
         score = self._settings.stop_score
         return score is not None and self.streak >= self._settings.stop_score_held
 
+    def wanted_at(self, env_steps: int) -> bool:
+        """Whether training that has come so far asks for one: it crosses a multiple."""
+        return self._settings.evaluates and env_steps >= (self._next_env_steps or 0)
+
     def trained(self, env_steps: int) -> None:
         """Ask for an evaluation if training crossed a multiple of the interval."""
-        if not self._settings.evaluates or env_steps < (self._next_env_steps or 0):
+        if not self.wanted_at(env_steps):
             return
         every = self._settings.eval_every_env_steps or 1
         self._next_env_steps = every * (env_steps // every + 1)

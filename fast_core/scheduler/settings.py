@@ -53,7 +53,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
             infinity.
         eval_every_env_steps: Trained environment steps between evaluations; None turns them off.
         eval_episodes: Episodes of one evaluation, exactly.
-        eval_mode: `sync` holds admission from the moment an evaluation is due until its result.
+        eval_mode: `sync` holds admission and training from the ticket after which an evaluation is
+            wanted until its result, so it evaluates the version of that moment.
         eval_at_end: Evaluate the last version before an orderly end.
         checkpoint_every_updates: Updates between checkpoints; None for none on the way.
         checkpoint_at_end: Write a checkpoint before an orderly end.

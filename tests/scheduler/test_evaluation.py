@@ -102,6 +102,19 @@ def test_synchronous_evaluation_holds_admission() -> None:
     assert len(commands(evaluate(world), Collect)) == 2
 
 
+def test_synchronous_evaluation_is_of_the_version_of_its_own_moment_above_degree_0() -> None:
+    """The next tickets are ready before the one that crosses the interval is trained."""
+    world = evaluating_world(eval_mode="sync", eval_every_env_steps=40, degree=3, slots_per_shard=4)
+    for _ in range(4):
+        collect_all(world)
+    assert [type(task) for task in world.inbox["optimizer"]] == [Train, Train]
+    train_one(world)
+    assert not commands(train_one(world), Train)
+    ((_, command),) = commands(snapshot(world), Evaluate)
+    assert isinstance(command, Evaluate) and (command.version, command.env_steps) == (8, 40)
+    assert len(commands(evaluate(world), Train)) == 1, "what was ready waited for it"
+
+
 @pytest.mark.parametrize(
     ("scores", "held", "version"),
     [
