@@ -212,8 +212,13 @@ def _last_version_wants_evaluation(run: Run) -> bool:
 
 
 def _final_text(run: Run, ending: Ending) -> str:
-    result = run.evaluations.result_text()
-    if not ending.evaluate or not result:
-        return ending.text
-    solved = " (solved)" if run.evaluations.solved else ""
-    return f"{ending.text}; last evaluation: {result}{solved}"
+    """How the run ended, and which version reached the score if training went on meanwhile."""
+    evaluations, text, version = run.evaluations, ending.text, run.progress.version
+    result, by = evaluations.result_text(), evaluations.solved_by
+    if ending.evaluate and result:
+        if by is not None and not evaluations.solved:
+            text += f"; solved: {by.text}"
+        text += f"; last evaluation: {result}{' (solved)' if evaluations.solved else ''}"
+    if by is not None and by.version != version:
+        text += f"; training went on to version {version}, where a resume begins"
+    return text

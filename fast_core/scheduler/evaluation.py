@@ -6,9 +6,18 @@ coalesce: the newest waits, those it replaces are counted. A running evaluation 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.state import SchedulerState
+
+
+class Solved(NamedTuple):
+    """An evaluation that reached the score: its version, and its result as words."""
+
+    version: int
+    text: str
 
 
 class Evaluations:
@@ -23,6 +32,8 @@ class Evaluations:
             was not known.
         last_version: Version that was evaluated last.
         streak: Evaluations in a row that reached the score.
+        solved_by: The newest evaluation of this part of the run with which the score had been held
+            for as long as asked, None without any.
     """
 
     def __init__(self, settings: SchedulerSettings, state: SchedulerState | None):
@@ -38,6 +49,7 @@ class Evaluations:
         self.last_mean: float | None = None
         self.last_version: int | None = None
         self.streak = 0
+        self.solved_by: Solved | None = None
         self._next_env_steps = settings.eval_every_env_steps
         if state is not None:
             self._restore(state)
@@ -140,6 +152,8 @@ class Evaluations:
         if score is not None:
             reached = self.last_mean is not None and self.last_mean >= score
             self.streak = self.streak + (not again) if reached else 0
+        if self.solved:
+            self.solved_by = Solved(event.version, self.result_text())
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""

@@ -163,7 +163,10 @@ def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
     assert commands(sends, Snapshot) == [], "the waiting request is not started any more"
     ticket(world)
     assert world.ended is not None
-    assert "of version 4" in world.ended.text
+    assert world.ended.text == (
+        "solved: mean return 10 over 2 episodes of version 4 (stop.score: 10, stop.score_held: 1); "
+        "training went on to version 12, where a resume begins"
+    )
     assert world.scheduler.statistics().evaluations_finished == 1
 
 
@@ -209,6 +212,24 @@ def test_final_evaluation_waits_for_the_running_one() -> None:
     evaluate(world)
     assert world.ended is not None
     assert [event.version for event in world.audit.evaluated] == [4, 8]
+
+
+def test_score_reached_on_the_way_to_a_limit_is_said_with_its_version() -> None:
+    """Though the last version, evaluated after it, does not reach it any more."""
+    world = evaluating_world({4: 10.0}, stop_score=10.0, stop_env_steps=40, eval_at_end=True)
+    ticket(world)
+    snapshot(world)
+    ticket(world)  # the limit, while version 4 is on its way
+    evaluate(world)
+    snapshot(world)
+    evaluate(world)
+    assert world.ended is not None
+    assert world.ended.text == (
+        "40 env steps trained (stop.env_steps: 40); "
+        "solved: mean return 10 over 2 episodes of version 4; "
+        "last evaluation: mean return 0 over 2 episodes of version 8; "
+        "training went on to version 8, where a resume begins"
+    )
 
 
 def test_final_evaluation_that_reaches_the_score_says_so() -> None:
