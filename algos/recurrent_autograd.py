@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.networks import F32, NetworkShape
-from fast_core.algos.observations import I64, Bool
+from fast_core.algos.observations import I64
 from fast_core.algos.ppo_autograd import IMAGE_CHUNK, AutogradCore
 from fast_core.algos.ppo_core import Columns
 from fast_core.algos.ppo_settings import PPOSettings
@@ -37,8 +36,6 @@ class RecurrentAutogradCore(AutogradCore):
             self._network.memory.hide_from_compiler()
         self._minibatches = Minibatches(settings.minibatch_size)
         self._values: F32 | None = None
-        self._known: Bool | None = None
-        self._shuffled_known: Bool | None = None
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
@@ -84,26 +81,23 @@ class RecurrentAutogradCore(AutogradCore):
 
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""
-        rows = self._minibatches.shuffle(order)
-        super().shuffle(rows)
-        self._shuffled_known = None if self._known is None else self._known[rows]
+        super().shuffle(self._minibatches.shuffle(order))
 
     def begin(self, columns: Columns) -> None:
         """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
         super().begin(columns)
-        self._known = columns.known
+        self._minibatches.known = columns.known
 
     def _learned(self, start: int, stop: int) -> slice | Tensor:
-        if self._shuffled_known is None:
-            return slice(start, stop)
-        return self._upload(start + np.flatnonzero(self._shuffled_known[start:stop]))
+        rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else self._upload(start + rows)
 
     def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
         part, rows = self._minibatches.part(start, stop), super()._minibatch(table, start, stop)
         rows = rows._replace(state=self._upload(part.state), keep=self._upload(part.keep))
-        learned = self._learned(start, stop)
-        if isinstance(learned, slice):
+        known = self._minibatches.learned(start, stop)
+        if known is None:
             return rows
-        learned = learned - start
+        learned = self._upload(known)
         mask = None if rows.mask is None else rows.mask[learned]
         return rows._replace(learned=learned, mask=mask)

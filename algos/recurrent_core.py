@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algos.networks import F32, NetworkShape, parameter_layout
-from fast_core.algos.observations import I64, Bool
+from fast_core.algos.observations import I64
 from fast_core.algos.ppo_core import Columns, GradientStats
 from fast_core.algos.ppo_explicit import CHUNK, ExplicitCore
 from fast_core.algos.ppo_settings import PPOSettings
@@ -31,8 +31,6 @@ class RecurrentExplicitCore(ExplicitCore):
         self._part = Part(parameters[:0, None], parameters[:0, None])
         self._features = self._deltas = np.empty((0, 0), np.float32)
         self._values: F32 | None = None
-        self._known: Bool | None = None
-        self._shuffled_known: Bool | None = None
         self._learned_rows: I64 | None = None
 
     def observe(self, merged: MergedRollout) -> None:
@@ -77,13 +75,11 @@ class RecurrentExplicitCore(ExplicitCore):
     def begin(self, columns: Columns) -> None:
         """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
         super().begin(columns)
-        self._known = columns.known
+        self._minibatches.known = columns.known
 
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""
-        rows = self._minibatches.shuffle(order)
-        super().shuffle(rows)
-        self._shuffled_known = None if self._known is None else self._known[rows]
+        super().shuffle(self._minibatches.shuffle(order))
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
@@ -91,11 +87,8 @@ class RecurrentExplicitCore(ExplicitCore):
         return super().gradient(start, stop, clip_epsilon)
 
     def _learned(self, start: int, stop: int) -> slice | I64:
-        if self._shuffled_known is None:
-            self._learned_rows = None
-            return slice(start, stop)
-        self._learned_rows = np.flatnonzero(self._shuffled_known[start:stop])
-        return start + self._learned_rows
+        rows = self._learned_rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else start + rows
 
     def _forward(self, obs: F32) -> F32:
         self._features = super()._forward(obs)[0]
