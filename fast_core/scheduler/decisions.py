@@ -220,5 +220,6 @@ def _final_text(run: Run, ending: Ending) -> str:
             text += f"; solved: {by.text}"
         text += f"; last evaluation: {result}{' (solved)' if evaluations.solved else ''}"
     if by is not None and by.version != version:
-        text += f"; training went on to version {version}, where a resume begins"
+        text += f"; training went on to version {version}"
+        text += ", where a resume begins" if ending.save else ""
     return text
