@@ -30,11 +30,13 @@ class RunningMoments:
         self.square_sum: F64 = np.zeros(size)
 
     def update(self, rows: NDArray[np.floating[Any]]) -> bool:
-        """Merge ``rows [N, size]``; rows that are not finite are refused as a whole.
+        """Merge ``rows [N, size]``, if any; rows that are not finite are refused as a whole.
 
         Returns:
             Whether the rows were merged: one NaN would stay in the statistics for ever.
         """
+        if not len(rows):
+            return False
         mean = rows.mean(axis=0, dtype=np.float64)
         square_sum = np.square(rows - mean).sum(axis=0)
         if not (np.isfinite(mean).all() and np.isfinite(square_sum).all()):
@@ -96,11 +98,18 @@ class RewardNormalizer:
         self._running: F64 = np.zeros((shards, envs_per_shard))
         self._moments = RunningMoments(1)
 
-    def normalise(self, reward: F32, ended: NDArray[np.bool_], shards: Sequence[int]) -> F32:
+    def normalise(
+        self,
+        reward: F32,
+        ended: NDArray[np.bool_],
+        shards: Sequence[int],
+        quarantined: NDArray[np.bool_] | None = None,
+    ) -> F32:
         """Merge and scale ``reward [T, N]``, whose columns are those of ``shards`` in order.
 
-        The statistics include these rewards, so that the first ones are scaled too. Rewards
-        that are not finite leave the statistics alone and are returned as they are.
+        The statistics include these rewards, so that the first ones are scaled too, but for
+        those of steps that were ``quarantined [T, N]``. Rewards that are not finite leave the
+        statistics alone and are returned as they are.
         """
         if not np.isfinite(reward).all():
             return reward
@@ -112,7 +121,10 @@ class RewardNormalizer:
             history[:, columns] = self._discounted(
                 [shards[column] for column in columns], rewards[:, columns], ends[:, columns]
             )
-        self._moments.update(history.reshape(-1, 1))
+        seen = (
+            history.reshape(-1) if quarantined is None else history.reshape(steps, -1)[~quarantined]
+        )
+        self._moments.update(seen[:, None])
         scaled: F32 = reward * np.float32(self._moments.inverse_std()[0])
         np.maximum(scaled, np.float32(-self._limit), out=scaled)
         return np.minimum(scaled, np.float32(self._limit), out=scaled)

@@ -154,7 +154,7 @@ class PPO:
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []
         self._core.begin(columns)
-        for start, stop in self._minibatches(len(columns)):
+        for start, stop in self._minibatches(columns):
             stats = self._core.gradient(start, stop, clip)
             if stats.approx_kl > limit:
                 break
@@ -170,10 +170,14 @@ class PPO:
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)
         return len(seen), metrics
 
-    def _minibatches(self, rows: int) -> Iterator[tuple[int, int]]:
-        size = self._settings.minibatch_size
+    def _minibatches(self, columns: Columns) -> Iterator[tuple[int, int]]:
+        """Every row once an epoch, but those of which all that stay together are quarantined."""
+        size, together = self._settings.minibatch_size, np.arange(len(columns) // self._span)
+        if columns.known is not None:
+            together = together[columns.known.reshape(self._span, -1).any(axis=0)]
+        rows = len(together) * self._span
         for _ in range(self._settings.epochs):
-            self._core.shuffle(self._rng.permutation(rows // self._span))
+            self._core.shuffle(self._rng.permutation(together))
             for start in range(0, rows, size):
                 yield start, min(start + size, rows)
 

@@ -102,20 +102,25 @@ class AutogradCore:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
         assert self._epoch is not None and self._flat.grad is not None
         table, action, scalars = self._epoch
+        learned = self._learned(start, stop)
         self._flat.grad.zero_()
         # A tensor, so that a scheduled value does not compile anew; filled on the device.
         clip = torch.full((), clip_epsilon, device=self._device)
         loss, stats = self._loss(
             self._leaves,
             self._minibatch(table, start, stop),
-            action[start:stop],
-            scalars[:, start:stop],
+            action[learned],
+            scalars[:, learned],
             clip,
         )
         loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.linalg.vector_norm(self._flat.grad)
         # One transfer for all numbers: each would wait for the device.
         return GradientStats(*torch.cat([norm[None], stats]).tolist())
+
+    def _learned(self, start: int, stop: int) -> slice | Tensor:
+        """Which of these shuffled rows the loss is over."""
+        return slice(start, stop)
 
     def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
         return table.rows(start, stop)

@@ -62,12 +62,13 @@ class ColumnMaker:
         reward = merged.reward
         if settings.normalize_rewards:
             ended = merged.terminated | merged.truncated
-            reward = self._rewards.normalise(reward, ended, merged.shards)
-        terminated = merged.terminated
+            reward = self._rewards.normalise(reward, ended, merged.shards, merged.quarantined)
+        terminated, known = merged.terminated, None
         if merged.quarantined is not None:
             # As good as expected, and the end: nothing of it reaches its own row or those before.
             reward = np.where(merged.quarantined, values[:-1], reward)
             terminated = terminated | merged.quarantined
+            known = ~merged.quarantined.reshape(rows)
         advantage = generalized_advantages(
             reward,
             values[:-1],
@@ -82,7 +83,7 @@ class ColumnMaker:
         action = merged.action.reshape(rows, *merged.action.shape[2:])
         if action.ndim > 1 or action.dtype == np.float32:
             action = action.reshape(rows, -1)
-        return Columns(action, scalars.reshape(4, rows))
+        return Columns(action, scalars.reshape(4, rows), known)
 
     def observe(self, merged: MergedRollout) -> None:
         """Merge what the policy saw, after the round that it was normalised for.
@@ -92,7 +93,10 @@ class ColumnMaker:
         """
         if not self._normalizes:
             return
-        if self._observations.update(merged.obs.vector[: merged.reward.size]):
+        rows = merged.obs.vector[: merged.reward.size]
+        if merged.quarantined is not None:
+            rows = rows[~merged.quarantined.reshape(-1)]
+        if self._observations.update(rows):
             self._publish_statistics()
 
     def published_statistics(self) -> list[Array]:

@@ -22,10 +22,13 @@ class Columns:
     Attributes:
         action: ``[N]`` or ``[N, D]`` int64, or ``[N, A]`` float32.
         scalars: ``[4, N]``: behaviour log-probability, advantage, value target, value.
+        known: ``[N]``, false for quarantined rows, which are left out of every step; None where
+            all are known.
     """
 
     action: NDArray[np.generic]
     scalars: F32
+    known: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -38,8 +41,8 @@ class Columns:
     @property
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values predicted; 0 without variance."""
-        target, value = self.scalars[2], self.scalars[3]
-        variance = float(np.var(target))
+        target, value = self.scalars[2:] if self.known is None else self.scalars[2:, self.known]
+        variance = float(np.var(target)) if len(target) else 0.0
         return 1.0 - float(np.var(target - value)) / variance if variance > 0 else 0.0
 
 
@@ -80,7 +83,7 @@ class UpdateCore(Protocol):
         ...
 
     def shuffle(self, order: I64) -> None:
-        """Put the rows into this order for one epoch."""
+        """Put the rows into this order for one epoch; those that it leaves out take no part."""
         ...
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:

@@ -69,25 +69,26 @@ class ExplicitCore:
 
     def shuffle(self, order: I64) -> None:
         """Gather every column once, so that minibatches are slices."""
-        rows, epoch = self._rows, self._epoch
-        # The order is a permutation; "clip" only spares the copy that "raise" makes.
-        np.take(rows.obs, order, axis=0, out=epoch.obs, mode="clip")
-        np.take(rows.action, order, axis=0, out=epoch.action, mode="clip")
-        np.take(rows.scalars, order, axis=1, out=epoch.scalars, mode="clip")
+        rows, epoch, count = self._rows, self._epoch, len(order)
+        # The order is made of places; "clip" only spares the copy that "raise" makes.
+        np.take(rows.obs, order, axis=0, out=epoch.obs[:count], mode="clip")
+        np.take(rows.action, order, axis=0, out=epoch.action[:count], mode="clip")
+        np.take(rows.scalars, order, axis=1, out=epoch.scalars[:, :count], mode="clip")
         if rows.mask is not None and epoch.mask is not None:
-            np.take(rows.mask, order, axis=0, out=epoch.mask, mode="clip")
+            np.take(rows.mask, order, axis=0, out=epoch.mask[:count], mode="clip")
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
-        config, count = self._config, stop - start
-        obs, action = self._epoch.obs[start:stop], self._epoch.action[start:stop]
-        behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, start:stop]
+        config, learned = self._config, self._learned(start, stop)
+        obs, action = self._epoch.obs[start:stop], self._epoch.action[learned]
+        count = len(action)
+        behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, learned]
         if config.normalize_advantage:
             advantage = standardise(advantage)
         features = self._forward(obs)
 
         output = self._policy_head.forward(features[0])
-        mask = None if self._epoch.mask is None else self._epoch.mask[start:stop].T
+        mask = None if self._epoch.mask is None else self._epoch.mask[learned].T
         log_prob, entropy = self._distribution.evaluate(output, action, mask)
         surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
         output_gradient = self._distribution.backward(
@@ -112,8 +113,12 @@ class ExplicitCore:
             clip_fraction=surrogate.clip_fraction,
         )
 
+    def _learned(self, start: int, stop: int) -> slice | I64:
+        """Which of these shuffled rows the loss is over."""
+        return slice(start, stop)
+
     def _forward(self, obs: F32) -> F32:
-        """What the heads take of the rows: ``[torsos, features, B]``."""
+        """What the heads take of those rows: ``[torsos, features, B]``."""
         return self._torso.forward(obs)
 
     def _delta(self, rows: int) -> F32:

@@ -9,6 +9,7 @@ from fast_core.algorithm import LearnerSetup
 from fast_core.algos.networks import F32, NetworkShape
 from fast_core.algos.observations import I64
 from fast_core.algos.ppo_autograd import IMAGE_CHUNK, AutogradCore
+from fast_core.algos.ppo_core import Columns
 from fast_core.algos.ppo_settings import PPOSettings
 from fast_core.algos.rollouts import MergedRollout
 from fast_core.algos.sequences import Minibatches, Sequences
@@ -82,10 +83,21 @@ class RecurrentAutogradCore(AutogradCore):
         """Put the sequences into this order, each minibatch time-major."""
         super().shuffle(self._minibatches.shuffle(order))
 
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._minibatches.known = columns.known
+
+    def _learned(self, start: int, stop: int) -> slice | Tensor:
+        rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else self._upload(start + rows)
+
     def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
-        part = self._minibatches.part(start, stop)
-        return (
-            super()
-            ._minibatch(table, start, stop)
-            ._replace(state=self._upload(part.state), keep=self._upload(part.keep))
-        )
+        part, rows = self._minibatches.part(start, stop), super()._minibatch(table, start, stop)
+        rows = rows._replace(state=self._upload(part.state), keep=self._upload(part.keep))
+        known = self._minibatches.learned(start, stop)
+        if known is None:
+            return rows
+        learned = self._upload(known)
+        mask = None if rows.mask is None else rows.mask[learned]
+        return rows._replace(learned=learned, mask=mask)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fast_core.algos.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.observations import I64
-from fast_core.algos.ppo_core import GradientStats
+from fast_core.algos.ppo_core import Columns, GradientStats
 from fast_core.algos.ppo_explicit import CHUNK, ExplicitCore
 from fast_core.algos.ppo_settings import PPOSettings
 from fast_core.algos.recurrent_cells import Memory
@@ -31,6 +31,7 @@ class RecurrentExplicitCore(ExplicitCore):
         self._part = Part(parameters[:0, None], parameters[:0, None])
         self._features = self._deltas = np.empty((0, 0), np.float32)
         self._values: F32 | None = None
+        self._learned_rows: I64 | None = None
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
@@ -71,6 +72,11 @@ class RecurrentExplicitCore(ExplicitCore):
             features[:, first : first + CHUNK] = self._torso.forward(rows)[0]
         return features
 
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._minibatches.known = columns.known
+
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""
         super().shuffle(self._minibatches.shuffle(order))
@@ -80,10 +86,15 @@ class RecurrentExplicitCore(ExplicitCore):
         self._part = self._minibatches.part(start, stop)
         return super().gradient(start, stop, clip_epsilon)
 
+    def _learned(self, start: int, stop: int) -> slice | I64:
+        rows = self._learned_rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else start + rows
+
     def _forward(self, obs: F32) -> F32:
         self._features = super()._forward(obs)[0]
         output = self._unrolled.forward(self._features, self._part.state, self._part.keep)
-        return output.reshape(len(obs), -1).T[None]
+        rows = output.reshape(len(obs), -1)
+        return (rows if self._learned_rows is None else rows[self._learned_rows]).T[None]
 
     def _delta(self, rows: int) -> F32:
         if self._deltas.shape[1] != rows:
@@ -91,8 +102,11 @@ class RecurrentExplicitCore(ExplicitCore):
         return self._deltas[None]
 
     def _backward(self, obs: F32, delta: F32) -> None:
-        keep = self._part.keep
-        gradient = np.ascontiguousarray(delta[0].T).reshape(*keep.shape, -1)
+        keep, rows = self._part.keep, delta[0].T
+        if self._learned_rows is not None:
+            rows = np.zeros((len(obs), self._size), np.float32)
+            rows[self._learned_rows] = delta[0].T
+        gradient = np.ascontiguousarray(rows).reshape(*keep.shape, -1)
         below = self._torso.delta(len(obs))
         self._unrolled.backward(self._features, gradient, keep, below[0])
         super()._backward(obs, below)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from fast_core.algos.networks import F32
-from fast_core.algos.observations import I64
+from fast_core.algos.observations import I64, Bool
 from fast_core.algos.rollouts import MergedRollout
 
 
@@ -67,6 +67,8 @@ class Minibatches:
 
     Attributes:
         sequences: Those of the round.
+        known: ``[T * N]``, false for rows that stay in their sequence but out of the loss; None
+            where all are learned from.
     """
 
     def __init__(self, size: int) -> None:
@@ -75,13 +77,22 @@ class Minibatches:
         self._size = size
         self._order = nothing
         self.sequences = Sequences(zeros, zeros, nothing, nothing)
+        self.known: Bool | None = None
+        self._shuffled_known: Bool | None = None
 
     def shuffle(self, order: I64) -> I64:
         """Take an order of the sequences; the order of rows in which each minibatch is a slice."""
         self._order = order
         count = self._size // self.sequences.steps
         parts = [order[start : start + count] for start in range(0, len(order), count)]
-        return np.concatenate([self.sequences.rows(part) for part in parts])
+        rows = np.concatenate([self.sequences.rows(part) for part in parts])
+        self._shuffled_known = None if self.known is None else self.known[rows]
+        return rows
+
+    def learned(self, start: int, stop: int) -> I64 | None:
+        """Which of the shuffled rows are learned from, counted from ``start``; None for all."""
+        known = self._shuffled_known
+        return None if known is None else np.flatnonzero(known[start:stop])
 
     def part(self, start: int, stop: int) -> Part:
         """What belongs to the shuffled rows ``start`` to ``stop``."""

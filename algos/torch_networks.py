@@ -25,6 +25,8 @@ class Rows(NamedTuple):
         state: ``[N, S]``, where the rows are ``B / N`` steps of ``N`` sequences, time-major: what
             a network with memory remembers before the first step; None without memory.
         keep: ``[B / N, N]`` float32, 0 where it has forgotten before a step.
+        learned: Which of the rows a network with memory is asked about, those of ``mask``; None
+            for all.
     """
 
     vector: Tensor
@@ -32,6 +34,7 @@ class Rows(NamedTuple):
     mask: Tensor | None = None
     state: Tensor | None = None
     keep: Tensor | None = None
+    learned: Tensor | None = None
 
 
 class Network:
@@ -76,10 +79,11 @@ class Network:
     def evaluate(
         self, leaves: dict[str, Tensor], rows: Rows, action: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of ``action``, entropy and value, each ``[B]``."""
+        """Log-probability of ``action``, entropy and value ``[B]``, of the rows to learn from."""
         features = self.features(leaves, self._shape.torsos[0], rows)
         if self.memory is not None:
             features = self.memory.unroll_rows(leaves, features, rows.state, rows.keep)
+            features = features if rows.learned is None else features[rows.learned]
         output = self.output_of(leaves, features)
         log_prob, entropy = action_log_prob(self._shape, leaves, output, action, rows.mask)
         if not self._shape.shared_torso:

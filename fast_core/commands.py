@@ -97,6 +97,12 @@ def evaluate(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the episodes, instead of the run's.")
     ] = None,
+    repeat: Annotated[
+        bool,
+        typer.Option(
+            "--repeat", help="Play the episodes of the run's own evaluations, not fresh ones."
+        ),
+    ] = False,
     explore: Annotated[
         bool, typer.Option("--explore", help="Act as in training, with exploration.")
     ] = False,
@@ -112,6 +118,7 @@ def evaluate(
             video=video,
             checkpoint=checkpoint,
             seed=seed,
+            repeat=repeat,
             explore=explore,
         )
     )

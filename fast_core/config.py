@@ -44,7 +44,7 @@ class AtariConfig(Section, frozen=True):
         bool,
         Meta(
             description="A lost life ends the episode, as terminated; the game goes on. "
-            "Evaluations play whole games."
+            "Evaluations play whole games, each life begun as in training."
         ),
     ] = False
     fire_on_reset: Annotated[
@@ -115,6 +115,15 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
             "last good observation and count it, or end the run."
         ),
     ] = "quarantine"
+    nonfinite_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of the last 100 training episodes that may be cut for NaN "
+            "or infinity; beyond it the run ends.",
+        ),
+    ] = 0.5
 
 
 class RolloutConfig(Section, frozen=True):
@@ -354,13 +363,16 @@ class EvaluationConfig(Section, frozen=True):
     max_episode_steps: Annotated[
         Count,
         Meta(
-            description="Steps after which an evaluation episode is cut, for environments without "
-            "a time limit of their own."
+            description="Steps after which an evaluation episode is cut, only for environments "
+            "without a time limit of their own."
         ),
     ] = 10_000
     mode: Annotated[
         Literal["async", "sync"],
-        Meta(description="async trains on meanwhile; sync waits for the result."),
+        Meta(
+            description="async trains on meanwhile, and may evaluate a somewhat later version; "
+            "sync evaluates that of its own moment and waits for the result."
+        ),
     ] = "async"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")

@@ -9,6 +9,7 @@ hands on unopened to every node that declares to consume them.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -188,7 +189,7 @@ class RolloutReady(Message, frozen=True):
     """A shard rollout is complete and committed.
 
     Attributes:
-        episode_returns: Returns of episodes that ended in it, raw reward.
+        episode_returns: Returns of episodes that ended in it, raw reward; NaN where quarantined.
         episode_lengths: Their lengths in environment steps.
         quarantined: Episodes cut because the environment gave a non-finite value.
     """
@@ -245,7 +246,11 @@ class SnapshotTaken(Message, frozen=True):
 
 
 class Evaluated(Message, frozen=True):
-    """Result of one evaluation, for the evaluated version, in episode order."""
+    """Result of one evaluation, for the evaluated version, in episode order.
+
+    Attributes:
+        returns: NaN where an episode met NaN or infinity: its outcome is not known.
+    """
 
     node: str
     request: int
@@ -253,6 +258,15 @@ class Evaluated(Message, frozen=True):
     env_steps: int
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+
+    @property
+    def score(self) -> float | None:
+        """Mean return; None where an outcome is not known.
+
+        The mean of the others would favour policies that break the episodes they do badly in.
+        """
+        mean = sum(self.returns) / len(self.returns)
+        return None if math.isnan(mean) else mean
 
 
 class Noted(Message, frozen=True):

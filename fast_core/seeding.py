@@ -35,6 +35,7 @@ class Role(enum.IntEnum):
     PROBE = 8
     REPLAY = 9
     PRIORITY = 10
+    FRESH_EVALUATION = 11
 
 
 def sequence(seed: int, role: Role, *key: int) -> np.random.SeedSequence:

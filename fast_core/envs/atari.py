@@ -86,6 +86,16 @@ class AtariGame(gymnasium.Env[Frame, np.int64]):
         self._begin: bytes | None = None
 
     @property
+    def life_lost(self) -> bool:
+        """Whether the episode ended by a lost life alone: the next reset goes on in its game."""
+        return self._life_lost
+
+    @property
+    def steps(self) -> int:
+        """Steps of the game; 0 after a reset in whose frames it ended and began anew, too."""
+        return self._steps
+
+    @property
     def episode_start(self) -> bytes:
         """Where in its game the open episode began, empty if with the game."""
         if self._start is None:

@@ -42,7 +42,8 @@ class FinishedEpisodes(NamedTuple):
     """Episodes that ended since they were last taken, in the order in which they ended.
 
     Attributes:
-        returns: Undiscounted sum of rewards of each episode.
+        returns: Undiscounted sum of rewards of each episode; NaN where it was quarantined, since
+            what it would have come to is not known.
         lengths: Steps of each episode.
         quarantined: How many values that were not finite were kept out (`EnvBatch`).
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
@@ -16,7 +17,7 @@ from fast_core.seeding import EpisodeSeeds, Role
 class EpisodeRunner(Runner):
     """Runs episodes 0 to ``episodes - 1`` in ``envs`` environments stepped together.
 
-    Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, evaluation, ``k``).
+    Episode ``k`` belongs to environment ``k % envs`` and its seed to (run, ``role``, ``k``).
     So every evaluation sees the same episodes, none is run beyond the number asked, and all
     that were begun count: taking those that end first would favour short ones.
 
@@ -32,17 +33,18 @@ class EpisodeRunner(Runner):
         episodes: int,
         envs: int,
         seed: int,
+        role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
         watch: Callable[[Instance], None] | None = None,
     ) -> None:
         """Make the environments.
 
-        ``max_episode_steps`` cuts episodes that have no end of their own, since a policy may
-        never reach one; ``on_step`` is called after each step of each environment. With
-        ``watch``, one environment plays all the episodes, one after the other, each in the row
-        of the policy's batch that it has without, so its result is the same; ``watch`` is called
-        with it after each reset and step.
+        ``max_episode_steps`` cuts episodes of environments without a time limit of their own,
+        since a policy may never reach an end; ``on_step`` is called after each step of each
+        environment. With ``watch``, one environment plays all the episodes, one after the other,
+        each in the row of the policy's batch that it has without, so its result is the same;
+        ``watch`` is called with it after each reset and step.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -51,17 +53,21 @@ class EpisodeRunner(Runner):
         self._instances = make_instances(
             config,
             seed=seed,
-            role=Role.EVALUATION,
+            role=role,
             shard=0,
             indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
         )
-        super().__init__(self._instances[0].spec, episodes=episodes, envs=envs)
+        super().__init__(
+            self._instances[0].spec,
+            episodes=episodes,
+            envs=envs,
+            max_episode_steps=max_episode_steps,
+        )
         self._on_step = on_step
         self._watch = watch
-        self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
-        self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
+        self._seeds = EpisodeSeeds(seed, role, 0, 0)
         self._obs = self._instances[0].observations(envs)
 
     def step(self, act: Act) -> bool:
@@ -88,7 +94,10 @@ class EpisodeRunner(Runner):
         self._current[place] = episode
         self._first[place] = True
         seed = self._seeds[episode]
-        self._instance(place).reset(self._obs.rows[place], episode=episode, seed=seed)
+        self._instance(place).reset(self._obs.rows[place], episode=episode, seed=seed, start=b"")
+        self._check_first(place)
+
+    def _check_first(self, place: int) -> None:
         if not self._obs.finite_row(place):
             raise self._failure(place, "the first observation is NaN or infinite", None)
         self._check_mask(place, None)
@@ -131,14 +140,23 @@ class EpisodeRunner(Runner):
         else:
             self._count_nonfinite(place, action)
             self._obs.array[place] = before
+            self.returns[episode] = math.nan
             truncated = True
         if self.lengths[episode] == self._limit and not (terminated or truncated):
             self.cut += 1
             truncated = True
-        if terminated or truncated:
-            self._next(place, episode)
-        else:
+        if not (terminated or truncated):
             self._check_mask(place, action)
+        elif truncated or not self._goes_on(place, episode):
+            self._next(place, episode)
+
+    def _goes_on(self, place: int, episode: int) -> bool:
+        """Begin the next life, if the game goes on after what ends an episode of training."""
+        if not self._instance(place).go_on(self._obs.rows[place], episode=episode):
+            return False
+        self._first[place] = True
+        self._check_first(place)
+        return True
 
     def _check_mask(self, place: int, action: object) -> None:
         masks = self._obs.masks

@@ -10,6 +10,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
 from fast_core.envs.instance import Instance
 from fast_core.envs.runner import Runner
+from fast_core.seeding import Role
 
 _VECTOR_ONLY = ("autoreset_mode", "num_threads")
 
@@ -20,6 +21,7 @@ def make_runner(
     episodes: int,
     envs: int,
     seed: int,
+    role: Role = Role.EVALUATION,
     max_episode_steps: int | None = None,
     on_step: Callable[[], None] | None = None,
     watch: Callable[[Instance], None] | None = None,
@@ -37,6 +39,7 @@ def make_runner(
             episodes=episodes,
             envs=envs,
             seed=seed,
+            role=role,
             max_episode_steps=max_episode_steps,
             on_step=on_step,
             watch=watch,
@@ -49,6 +52,7 @@ def make_runner(
         episodes=episodes,
         envs=envs,
         seed=seed,
+        role=role,
         max_episode_steps=max_episode_steps,
         on_step=on_step,
     )
@@ -57,14 +61,12 @@ def make_runner(
 def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
     """The environments in which what was trained in those of ``config`` is evaluated.
 
-    Atari games are played to their end and count their own score, whatever training does about
-    lost lives and rewards. In place of a vectorised Gymnasium environment its scalar form plays,
-    where every episode has its seed.
+    Atari games count their own score, whatever training does about rewards. In place of a
+    vectorised Gymnasium environment its scalar form plays, where every episode has its seed.
     """
     atari = config.atari
     if atari is not None:
-        atari = replace(atari, terminal_on_life_loss=False, clip_rewards=False)
-        config = replace(config, atari=atari)
+        config = replace(config, atari=replace(atari, clip_rewards=False))
     if config.backend == "gymnasium_vector":
         kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
         config = replace(config, backend="gymnasium", kwargs=kwargs)

@@ -6,6 +6,7 @@ must be done between two environments; the rest is done once for the batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -194,7 +195,7 @@ class GymnasiumBatch:
         for place in np.flatnonzero(~finite).tolist():
             self._count_nonfinite(place, action)
             self._obs.array[place] = self._old_obs.array[place]
-            self._reward[place] = 0.0
+            self._reward[place], self._returns[place] = 0.0, math.nan
             ended[place] = False, True
             self.quarantined.append(place)
 

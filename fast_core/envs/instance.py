@@ -80,11 +80,28 @@ class Instance:
         """What `reset` needs beside the seed to begin the open episode again, often nothing."""
         return b"" if self._game is None else self._game.episode_start
 
-    def reset(self, row: Row, *, episode: int, seed: int, start: bytes | None = None) -> None:
+    def go_on(self, row: Row, *, episode: int) -> bool:
+        """After a lost life (`AtariGame`), begin the next one in the same game, as training does.
+
+        Returns:
+            Whether the game goes on; if not, a `reset` must begin a new one.
+
+        Raises:
+            EnvironmentFailed: As `reset`.
+        """
+        if self._game is None or not self._game.life_lost:
+            return False
+        self.reset(row, episode=episode, seed=None)
+        return self._game.steps > 0
+
+    def reset(
+        self, row: Row, *, episode: int, seed: int | None, start: bytes | None = None
+    ) -> None:
         """Begin ``episode`` with ``seed`` and write its first observation to ``row``.
 
         Where a game goes on over several episodes (`AtariGame`), the episode begins where
-        ``start``, an `episode_start`, says; empty means with a new game.
+        ``start``, an `episode_start`, says; empty means with a new game. Without a ``seed`` its
+        random stream goes on.
 
         Each episode is seeded, so that one can be repeated alone. In CartPole that takes 12 us
         where an unseeded reset takes 3: 0.4 us per step of random play and nothing to speak of

@@ -18,17 +18,26 @@ Act = Callable[[Array, NDArray[np.bool_]], Array]
 class Runner(ABC):
     """Runs episodes 0 to ``episodes - 1`` and keeps their results.
 
+    Where training ends an episode at a lost life, an episode is the whole game all the same. After
+    a lost life the policy finds what it finds in training: what the reset does, and nothing that it
+    remembers.
+
     Attributes:
         spec: Spaces and time limit of the environments.
-        returns: Undiscounted return of each episode so far, in order of episodes.
+        returns: Undiscounted return of each episode so far, in order of episodes; NaN where a
+            value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
         env_steps: Steps of all episodes so far.
-        quarantined: Values that were not finite; each ended its episode without its reward.
+        quarantined: Episodes that ended so.
         cut: Episodes that ended at ``max_episode_steps`` alone.
     """
 
-    def __init__(self, spec: EnvironmentSpec, *, episodes: int, envs: int) -> None:
+    def __init__(
+        self, spec: EnvironmentSpec, *, episodes: int, envs: int, max_episode_steps: int | None
+    ) -> None:
+        """``max_episode_steps`` is for environments without a time limit of their own."""
         self.spec = spec
+        self._limit = max_episode_steps if spec.max_episode_steps is None else None
         self._episodes = episodes
         self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
         self._stack = FrameStack(envs, spec.row, spec.frames) if spec.frames > 1 else None

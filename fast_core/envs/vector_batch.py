@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -45,6 +46,7 @@ class VectorBatch:
     Attributes:
         spec: Spaces and time limit of the environments.
         quarantined: See `EnvBatch`.
+        goes_on: `VectorStep.goes_on` of the last step.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class VectorBatch:
         keep_actions: bool = True,
         max_episode_steps: int | None = None,
     ) -> None:
-        """See `GymnasiumBatch`; ``max_episode_steps`` truncates episodes that are longer.
+        """See `GymnasiumBatch`; ``max_episode_steps`` is of those without a time limit.
 
         Raises:
             ConfigError: The library is not installed, or can't step these environments.
@@ -78,8 +80,7 @@ class VectorBatch:
         description = self._source.description
         self.spec = msgspec.structs.replace(description.spec, repeatable=self._source.seeded)
         self._fail_nonfinite = config.nonfinite == "fail"
-        limits = (self.spec.max_episode_steps, max_episode_steps)
-        self._limit = min((limit for limit in limits if limit is not None), default=_NEVER)
+        self._limit = self.spec.max_episode_steps or max_episode_steps or _NEVER
         self._due = _NEVER
         if progress is None:
             progress = memoryview(bytearray(8 * progress_words(envs))).cast("q")
@@ -89,6 +90,7 @@ class VectorBatch:
         self._log = ActionLog(envs, self.spec.action) if keep else None
         self._finished = FinishedEpisodes([], [], 0)
         self.quarantined: list[int] = []
+        self.goes_on: Flags | None = None
         self._writer = BatchWriter(description.tree, self.spec.action_mask)
         self._obs = Observations(envs, self.spec, description.tree)
         self._old_obs = Observations(envs, self.spec, description.tree)
@@ -169,6 +171,7 @@ class VectorBatch:
         self._reward[...] = result.reward
         terminated[...] = result.terminated
         truncated[...] = result.truncated
+        self.goes_on = result.goes_on
 
     def _apply_limit(self, terminated: Flags, truncated: Flags, forced: Flags) -> None:
         """Truncate what has reached the time limit, if the source has not done so."""
@@ -185,7 +188,7 @@ class VectorBatch:
         for place in np.flatnonzero(~finite).tolist():
             self._count_nonfinite(place, action)
             self._obs.array[place] = self._old_obs.array[place]
-            self._reward[place] = 0.0
+            self._reward[place], self._returns[place] = 0.0, math.nan
             forced[place] |= not (terminated[place] or truncated[place])
             terminated[place], truncated[place] = False, True
             self.quarantined.append(place)

@@ -27,6 +27,7 @@ from fast_core.envs.vector_source import (
 )
 from fast_core.errors import ConfigError
 
+Flags = NDArray[np.bool_]
 _OURS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info")
 _ATARI = {
     "frame_skip": "frame_skip",
@@ -47,9 +48,7 @@ class EnvPoolSource:
     end; that step is taken for the ended environments alone. So a game that goes on after a lost
     life does, and one that reached its time limit, which EnvPool counts per game, begins anew.
 
-    EnvPool reports an episode that terminates in the very step of its time limit as truncated
-    alone. It starts a thread, the one that steps, unless ``environment.kwargs.num_threads`` says
-    more.
+    It starts a thread, the one that steps, unless ``environment.kwargs.num_threads`` says more.
     """
 
     seeded = False
@@ -79,6 +78,8 @@ class EnvPoolSource:
         self._colour = self._single and not self._kwargs.get("gray_scale", True)
         if self._single:
             observation = _frame_space(observation, colour=self._colour)
+        self._ends_at_lost_life = bool(self._kwargs.get("episodic_life"))
+        self._lives = np.zeros(envs, np.int64)  # of each game, where there are any
         limit = spec.config.max_episode_steps
         self.description = describe(config, observation, choice, limit if limit > 0 else None)
         action = self.description.spec.action
@@ -115,12 +116,37 @@ class EnvPoolSource:
     def step(self, action: Array) -> VectorStep:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._pool.step(action)
+        goes_on = self._games_ends(terminated, truncated, info)
         if (info["env_id"] == self._everywhere).all():
-            return VectorStep(self._frames(obs), reward, terminated, truncated)
+            return VectorStep(self._frames(obs), reward, terminated, truncated, goes_on)
         order = self._order(info, self._everywhere)
         return VectorStep(
-            self._frames(rows_at(obs, order)), reward[order], terminated[order], truncated[order]
+            self._frames(rows_at(obs, order)),
+            reward[order],
+            terminated[order],
+            truncated[order],
+            None if goes_on is None else goes_on[order],
         )
+
+    def _games_ends(
+        self, terminated: Flags, truncated: Flags, info: dict[str, Any]
+    ) -> Flags | None:
+        """Complete ``terminated`` where the task is a game; returns `VectorStep.goes_on`.
+
+        At the time limit, which the episode's own count of steps proves, EnvPool says truncated
+        alone. A game tells itself whether it is over, or has lost a life; nothing else does.
+        """
+        if not {"lives", "terminated"} <= info.keys():
+            return None
+        over: Flags = info["terminated"] != 0  # unlike EnvPool's flag, of the game
+        lost: Flags = info["lives"] < self._lives[info["env_id"]]
+        terminated |= truncated & (over | (lost & self._ends_at_lost_life))
+        self._note_lives(info)
+        return terminated & ~truncated & ~over
+
+    def _note_lives(self, info: dict[str, Any]) -> None:
+        if "lives" in info:
+            self._lives[info["env_id"]] = info["lives"]
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:
         """See `VectorSource.begin`."""
@@ -135,6 +161,7 @@ class EnvPoolSource:
         return self._ordered(obs, info, places)
 
     def _ordered(self, obs: object, info: dict[str, Any], places: NDArray[np.integer]) -> object:
+        self._note_lives(info)
         return self._frames(rows_at(obs, self._order(info, places)))
 
     def _order(self, info: dict[str, Any], places: NDArray[np.integer]) -> NDArray[np.int64]:

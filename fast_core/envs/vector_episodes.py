@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -32,17 +33,20 @@ class VectorEpisodes(Runner):
         episodes: int,
         envs: int,
         seed: int,
+        role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
-        self._config, self._seed, self._limit = config, seed, max_episode_steps
-        self._envs = envs
+        self._config, self._seed, self._given_limit = config, seed, max_episode_steps
+        self._envs, self._role = envs, role
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
         self._fresh = True
-        super().__init__(self._batch.spec, episodes=episodes, envs=envs)
+        super().__init__(
+            self._batch.spec, episodes=episodes, envs=envs, max_episode_steps=max_episode_steps
+        )
         row = self.spec.row
         self._obs = np.zeros((envs, *row.shape), row.row_dtype)
         if self.spec.action_mask is not None:  # rows without an environment forbid nothing
@@ -57,9 +61,9 @@ class VectorEpisodes(Runner):
             seed=self._seed,
             shard=0,
             envs=self._lanes,
-            role=Role.EVALUATION,
+            role=self._role,
             keep_actions=False,
-            max_episode_steps=self._limit,
+            max_episode_steps=self._given_limit,
         )
 
     def step(self, act: Act) -> bool:
@@ -89,11 +93,13 @@ class VectorEpisodes(Runner):
             truncated=self._truncated,
             final_obs=self._final,
         )
-        self.quarantined += self._batch.take_episodes().quarantined
         self.env_steps += len(self._current)
         for lane, episode in list(self._current.items()):
             self.returns[episode] += float(self._reward[lane])
             self.lengths[episode] += 1
+            if lane in self._batch.quarantined:
+                self.returns[episode] = math.nan
+                self.quarantined += 1
             if self._terminated[lane] or self._truncated[lane]:
                 self._end(lane, episode)
         if self._on_step is not None:
@@ -101,9 +107,10 @@ class VectorEpisodes(Runner):
 
     def _end(self, lane: int, episode: int) -> None:
         self._first[lane] = True
-        own = self.spec.max_episode_steps
-        at_limit = self.lengths[episode] == self._limit and not self._terminated[lane]
-        self.cut += at_limit and (own is None or own > self.lengths[episode])
+        goes_on = self._batch.goes_on
+        if goes_on is not None and goes_on[lane] and not self._truncated[lane]:
+            return
+        self.cut += self.lengths[episode] == self._limit and not self._terminated[lane]
         if episode + self._envs < self._episodes:
             self._current[lane] = episode + self._envs
         else:

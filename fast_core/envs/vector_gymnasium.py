@@ -112,7 +112,7 @@ class GymnasiumVectorSource:
                     "'final_obs' where an episode ended"
                 )
             final = self._frames(info["final_obs"])
-        return VectorStep(self._frames(obs), reward, terminated, truncated, final)
+        return VectorStep(self._frames(obs), reward, terminated, truncated, final=final)
 
     def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
         """See `VectorSource.begin`."""

@@ -23,6 +23,8 @@ class VectorStep(NamedTuple):
         reward: ``[B]``.
         terminated: ``[B]``.
         truncated: ``[B]``.
+        goes_on: ``[B]``, where an episode ended by a lost life alone: the next one goes on in the
+            same game. None where no game does.
         final: Observations in batched form that are valid where an episode ended: the true
             successors. None where the caller must begin the next episodes.
     """
@@ -31,6 +33,7 @@ class VectorStep(NamedTuple):
     reward: Array
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+    goes_on: NDArray[np.bool_] | None = None
     final: object = None
 
 

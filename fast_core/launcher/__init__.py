@@ -32,6 +32,7 @@ def evaluate_run(
     video: Path | None = None,
     checkpoint: str | None = None,
     seed: int | None = None,
+    repeat: bool = False,
     explore: bool = False,
 ) -> int:
     """Play a run's policy and print its returns; returns the exit status."""
@@ -44,6 +45,7 @@ def evaluate_run(
         video=video,
         checkpoint=checkpoint,
         seed=seed,
+        repeat=repeat,
         explore=explore,
     )
 

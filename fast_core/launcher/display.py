@@ -62,6 +62,7 @@ class Display:
             mean_return=now.return_mean,
             mean_length=now.length_mean,
             episodes=now.episodes,
+            quarantined=now.quarantined_share,
             evaluation=shell.evaluation,
             best=shell.best,
             lag_mean=now.lag_now,
@@ -76,8 +77,7 @@ class Display:
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
         stop = self._shell.plan.config.stop
-        evaluation = self._shell.evaluation
-        score = evaluation.mean if evaluation is not None else now.evaluation_mean
+        score = now.evaluation_mean
         stops = []
         if stop.env_steps is not None:
             stops.append(StopCondition("env_steps", now.env_steps_trained, stop.env_steps))

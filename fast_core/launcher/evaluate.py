@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-
-import numpy as np
 
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
@@ -15,9 +14,11 @@ from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.metrics_rows import evaluation_figures
 from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
+from fast_core.seeding import Role
 
 
 def evaluate_run(
@@ -28,12 +29,13 @@ def evaluate_run(
     video: Path | None = None,
     checkpoint: str | None = None,
     seed: int | None = None,
+    repeat: bool = False,
     explore: bool = False,
 ) -> int:
     """Play a run's policy and print the result as one JSON object.
 
-    On the episodes that the run's own evaluations used, so the first ``evaluation.episodes`` of
-    them repeat the mean that is on record. Watching changes nothing about that.
+    On episodes that the run never evaluated on: those that chose the best policy show it better
+    than it is. The same command plays the same ones, and watching changes nothing about that.
 
     Args:
         path: Run directory.
@@ -42,6 +44,8 @@ def evaluate_run(
         video: Write them to this file.
         checkpoint: Which policy, see `load_trained`.
         seed: Seed of the episodes, instead of the run's.
+        repeat: Play the episodes of the run's own evaluations instead, so that the mean on record
+            comes out again.
         explore: Act as in training, with exploration.
 
     Returns:
@@ -52,6 +56,11 @@ def evaluate_run(
     """
     if render and video is not None:
         raise ConfigError("--render and --video can't be had at once: a window gives no images")
+    if repeat and seed is not None:
+        raise ConfigError(
+            "--repeat plays the episodes of the run's own evaluations, "
+            f"--seed {seed} plays others; give one of them"
+        )
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
     trained = load_trained(path, checkpoint)
     count = episodes or trained.config.evaluation.episodes
@@ -61,7 +70,9 @@ def evaluate_run(
         interrupts = stack.enter_context(Interrupts()) if mode is not None else None
         if interrupts is not None:
             interrupts.raises = True
-        playing = Playing(trained, count, seed, mode=mode, video=video, explore=explore)
+        playing = Playing(
+            trained, count, seed, repeat=repeat, mode=mode, video=video, explore=explore
+        )
         stack.callback(playing.close)
         while playing.step():
             if interrupts is not None and interrupts.count:
@@ -70,7 +81,8 @@ def evaluate_run(
                 print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
         if playing.video is not None:
             playing.video.finish()
-    print(json.dumps(_result(trained, playing.runner, seed, explore, video)))
+    how: dict[str, object] = {"seed": seed, "repeat": repeat, "explore": explore}
+    print(json.dumps(_result(trained, playing.runner, how, video)))
     return 0
 
 
@@ -88,6 +100,7 @@ class Playing:
         episodes: int,
         seed: int,
         *,
+        repeat: bool = False,
         mode: Mode | None = None,
         video: Path | None = None,
         explore: bool = False,
@@ -108,6 +121,7 @@ class Playing:
                 episodes=episodes,
                 envs=envs,
                 seed=seed,
+                role=Role.EVALUATION if repeat else Role.FRESH_EVALUATION,
                 max_episode_steps=config.evaluation.max_episode_steps,
                 watch=None if mode is None else self._watch,
             )
@@ -125,7 +139,10 @@ class Playing:
         if ended + 1 == len(runner.lengths) or not runner.lengths[ended + 1]:
             return ""
         self._told += 1
-        return f"episode {ended}: return {runner.returns[ended]:g}, {runner.lengths[ended]} steps"
+        steps = f"{runner.lengths[ended]} steps"
+        if math.isnan(runner.returns[ended]):
+            return f"episode {ended}: NaN or infinity after {steps}, so its return is not known"
+        return f"episode {ended}: return {runner.returns[ended]:g}, {steps}"
 
     def restart(self) -> None:
         """Play the same episodes again."""
@@ -149,21 +166,20 @@ class Playing:
 
 
 def _result(
-    trained: Trained, runner: Runner, seed: int, explore: bool, video: Path | None
+    trained: Trained, runner: Runner, how: dict[str, object], video: Path | None
 ) -> dict[str, object]:
+    none_known = dict.fromkeys(
+        ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+    )
     result: dict[str, object] = {
         "run": str(trained.run.path),
         "policy": trained.source,
         "episodes": len(runner.returns),
-        "return_mean": float(np.mean(runner.returns)),
-        "return_std": float(np.std(runner.returns)),
-        "return_min": float(np.min(runner.returns)),
-        "return_max": float(np.max(runner.returns)),
-        "length_mean": float(np.mean(runner.lengths)),
+        **none_known,
+        **evaluation_figures(runner.returns, runner.lengths),
         "episodes_cut": runner.cut,
         "version": trained.file.version,
         "env_steps": trained.file.env_steps,
-        "seed": seed,
-        "explore": explore,
+        **how,
     }
     return result if video is None else {**result, "video": str(video)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,19 +14,32 @@ from fast_core.scheduler.statistics import Statistics
 
 def evaluation_row(event: Evaluated, time_s: float) -> Record:
     """A row for an evaluation, at the env step and the version that were evaluated."""
-    returns, lengths = np.asarray(event.returns), np.asarray(event.lengths)
-    values = {
-        "eval/return_mean": float(returns.mean()),
-        "eval/return_std": float(returns.std()),
-        "eval/return_min": float(returns.min()),
-        "eval/return_max": float(returns.max()),
-        "eval/length_mean": float(lengths.mean()),
-    }
+    figures = evaluation_figures(event.returns, event.lengths)
+    values = {f"eval/{name}": value for name, value in figures.items()}
     return Record(event.env_steps, event.version, time_s, values)
 
 
+def evaluation_figures(returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
+    """What an evaluation comes to, over the episodes whose outcome is known.
+
+    ``quarantined_share`` is the share of the others; without any known one it stands alone.
+    """
+    known = ~np.isnan(returns)
+    figures = {"quarantined_share": float(1 - known.mean())}
+    if known.any():
+        kept = np.asarray(returns)[known]
+        figures |= {
+            "return_mean": float(kept.mean()),
+            "return_std": float(kept.std()),
+            "return_min": float(kept.min()),
+            "return_max": float(kept.max()),
+            "length_mean": float(np.asarray(lengths)[known].mean()),
+        }
+    return figures
+
+
 class MetricsRows:
-    """Averages the learner's metrics over an interval and adds the scheduler's counters."""
+    """Averages what tickets report over an interval and adds the scheduler's counters."""
 
     def __init__(
         self, interval_s: float, begun: Statistics, replay: ReplayCounters | None = None
@@ -43,7 +56,7 @@ class MetricsRows:
     def trained(self, event: Trained) -> None:
         """Add one ticket's metrics."""
         self._pending = True
-        for name, value in event.metrics.items():
+        for name, value in {**event.metrics, "scheduler/lag_mean": event.lag_mean}.items():
             if math.isfinite(value):
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -78,7 +91,7 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
     values = {
         "rollout/episodes": float(current.episodes),
         "rollout/quarantined": float(current.quarantined),
-        "scheduler/lag_mean": current.lag_now,
+        "rollout/quarantined_share": current.quarantined_share,
         "scheduler/lag_max": float(current.lag_max),
         "scheduler/degree": float(current.degree),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),

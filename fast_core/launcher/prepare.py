@@ -192,6 +192,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         replay_ratio=str(config.scheduler.replay_ratio),
         learning_starts=config.replay.learning_starts,
         replay_kept=config.checkpoint.replay,
+        nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
         eval_mode=evaluation.mode,

@@ -6,6 +6,7 @@ The same in process mode and inline; only the hub differs. It starts no process 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import time
@@ -13,8 +14,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-
-import numpy as np
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
@@ -41,7 +40,7 @@ from fast_core.events import (
 from fast_core.launcher.checkpoints import CheckpointStore
 from fast_core.launcher.committing import Committer
 from fast_core.launcher.last_save import SavedSoFar
-from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
+from fast_core.launcher.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.replay_figures import ReplayCounters
 from fast_core.memory import StatsBoard
@@ -211,12 +210,12 @@ class Shell:
             )
 
     def _evaluated(self, event: Evaluated) -> None:
-        returns = np.asarray(event.returns)
-        view = EvaluationView(
-            float(returns.mean()), float(returns.std()), event.version, event.env_steps
-        )
+        figures = evaluation_figures(event.returns, event.lengths)
+        mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
+        quarantined = figures["quarantined_share"]
+        view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
         self.evaluation = view
-        if self.best is None or view.mean >= self.best.mean:
+        if not quarantined and (self.best is None or mean >= self.best.mean):
             self.best = view
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 

@@ -73,10 +73,17 @@ def stop_text(stop: StopCondition) -> str:
 
 
 def evaluation_text(evaluation: EvaluationView | None) -> str:
-    """``475.0 ± 12.1 (v3200)``, or a dash."""
+    """``475.0 ± 12.1 (v3200)``, or a dash; with the share of episodes that can't count."""
     if evaluation is None:
-        return number(None)
-    return f"{number(evaluation.mean)} ± {number(evaluation.std)} (v{evaluation.version})"
+        return UNKNOWN
+    mean, std = number(evaluation.mean), number(evaluation.std)
+    result = UNKNOWN if math.isnan(evaluation.mean) else f"{mean} ± {std}"
+    return f"{result} (v{evaluation.version}){quarantined_text(evaluation.quarantined)}"
+
+
+def quarantined_text(part: float) -> str:
+    """``, 12 % quarantined``, nothing without any: a remark on episodes before it."""
+    return f", {share(part)} quarantined" if part else ""
 
 
 def replay_text(replay: ReplayView, env_steps: int) -> str:

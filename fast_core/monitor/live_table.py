@@ -16,6 +16,7 @@ from fast_core.monitor.figures import (
     evaluation_text,
     number,
     printable,
+    quarantined_text,
     replay_text,
     share,
     stop_text,
@@ -132,7 +133,7 @@ def _figures(
         (
             ("return", number(view.mean_return)),
             ("length", number(view.mean_length)),
-            ("episodes", count(view.episodes)),
+            ("episodes", count(view.episodes) + quarantined_text(view.quarantined)),
         ),
         (
             ("evaluation", evaluation_text(view.evaluation)),

@@ -32,6 +32,8 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     parts.append(f"{number(updates_rate)} updates/s")
     if view.mean_return is not None:
         parts.append(f"return {number(view.mean_return)}")
+    if view.quarantined:
+        parts.append(f"{share(view.quarantined)} of episodes quarantined")
     if view.evaluation is not None:
         parts.append(f"evaluation {evaluation_text(view.evaluation)}")
     if view.lag_mean is not None:

@@ -38,16 +38,18 @@ class EvaluationView:
     """One evaluation's result.
 
     Attributes:
-        mean: Mean return over its episodes.
+        mean: Mean return over its episodes, of those whose outcome is known; NaN without any.
         std: Their standard deviation.
         version: The policy version that was evaluated.
         env_steps: Environment steps trained on when that version was published.
+        quarantined: Share of its episodes whose outcome is not known, for NaN or infinity.
     """
 
     mean: float
     std: float
     version: int
     env_steps: int
+    quarantined: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class ProgressView:
         mean_return: Mean return of the last 100 training episodes; None before the first.
         mean_length: Their mean length in environment steps.
         episodes: Episodes finished so far.
+        quarantined: Share of the last 100 whose outcome is not known, for NaN or infinity.
         evaluation: The last evaluation.
         best: The best one.
         lag_mean: Mean policy lag of the rows last trained on, in versions.
@@ -149,6 +152,7 @@ class ProgressView:
     mean_return: float | None = None
     mean_length: float | None = None
     episodes: int = 0
+    quarantined: float = 0.0
     evaluation: EvaluationView | None = None
     best: EvaluationView | None = None
     lag_mean: float | None = None

@@ -75,11 +75,19 @@ class EvaluatorNode(Node):
 
     def _report(self, request: Evaluate, runner: Runner) -> None:
         context, plan = self.context, self.context.plan
-        if plan.config.checkpoint.best:
+        result = Evaluated(
+            node=context.name,
+            request=request.request,
+            version=request.version,
+            env_steps=request.env_steps,
+            returns=tuple(runner.returns),
+            lengths=tuple(runner.lengths),
+        )
+        if plan.config.checkpoint.best and result.score is not None:
             policy = PolicyFile(
                 version=request.version,
                 env_steps=request.env_steps,
-                mean_return=float(np.mean(runner.returns)),
+                mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
                 parameters=self._flat.tobytes(),
             )
@@ -95,18 +103,17 @@ class EvaluatorNode(Node):
                 request.episodes,
                 plan.config.evaluation.max_episode_steps,
             )
+        if runner.quarantined:
+            context.log.warning(
+                "%d of %d evaluation episodes met NaN or infinity; what they come to is not known, "
+                "so version %d is neither the best nor does it reach a score",
+                runner.quarantined,
+                request.episodes,
+                request.version,
+            )
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes
-        context.channel.send(
-            Evaluated(
-                node=context.name,
-                request=request.request,
-                version=request.version,
-                env_steps=request.env_steps,
-                returns=tuple(runner.returns),
-                lengths=tuple(runner.lengths),
-            )
-        )
+        context.channel.send(result)
 
     def _make_runner(self, episodes: int) -> Runner:
         """A runner at its beginning; environments are kept while their number fits."""

@@ -194,6 +194,10 @@ def _trained(run: Run, event: Trained) -> None:
         return
     run.ledger.release(tickets.settle())
     progress.settle(event, settings.rows_per_ticket)
+    fault = run.episodes.fault(settings.nonfinite_share)
+    if fault is not None:
+        run.fail(fault)
+        return
     run.evaluations.trained(progress.env_steps)
     run.checkpoints.trained(progress.updates)
 

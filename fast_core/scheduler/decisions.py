@@ -103,7 +103,7 @@ def _start_evaluation(run: Run) -> None:
 
 def _merge(run: Run) -> None:
     settings = run.settings
-    while run.tickets.ready >= settings.shards:
+    while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
         rollouts = run.tickets.merge(granted)
         if rollouts is None:
@@ -156,10 +156,19 @@ def _hold(run: Run) -> bool:
 def _waits(run: Run) -> bool:
     """Whether training stands still for a synchronous evaluation.
 
+    It does from the merge of the ticket after which one is wanted, because above degree 0 the
+    next ticket may be ready: then the version of that moment would be gone before the snapshot.
     A checkpoint waits with it, which costs nothing as nothing may begin anyway, and so none has a
     synchronous evaluation in flight.
     """
-    return run.settings.eval_mode == "sync" and run.evaluations.active
+    if run.settings.eval_mode != "sync":
+        return False
+    return run.evaluations.active or run.evaluations.wanted_at(run.merged_env_steps)
+
+
+def _holds_training(run: Run) -> bool:
+    """Whether ready rollouts wait too: not where an end has been decided that evaluates no more."""
+    return _waits(run) and (run.ending is None or run.ending.evaluate)
 
 
 def _save(run: Run) -> None:
@@ -202,8 +211,14 @@ def _last_version_wants_evaluation(run: Run) -> bool:
 
 
 def _final_text(run: Run, ending: Ending) -> str:
-    result = run.evaluations.result_text()
-    if not ending.evaluate or not result:
-        return ending.text
-    solved = " (solved)" if run.evaluations.solved else ""
-    return f"{ending.text}; last evaluation: {result}{solved}"
+    """How the run ended, and which version reached the score if training went on meanwhile."""
+    evaluations, text, version = run.evaluations, ending.text, run.settled.version
+    result, by = evaluations.result_text(), evaluations.solved_by
+    if ending.evaluate and result:
+        if by is not None and not evaluations.solved:
+            text += f"; solved: {by.text}"
+        text += f"; last evaluation: {result}{' (solved)' if evaluations.solved else ''}"
+    if by is not None and by.version != version:
+        text += f"; training went on to version {version}"
+        text += ", where a resume begins" if ending.save else ""
+    return text

@@ -6,6 +6,8 @@ coalesce: the newest waits, those it replaces are counted. A running evaluation 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
@@ -25,7 +27,8 @@ class EvaluationState(msgspec.Struct, kw_only=True):
             has a result.
         finished: Evaluations that have a result.
         coalesced: Requests replaced by a newer one before they started.
-        last_mean: Mean return of the last evaluation, None before the first.
+        last_mean: Mean return of the last evaluation, None before the first and where an
+            outcome was not known.
         last_version: Version that was evaluated last.
         score: The score that the streak is about.
         streak: Evaluations in a row that reached it.
@@ -41,12 +44,21 @@ class EvaluationState(msgspec.Struct, kw_only=True):
     streak: int = msgspec.field(default=0, name="score_streak")
 
 
+class Solved(NamedTuple):
+    """An evaluation that reached the score: its version, and its result as words."""
+
+    version: int
+    text: str
+
+
 class Evaluations:
     """Schedule, the evaluation in flight, and the last result.
 
     Attributes:
         kept: What a checkpoint keeps of it, as of now.
         replaced: How many coalesced requests the request that is due stands for.
+        solved_by: The newest evaluation of this part of the run with which the score had been held
+            for as long as asked, None without any.
     """
 
     def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
@@ -55,6 +67,7 @@ class Evaluations:
         self._stage: str | None = None
         self._version = 0
         self.replaced = 0
+        self.solved_by: Solved | None = None
         self.kept = kept(EvaluationState, saved)
         self.kept.due &= settings.evaluator is not None
         if self.kept.score != settings.stop_score:
@@ -86,9 +99,13 @@ class Evaluations:
         score = self._settings.stop_score
         return score is not None and self.kept.streak >= self._settings.stop_score_held
 
+    def wanted_at(self, env_steps: int) -> bool:
+        """Whether training that has come so far asks for one: it crosses a multiple."""
+        return self._settings.evaluates and env_steps >= self._next_env_steps
+
     def trained(self, env_steps: int) -> None:
         """Ask for an evaluation if training crossed a multiple of the interval."""
-        if self._settings.evaluates and env_steps >= self._next_env_steps:
+        if self.wanted_at(env_steps):
             self._next_env_steps = self._after(env_steps)
             self.ask()
 
@@ -132,19 +149,21 @@ class Evaluations:
         """Take the result of the evaluation in flight."""
         self._stage, last = None, self.kept
         last.finished += 1
-        last.last_mean = sum(event.returns) / len(event.returns)
+        last.last_mean = event.score
         again = event.version == last.last_version  # the same episodes once more prove nothing
         last.last_version = event.version
         if last.score is not None:
-            reached = last.last_mean >= last.score
+            reached = last.last_mean is not None and last.last_mean >= last.score
             last.streak = last.streak + (not again) if reached else 0
+        if self.solved:
+            self.solved_by = Solved(event.version, self.result_text())
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""
         last = self.kept
-        if last.last_mean is None:
+        if last.last_version is None:
             return ""
-        return (
-            f"mean return {last.last_mean:.6g} over {self._settings.eval_episodes} episodes "
-            f"of version {last.last_version}"
-        )
+        played = f"{self._settings.eval_episodes} episodes of version {last.last_version}"
+        if last.last_mean is None:
+            return f"no mean return, since some of {played} met NaN or infinity"
+        return f"mean return {last.last_mean:.6g} over {played}"

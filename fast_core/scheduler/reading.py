@@ -40,6 +40,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         return_mean=run.episodes.return_mean,
         length_mean=run.episodes.length_mean,
         quarantined=run.episodes.quarantined,
+        quarantined_share=run.episodes.quarantined_share,
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes_lost=len(run.deaths.lost),

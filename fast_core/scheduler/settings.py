@@ -49,9 +49,12 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
             exactly; with replay only.
         learning_starts: Environment steps before the first one that grants any; with replay only.
         replay_kept: Whether a checkpoint holds what the replay does.
+        nonfinite_share: Largest share of the last 100 training episodes that may have met NaN or
+            infinity.
         eval_every_env_steps: Trained environment steps between evaluations; None turns them off.
         eval_episodes: Episodes of one evaluation, exactly.
-        eval_mode: `sync` holds admission from the moment an evaluation is due until its result.
+        eval_mode: `sync` holds admission and training from the ticket after which an evaluation is
+            wanted until its result, so it evaluates the version of that moment.
         eval_at_end: Evaluate the last version before an orderly end.
         checkpoint_every_updates: Updates between checkpoints; None for none on the way.
         checkpoint_at_end: Write a checkpoint before an orderly end.
@@ -84,6 +87,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     replay_ratio: str = "1"
     learning_starts: int = 0
     replay_kept: bool = True
+    nonfinite_share: float = 1.0
     eval_every_env_steps: int | None
     eval_episodes: int
     eval_mode: Literal["async", "sync"]

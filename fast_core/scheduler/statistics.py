@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -45,9 +47,11 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
             deaths, since nothing else is ever dropped.
         stale_events: Events ignored because they named nothing that was expected.
         episodes: Episodes that ended in merged rollouts.
-        return_mean: Mean return of the last 100 episodes, None before the first.
-        length_mean: Mean length of the last 100 episodes, None before the first.
+        return_mean: Mean return of those of the last 100 episodes whose outcome is known, None
+            without any.
+        length_mean: Their mean length.
         quarantined: Episodes cut because of non-finite values.
+        quarantined_share: Share of the last 100 episodes whose outcome is not known for that.
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
         env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
@@ -83,6 +87,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     return_mean: float | None
     length_mean: float | None
     quarantined: int
+    quarantined_share: float
     checkpoint: int
     elapsed_s: float
     env_nodes_lost: int
@@ -117,12 +122,34 @@ class Episodes(msgspec.Struct, kw_only=True):
 
     @property
     def return_mean(self) -> float | None:
-        """Mean return of the last 100 episodes."""
-        returns = self.recent_returns
-        return sum(returns) / len(returns) if returns else None
+        """Mean return of the last 100 episodes, of those whose outcome is known."""
+        return _mean([value for value in self.recent_returns if not math.isnan(value)])
 
     @property
     def length_mean(self) -> float | None:
-        """Mean length of the last 100 episodes."""
-        lengths = self.recent_lengths
-        return sum(lengths) / len(lengths) if lengths else None
+        """Mean length of the same ones."""
+        pairs = zip(self.recent_returns, self.recent_lengths, strict=True)
+        return _mean([length for value, length in pairs if not math.isnan(value)])
+
+    @property
+    def quarantined_share(self) -> float:
+        """Share of the last 100 episodes whose outcome is not known."""
+        return _mean([math.isnan(value) for value in self.recent_returns]) or 0.0
+
+    def fault(self, limit: float) -> str | None:
+        """Why training has to end: too many of the last 100 episodes met NaN or infinity."""
+        if not self.quarantined or len(self.recent_returns) < RECENT:
+            return None
+        if (share := self.quarantined_share) <= limit:
+            return None
+        return (
+            f"{round(share * RECENT)} of the last {RECENT} training episodes met NaN or "
+            f"infinity (environment.nonfinite_share: {limit:g}). What such a step leads to is not "
+            "known, so nothing is learnt from it, and nothing keeps the policy away from it. "
+            "environment.nonfinite=fail shows the first one with its seed, step and action; mend "
+            "the environment, or raise environment.nonfinite_share."
+        )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -150,6 +150,53 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
+def test_quarantined_row_takes_no_part_in_an_update(
+    make_environment, make_learner, make_batch, gradient
+):
+    """Not in advantages, losses or statistics: whatever stands in it, the same is learnt."""
+    config = ppo(gradient=gradient, normalize_observations=True, normalize_rewards=True)
+    environment, lost = make_environment(), np.zeros((8, 4), bool)
+    lost[5, 1] = lost[7, 0] = lost[7, 1] = True
+    digests = set()
+    for other in (0, 1):
+        learner = make_learner(config, environment)
+        batch = make_batch(config, environment, learner)
+        action = batch.rollouts[0].action.copy()
+        log_prob = batch.rollouts[0].behaviour_log_prob.copy()
+        action[lost], log_prob[lost] = other, -1.0 - other
+        report = learner.update(
+            replaced(
+                batch,
+                truncated=batch.rollouts[0].truncated | lost,
+                quarantined=lost,
+                action=action,
+                behaviour_log_prob=log_prob,
+            )
+        )
+        assert (report.updates, report.skipped) == (16, 0)
+        assert learner.state_dict()["statistics"]["observations"]["count"] == 61
+        assert learner.state_dict()["statistics"]["rewards"]["moments"]["count"] == 61
+        digests.add(digest(learner))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_nothing_is_learnt_where_every_row_is_quarantined(
+    make_environment, make_learner, make_batch, gradient
+):
+    config, environment = ppo(gradient=gradient, normalize_rewards=True), make_environment()
+    learner = make_learner(config, environment)
+    batch, every = make_batch(config, environment, learner), np.ones((8, 4), bool)
+    before = parameters(learner)
+    rollouts = [
+        dataclasses.replace(each, truncated=every, quarantined=every) for each in batch.rollouts
+    ]
+    report = learner.update(dataclasses.replace(batch, rollouts=tuple(rollouts)))
+    assert (report.updates, report.skipped) == (0, 16)
+    assert np.array_equal(parameters(learner), before)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
 def test_last_minibatch_of_one_row_and_equal_advantages_stay_finite(
     make_environment, make_learner, make_batch, gradient
 ):

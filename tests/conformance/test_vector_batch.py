@@ -17,6 +17,7 @@ from fast_core.envs import make_batch
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.probe import probe
 from fast_core.envs.vector_batch import VectorBatch
+from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.errors import ConfigError, EnvironmentFailed
 from tests.conformance.test_env_batch import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
@@ -324,7 +325,9 @@ def test_a_value_that_is_not_finite_at_an_end_is_cut_everywhere() -> None:
     assert (driver.terminated[4].any(), driver.truncated[4].all()) == (False, True)
     assert driver.final_obs[4][:, 0].tolist() == [4, 4]
     assert driver.obs[5][:, 0].tolist() == [0, 0]
-    assert batch.take_episodes() == ([10.0, 10.0], [5, 5], 2)
+    finished = batch.take_episodes()
+    assert np.isnan(finished.returns).all()
+    assert finished[1:] == ([5, 5], 2)
 
 
 @pytest.mark.parametrize("mode", ["Disabled", "SameStep"])
@@ -381,6 +384,33 @@ def test_envpools_games_go_on_after_a_lost_life_and_end_at_their_limit(limit: in
     else:
         assert not truncated.any()
     driver.batch.close()
+
+
+def test_envpools_game_that_ends_in_the_step_of_its_time_limit_is_terminated_too() -> None:
+    pytest.importorskip("envpool")
+    right = np.array([2])
+
+    def ends(limit: int, steps: int) -> list[tuple[bool, bool, bool]]:
+        config = EnvironmentConfig(
+            id="Breakout-v5", backend="envpool", atari=BREAKOUT, kwargs={"max_episode_steps": limit}
+        )
+        source, found = EnvPoolSource(config, 1), []
+        source.start([1])
+        for _ in range(steps):
+            step = source.step(right)
+            assert step.goes_on is not None
+            found.append((bool(step.terminated[0]), bool(step.truncated[0]), bool(step.goes_on[0])))
+            if step.terminated[0] or step.truncated[0]:
+                source.begin(np.arange(1), [], forced=False)
+        source.close()
+        return found
+
+    free = ends(27_000, 200)
+    first = free.index((True, False, True))
+    assert ends(first + 1, first + 1)[-1] == (True, True, False)
+    assert ends(first, first)[-1] == (False, True, False)
+    over = free.index((True, False, False))
+    assert len([each for each in free[:over] if each[2]]) == 4, "of five lives"
 
 
 def test_ales_ends_and_resets_are_told_apart() -> None:

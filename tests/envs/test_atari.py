@@ -9,11 +9,12 @@ import pytest
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.atari import AtariGame
-from fast_core.envs.evaluation import evaluated
+from fast_core.envs.evaluation import evaluated, make_runner
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.making import make_env
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
+from fast_core.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same
 
 pytest.importorskip("ale_py")
@@ -303,12 +304,50 @@ def test_one_frame_is_stored_and_frames_are_stacked_for_the_policy() -> None:
     assert probe(config(atari=LIVES | {"screen_size": 42}), 0).row.shape == (42, 42)
 
 
-def test_an_evaluation_plays_whole_games_and_counts_their_score() -> None:
+def test_an_evaluation_counts_the_games_own_score() -> None:
     trained = config(atari=LIVES | {"clip_rewards": True, "frame_skip": 3})
     atari = evaluated(trained).atari
-    assert atari == AtariConfig(noop_max=5, frame_skip=3)
+    assert atari == AtariConfig(noop_max=5, frame_skip=3, terminal_on_life_loss=True)
     plain = EnvironmentConfig(id="CartPole-v1")
     assert evaluated(plain) == plain
+
+
+def played_life_by_life(seeds: EpisodeSeeds, episode: int) -> tuple[float, int, list[bytes]]:
+    """Score and steps of a game, and the first frame of each life, begun as training does."""
+    env = make(atari=LIVES)
+    obs, _ = env.reset(seed=seeds[episode])
+    score, steps, first = 0.0, 0, [obs.tobytes()]
+    while True:
+        obs, reward, terminated, truncated, info = env.step(np.int64(2))
+        score, steps = score + float(reward), steps + 1
+        if truncated or (terminated and info["lives"] == 0):
+            return score, steps, first
+        if terminated:
+            first.append(env.reset()[0].tobytes())
+
+
+def test_an_evaluation_plays_whole_games_each_life_begun_as_in_training() -> None:
+    """A policy that never fires stood still from the first lost life to the time limit."""
+    trained = config(atari=LIVES | {"clip_rewards": True}, frame_stack=2)
+    runner = make_runner(trained, episodes=3, envs=2, seed=0, max_episode_steps=30)
+    begun: list[list[bytes]] = [[], []]
+
+    def act(obs: Any, began: Any) -> Any:
+        for place in np.flatnonzero(began):
+            assert np.array_equal(obs[place, 0], obs[place, 1]), "no frame of the life before"
+            begun[place].append(obs[place, -1].tobytes())
+        return np.full(2, 2, np.int64)
+
+    while runner.step(act):
+        pass
+    seeds = EpisodeSeeds(0, Role.EVALUATION, 0, 0)
+    games = [played_life_by_life(seeds, episode) for episode in range(3)]
+    assert runner.returns == [score for score, _, _ in games]
+    assert runner.lengths == [steps for _, steps, _ in games]
+    assert min(runner.lengths) > 60 and runner.cut == 0, "the limit is for games without one"
+    assert begun == [games[0][2] + games[2][2], games[1][2]]
+    assert len(games[0][2]) == 5
+    runner.close()
 
 
 @pytest.mark.parametrize(

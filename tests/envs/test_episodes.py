@@ -133,13 +133,15 @@ def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> N
 
 def test_time_limit_ends_an_episode() -> None:
     config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 6})
-    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), ones)
-    assert runner.lengths == [6, 6, 6]
+    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=3)
+    run(runner, ones)
+    assert runner.lengths == [6, 6, 6], "its own, which counts alone"
+    assert runner.cut == 0
     runner.close()
 
 
 @pytest.mark.parametrize("nan_in", ["obs", "reward", "large reward"])
-def test_a_value_that_is_not_finite_ends_its_episode_and_is_counted(nan_in: str) -> None:
+def test_episode_with_a_value_that_is_not_finite_has_no_known_return(nan_in: str) -> None:
     config = toy("Counter", kwargs={"nan_at": 3, "nan_in": nan_in})
 
     def act(obs: Any, began: Any) -> Any:
@@ -148,7 +150,7 @@ def test_a_value_that_is_not_finite_ends_its_episode_and_is_counted(nan_in: str)
 
     runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), act)
     assert runner.lengths == [3, 3, 5]
-    assert runner.returns == [3.0, 3.0, 15.0]
+    assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
     assert runner.quarantined == 2
     runner.close()
 

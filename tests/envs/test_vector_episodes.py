@@ -114,20 +114,25 @@ def test_rows_without_an_environment_forbid_nothing() -> None:
 
 
 def test_episodes_without_an_end_are_cut_and_counted() -> None:
-    runner = run(vector(max_episode_steps=20))
-    assert max(runner.lengths) == 20
-    assert runner.cut == sum(length == 20 for length in runner.lengths) > 0
-    own = run(
-        VectorEpisodes(evaluated_limit(20), episodes=7, envs=3, seed=5, max_episode_steps=500)
-    )
-    assert own.lengths == runner.lengths
-    assert own.cut == 0
+    id = with_vector_form(toy("Counter").id)
+    config = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs={"length": 30})
+    for own, lengths, cut in (({}, [20] * 3, 3), ({"max_episode_steps": 25}, [25] * 3, 0)):
+        limited = replace(config, kwargs=config.kwargs | own)
+        runner = VectorEpisodes(limited, episodes=3, envs=2, seed=5, max_episode_steps=20)
+        run(runner, lambda obs, _began: np.ones(len(obs), np.int64))
+        assert (runner.lengths, runner.cut) == (lengths, cut)
+        runner.close()
 
 
-def evaluated_limit(limit: int) -> EnvironmentConfig:
-    return EnvironmentConfig(
-        id=VECTOR.id, backend="gymnasium_vector", kwargs={"max_episode_steps": limit}
-    )
+def test_episode_with_a_value_that_is_not_finite_has_no_known_return() -> None:
+    id = with_vector_form(toy("Counter").id)
+    config = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs={"nan_at": 3})
+    runner = VectorEpisodes(config, episodes=3, envs=2, seed=0)
+    run(runner, lambda obs, _began: np.ones(len(obs), np.int64))
+    assert runner.lengths == [3, 3, 5]
+    assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
+    assert runner.quarantined == 2
+    runner.close()
 
 
 def test_progress_is_shown() -> None:
@@ -162,12 +167,14 @@ def test_scalar_environments_play_for_vectorised_ones() -> None:
 
 def test_envpool_plays_its_own_evaluations() -> None:
     pytest.importorskip("envpool")
-    config = EnvironmentConfig(id="CartPole-v1", backend="envpool")
-    runner = run(make_runner(config, episodes=8, envs=3, seed=1, max_episode_steps=60))
+    kwargs = {"max_episode_steps": 60}
+    config = EnvironmentConfig(id="CartPole-v1", backend="envpool", kwargs=kwargs)
+    runner = run(make_runner(config, episodes=8, envs=3, seed=1, max_episode_steps=20))
     assert isinstance(runner, VectorEpisodes)
     first = list(runner.lengths)
     assert min(first) > 10
-    assert max(first) <= 60
+    assert 20 < max(first) <= 60, "a limit of its own counts alone"
+    assert runner.cut == 0
     runner.restart()
     assert run(runner).lengths == first
     runner.close()
@@ -183,15 +190,18 @@ def test_envpools_evaluations_play_whole_games() -> None:
     )
     runner = make_runner(config, episodes=2, envs=2, seed=1)
 
-    def act(obs: Any, _began: Any) -> Any:
-        assert obs.shape == (2, 4, 84, 84)
-        return np.zeros(2, np.int64)
+    lives = np.zeros(2, np.int64)
 
-    # five lives, the ball of each lost in some 24 steps; but none is served without fire
-    run_for = 60
-    for _ in range(run_for):
-        assert runner.step(act)
-    assert runner.lengths == [run_for, run_for]
+    def act(obs: Any, began: Any) -> Any:
+        assert obs.shape == (2, 4, 84, 84)
+        np.add(lives, began, out=lives)
+        return np.full(2, 2, np.int64)
+
+    # EnvPool fires where a life begins; the policy never does
+    run(runner, act)
+    assert lives.min() == 5
+    assert 100 < min(runner.lengths) <= max(runner.lengths) < 1000
+    assert min(runner.returns) > 1, "the whole game's score"
     runner.close()
 
 

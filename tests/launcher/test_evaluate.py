@@ -6,15 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from fast_core.envs.evaluation import make_runner
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
 from fast_core.launcher import evaluate
 from fast_core.launcher.evaluate import evaluate_run
+from fast_core.launcher.trained import load_trained
 from fast_core.launcher.video import as_frame
 from fast_core.monitor.run_directory import RunDirectory
-from tests.launcher.trained_run import DRAWING, EPISODES, make_trained
+from fast_core.nodes.actor import Actor
+from tests.launcher.trained_run import DRAWING, ENVS, EPISODES, make_trained
+from tests.nodes.stage import make_config
 
 Result = dict[str, Any]
 
@@ -62,15 +67,26 @@ def evaluated(
     return result
 
 
-def test_best_policy_plays_the_episodes_of_the_runs_evaluations(
+def test_best_policy_plays_fresh_episodes_or_those_of_the_runs_evaluations(
     run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = evaluated(capsys, run)
     assert (result["policy"], result["version"], result["episodes"]) == ("best", 7, EPISODES)
-    assert (result["seed"], result["explore"]) == (0, False)
+    assert (result["seed"], result["repeat"], result["explore"]) == (0, False, False)
     assert "video" not in result
     assert evaluated(capsys, run) == result
     assert evaluated(capsys, run, seed=5)["return_mean"] != result["return_mean"]
+    config = make_config().environment
+    own = make_runner(
+        msgspec.structs.replace(config, id=DRAWING), episodes=EPISODES, envs=ENVS, seed=0
+    )
+    trained = load_trained(run.path, None)
+    while own.step(Actor(trained.plan, trained.policy, ENVS)):
+        pass
+    assert evaluated(capsys, run, repeat=True)["return_mean"] == np.mean(own.returns)
+    assert result["return_mean"] != np.mean(own.returns)
+    with pytest.raises(ConfigError, match="--seed 5 plays others"):
+        evaluate_run(run.path, None, repeat=True, seed=5)
 
 
 @pytest.mark.parametrize("environment", [DRAWING, "CartPole-v1"])

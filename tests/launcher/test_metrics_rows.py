@@ -24,8 +24,8 @@ def reading(env_steps: int, updates: int = 0, **changes: object) -> Statistics:
     return msgspec.structs.replace(BLANK, env_steps_trained=env_steps, updates=updates, **changes)
 
 
-def trained(**metrics: float) -> Trained:
-    return Trained("optimizer-0", 0, 0, 0, 0, 0.0, 0, metrics)
+def trained(*, lag_mean: float = 0.0, **metrics: float) -> Trained:
+    return Trained("optimizer-0", 0, 0, 0, 0, lag_mean, 0, metrics)
 
 
 @pytest.fixture
@@ -36,14 +36,15 @@ def rows() -> MetricsRows:
 
 
 def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> None:
-    rows.trained(trained(loss=1.0))
-    rows.trained(trained(loss=2.0, kl=0.5))
+    rows.trained(trained(loss=1.0, lag_mean=4.0))
+    rows.trained(trained(loss=2.0, kl=0.5, lag_mean=5.0))
     assert rows.due(1009.0, lambda: reading(200, 20), force=False) is None
     record = rows.due(1010.0, lambda: reading(300, 30, elapsed_s=10.0), force=False)
     assert record is not None
     assert (record.env_steps, record.updates, record.time_s) == (300, 30, 10.0)
     assert record.values["loss"] == 1.5
     assert record.values["kl"] == 0.5
+    assert record.values["scheduler/lag_mean"] == 4.5, "not that of the last ticket"
     assert record.values["time/env_steps_per_s"] == 20.0
     assert record.values["time/updates_per_s"] == 2.0
     rows.trained(trained(loss=5.0))
@@ -84,7 +85,17 @@ def test_evaluation_stands_at_the_version_that_was_evaluated() -> None:
         "eval/return_min": 8.0,
         "eval/return_max": 10.0,
         "eval/length_mean": 5.0,
+        "eval/quarantined_share": 0.0,
     }
+
+
+def test_episodes_without_a_known_outcome_count_as_a_share_alone() -> None:
+    event = Evaluated("evaluator-0", 1, 30, 640, (8.0, math.nan, 10.0, math.nan), (4, 1, 6, 2))
+    values = evaluation_row(event, 2.5).values
+    assert values["eval/quarantined_share"] == 0.5
+    assert (values["eval/return_mean"], values["eval/length_mean"]) == (9.0, 5.0)
+    event = Evaluated("evaluator-0", 1, 30, 640, (math.nan,), (4,))
+    assert evaluation_row(event, 2.5).values == {"eval/quarantined_share": 1.0}
 
 
 def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:

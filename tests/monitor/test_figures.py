@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,14 @@ from tests.monitor.views import BEST
 )
 def test_number(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+def test_evaluation_shows_the_share_that_can_not_count() -> None:
+    assert evaluation_text(replace(BEST, quarantined=0.15)) == (
+        "475.0 ± 12.1 (v2800), 15 % quarantined"
+    )
+    none_known = replace(BEST, mean=math.nan, std=math.nan, quarantined=1.0)
+    assert evaluation_text(none_known) == "- (v2800), 100 % quarantined"
 
 
 @pytest.mark.parametrize(

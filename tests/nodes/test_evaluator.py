@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Evaluate, Evaluated, Record, Stop
@@ -85,6 +86,25 @@ def test_evaluated_policy_is_kept_as_the_best(stage: Stage, node: EvaluatorNode)
     assert (best.version, best.env_steps) == (1, 10)
     assert best.mean_return == pytest.approx(np.mean(event.returns))
     assert np.frombuffer(best.parameters, np.float32) == pytest.approx(0.25)
+
+
+def test_evaluation_with_an_unknown_outcome_is_never_the_best(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a reward is negative, an episode that breaks looks better than one that ends."""
+    monkeypatch.setattr(CartPoleEnv, "step", breaks_at_once)
+    node = EvaluatorNode(stage.context("evaluator-0"))
+    node.setup()
+    snapshot(stage, 1)
+    event = evaluate(stage, node, 1)
+    node.close()
+    assert "3 of 3 evaluation episodes met NaN or infinity" in caplog.text
+    assert event.score is None and np.isnan(event.returns).all()
+    assert not best_policy_path(stage.plan.run_directory).exists()
+
+
+def breaks_at_once(self: CartPoleEnv, action: object) -> tuple[object, ...]:
+    return np.full(4, np.nan, np.float32), -1.0, False, False, {}
 
 
 def policy(version: int, mean_return: float) -> PolicyFile:

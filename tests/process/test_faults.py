@@ -75,6 +75,23 @@ def test_paused_launcher_blames_nobody(workplace: Workplace) -> None:
     assert launched.wait() == 0, launched.screen
 
 
+def test_training_that_ends_in_nan_again_and_again_ends_with_the_cause(
+    workplace: Workplace,
+) -> None:
+    """An episode that breaks in its second step costs 1, and is not solved by that."""
+    launched = workplace.toy(
+        "nan",
+        "stop={env_steps: 100000, score: -1}",
+        "evaluation={every_env_steps: 1, episodes: 2, envs: 2, mode: sync}",
+        at=2,
+    )
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert "100 of the last 100 training episodes met NaN or infinity" in last_line(launched)
+    assert "2 of 2 evaluation episodes met NaN or infinity" in launched.screen
+    assert not (launched.run / "checkpoints" / "best-policy.msgpack").exists()
+
+
 # --- environments that can't be made -------------------------------------------------------------
 
 

@@ -78,12 +78,14 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
         self._steps += 1
         if self._step_s:
             time.sleep(self._step_s)
-        if self._steps == self._at and self._fault_name and self._is_first():
+        if self._steps == self._at and self._fault_name not in ("", "nan") and self._is_first():
             self._fault()
         if self._fault_name == "forks":
             _fork_helper()
         if self._fault_name == "chatty":
             logging.getLogger("toy").info("step %d", self._steps)
+        if self._fault_name == "nan" and self._steps == self._at:
+            return np.full(2, np.nan, np.float32), -1.0, False, False, {}
         ends = self._steps >= self._length
         return self._observe(), float(action), ends, False, {}
 

@@ -199,6 +199,8 @@ class Audit:
                     assert node == self.settings.optimizer
                     assert not self.evaluating, "two evaluations in flight"
                     self.evaluating = True
+                    sync = self.settings.eval_mode == "sync"
+                    assert not (sync and self.tickets), "it evaluates a later version"
                 case Evaluate():
                     assert node == self.settings.evaluator and self.evaluating
                 case Save():

@@ -78,7 +78,7 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
-    more |= {"replay", "replay_ratio", "learning_starts", "replay_kept"}
+    more |= {"replay", "replay_ratio", "learning_starts", "replay_kept", "nonfinite_share"}
     assert changes.keys() <= values.keys() | more
     return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
 

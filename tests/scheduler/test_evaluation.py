@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fast_core.events import (
@@ -9,9 +11,10 @@ from fast_core.events import (
     SnapshotTaken,
     Train,
 )
-from fast_core.scheduler import Send
+from fast_core.scheduler import LAUNCHER, Send
 from fast_core.scheduler.evaluation import Evaluations
 from tests.scheduler.simulation import World, make_settings
+from tests.scheduler.test_checkpointing import save_parts
 from tests.scheduler.test_training import collect_all, commands, train_one
 
 
@@ -100,12 +103,26 @@ def test_synchronous_evaluation_holds_admission() -> None:
     assert len(commands(evaluate(world), Collect)) == 2
 
 
+def test_synchronous_evaluation_is_of_the_version_of_its_own_moment_above_degree_0() -> None:
+    """The next tickets are ready before the one that crosses the interval is trained."""
+    world = evaluating_world(eval_mode="sync", eval_every_env_steps=40, degree=3, slots_per_shard=4)
+    for _ in range(4):
+        collect_all(world)
+    assert [type(task) for task in world.inbox["optimizer"]] == [Train, Train]
+    train_one(world)
+    assert not commands(train_one(world), Train)
+    ((_, command),) = commands(snapshot(world), Evaluate)
+    assert isinstance(command, Evaluate) and (command.version, command.env_steps) == (8, 40)
+    assert len(commands(evaluate(world), Train)) == 1, "what was ready waited for it"
+
+
 @pytest.mark.parametrize(
     ("scores", "held", "version"),
     [
         ({4: 9.0, 8: 10.0}, 1, 8),
         ({4: 10.0, 8: 9.0, 12: 11.0, 16: 12.0}, 2, 16),
-        ({4: float("nan"), 8: 10.0}, 1, 8),
+        ({4: math.nan, 8: 10.0}, 1, 8),
+        ({4: 10.0, 8: math.nan, 12: 10.0, 16: 10.0}, 2, 16),
     ],
 )
 def test_score_held_long_enough_ends_the_run(
@@ -123,16 +140,37 @@ def test_score_held_long_enough_ends_the_run(
     )
 
 
+def test_evaluation_with_an_unknown_outcome_reaches_no_score() -> None:
+    """However good the others are: an episode that breaks might have been the worst."""
+    world = evaluating_world(stop_score=10.0, eval_mode="sync", stop_env_steps=40)
+    ticket(world)
+    snapshot(world)
+    world.deliver(Evaluated("evaluator", 1, 4, 20, (99.0, math.nan), (1, 1)))
+    assert world.ended is None
+    statistics = world.scheduler.statistics()
+    assert (statistics.evaluation_mean, statistics.score_streak) == (None, 0)
+    (decision,) = [each for each in world.audit.decisions if each.what == "evaluated"]
+    assert decision.why == (
+        "request 1: no mean return, since some of 2 episodes of version 4 met NaN or infinity"
+    )
+
+
 def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
-    world = evaluating_world({4: 10.0}, stop_score=10.0, eval_at_end=True)
+    world = evaluating_world({4: 10.0}, stop_score=10.0, eval_at_end=True, checkpoint_at_end=True)
     ticket(world)
     snapshot(world)
     ticket(world)  # the learner is at version 8 when version 4 turns out to be good
     sends = evaluate(world)
     assert commands(sends, Snapshot) == [], "the waiting request is not started any more"
     ticket(world)
+    save_parts(world)
+    world.start(LAUNCHER)
+    world.finish(LAUNCHER)
     assert world.ended is not None
-    assert "of version 4" in world.ended.text
+    assert world.ended.text == (
+        "solved: mean return 10 over 2 episodes of version 4 (stop.score: 10, stop.score_held: 1); "
+        "training went on to version 12, where a resume begins"
+    )
     assert world.scheduler.statistics().evaluations_finished == 1
 
 
@@ -178,6 +216,24 @@ def test_final_evaluation_waits_for_the_running_one() -> None:
     evaluate(world)
     assert world.ended is not None
     assert [event.version for event in world.audit.evaluated] == [4, 8]
+
+
+def test_score_reached_on_the_way_to_a_limit_is_said_with_its_version() -> None:
+    """Though the last version, evaluated after it, does not reach it any more."""
+    world = evaluating_world({4: 10.0}, stop_score=10.0, stop_env_steps=40, eval_at_end=True)
+    ticket(world)
+    snapshot(world)
+    ticket(world)  # the limit, while version 4 is on its way
+    evaluate(world)
+    snapshot(world)
+    evaluate(world)
+    assert world.ended is not None
+    assert world.ended.text == (
+        "40 env steps trained (stop.env_steps: 40); "
+        "solved: mean return 10 over 2 episodes of version 4; "
+        "last evaluation: mean return 0 over 2 episodes of version 8; "
+        "training went on to version 8"
+    )
 
 
 def test_final_evaluation_that_reaches_the_score_says_so() -> None:

@@ -1,3 +1,5 @@
+import math
+
 import msgspec
 import pytest
 
@@ -174,6 +176,38 @@ def test_means_are_over_the_last_hundred_episodes() -> None:
     world.deliver(RolloutReady("env0", 0, 1, 0, 1, 0, 0, returns, (1,) * 150))
     statistics = world.scheduler.statistics()
     assert (statistics.episodes, statistics.return_mean) == (150, 1.0)
+
+
+def quarantined_of(episodes: int, quarantined: int, limit: float = 0.5) -> World:
+    """A world in which so many of so many episodes have no known outcome, the last ones."""
+    world = ready_world(shards=1, env_nodes=("env0",), stop_env_steps=1000, nonfinite_share=limit)
+    returns = (3.0,) * (episodes - quarantined) + (math.nan,) * quarantined
+    world.deliver(
+        RolloutReady("env0", 0, 1, 0, 1, 0, 0, returns, (2,) * episodes, quarantined=quarantined)
+    )
+    train_one(world)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("episodes", "quarantined", "limit"), [(100, 50, 0.5), (99, 99, 0.5), (200, 100, 1.0)]
+)
+def test_episodes_without_a_known_outcome_make_no_mean(
+    episodes: int, quarantined: int, limit: float
+) -> None:
+    world = quarantined_of(episodes, quarantined, limit)
+    assert world.ended is None
+    statistics = world.scheduler.statistics()
+    assert statistics.quarantined_share == min(1.0, quarantined / min(episodes, 100))
+    assert statistics.return_mean == (3.0 if statistics.quarantined_share < 1 else None)
+    assert statistics.length_mean == (2.0 if statistics.quarantined_share < 1 else None)
+
+
+def test_more_quarantined_episodes_than_allowed_end_the_run_with_the_cause() -> None:
+    world = quarantined_of(100, 51)
+    assert world.ended is not None and world.ended.reason == "failed"
+    assert "51 of the last 100 training episodes met NaN or infinity" in world.ended.text
+    assert "environment.nonfinite_share: 0.5" in world.ended.text
 
 
 def test_lag_is_shown_now_mean_and_largest() -> None:
