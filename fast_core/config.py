@@ -6,6 +6,7 @@ Reading files and overrides is in `fast_core.config_file`.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Literal
 
 import msgspec
@@ -331,15 +332,19 @@ class SchedulerConfig(Section, frozen=True):
         ),
     ] = 0
     replay_ratio: Annotated[
-        float,
+        Annotated[float, Meta(gt=0, le=1000)]
+        | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
         Meta(
-            gt=0,
-            le=1000,
             description="Optimizer steps per environment step with algorithms that learn from "
-            "replay; fractions are carried exactly. Neither side runs ahead of it by more than "
+            "replay, carried exactly. Neither side runs ahead of it by more than "
             "off_policy_degree + 1 rounds.",
         ),
     ] = 1.0
+
+    @property
+    def ratio(self) -> Fraction:
+        """``replay_ratio``; 0.1 is a tenth, not the nearest binary number."""
+        return Fraction(str(self.replay_ratio))
 
 
 class EvaluationConfig(Section, frozen=True):

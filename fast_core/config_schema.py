@@ -72,7 +72,8 @@ def choices(annotation: object) -> list[object]:
 def takes_text(annotation: object) -> bool:
     """Whether any text is a valid value."""
     return any(
-        isinstance(kind, inspect.StrType) for kind in _members(inspect.type_info(annotation))
+        isinstance(kind, inspect.StrType) and kind.pattern is None
+        for kind in _members(inspect.type_info(annotation))
     )
 
 
@@ -120,8 +121,12 @@ def _description(info: inspect.Type) -> str:
 
 
 def describe(info: inspect.Type) -> str:
-    """Say in words which values a type takes."""
-    match _bare(info):
+    """Say in words which values a type takes; a title, where it has one, says it."""
+    match info:
+        case inspect.Metadata(extra_json_schema={"title": str(title)}):
+            return title
+        case inspect.Metadata(type=kind):
+            return describe(kind)
         case inspect.UnionType(types=types):
             return ", or ".join(describe(kind) for kind in types)
         case inspect.LiteralType(values=values):

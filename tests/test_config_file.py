@@ -353,6 +353,26 @@ def test_rules_of_learning_from_replay(overrides: list[str], parts: list[str]) -
     assert all(part in message for part in [*parts, "command line"]), message
 
 
+@pytest.mark.parametrize(
+    ("written", "exact"), [("1/3", (1, 3)), ("0.1", (1, 10)), ("2", (2, 1)), ("7/2", (7, 2))]
+)
+def test_replay_ratio_is_a_number_or_a_fraction_kept_exactly(
+    written: str, exact: tuple[int, int]
+) -> None:
+    text = REPLAY + f"scheduler: {{replay_ratio: {written}}}"
+    run = read(text)
+    assert run.scheduler.ratio.as_integer_ratio() == exact
+    assert read(dumps(run)).scheduler == run.scheduler
+    assert read(REPLAY, f"scheduler.replay_ratio={written}").scheduler == run.scheduler
+
+
+@pytest.mark.parametrize("written", ["1/0", "0/3", "-1/3", "1/3/2", "a third", "2001/2"])
+def test_ratio_that_is_none_is_refused_with_what_may_be_written(written: str) -> None:
+    message = refusal(REPLAY, f"scheduler.replay_ratio={written}")
+    assert "scheduler.replay_ratio must be" in message
+    assert f"got {written!r}" in message
+
+
 @pytest.mark.parametrize("given", [*config.ReplayConfig.__struct_fields__, "replay_ratio"])
 def test_settings_of_the_replay_are_refused_where_there_is_none(given: str) -> None:
     values = {"capacity": 9, "prioritized": True, "slots": 3, "learning_starts": 7}
@@ -416,6 +436,8 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
             )
         case inspect.BoolType():
             return st.booleans()
+        case inspect.StrType(pattern=str(pattern)):
+            return st.from_regex(pattern, fullmatch=True)
         case inspect.StrType():
             return text_for(path)
         case inspect.NoneType():

@@ -93,6 +93,7 @@ def test_json_schema_knows_sections_ranges_and_algorithms() -> None:
         (Fake, "a group of keys"),
         (bool | None, "true or false, or null"),
         (bytes, "bytes"),
+        (float | Annotated[str, Meta(title="a word")], "a number, or a word"),
     ],
 )
 def test_types_are_described_in_words(kind: object, words: str) -> None:

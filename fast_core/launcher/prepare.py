@@ -91,7 +91,7 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     if config.replays:
         flops = cast(Blueprint, config.algorithm).update_flops(environment, config.envs)
         update_s = UPDATE_S + flops / FLOPS_PER_S
-        row_s = max(STEP_S, update_s * config.scheduler.replay_ratio)
+        row_s = max(STEP_S, update_s * float(config.scheduler.ratio))
         rows = min(HAND_OVERS * HAND_OVER_S / row_s, config.replay.capacity / REPLAY_PARTS)
         steps = math.ceil(rows / config.envs)
     rollout = msgspec.structs.replace(config.rollout, steps=steps)
