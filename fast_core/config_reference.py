@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, RunConfig, Section
+from fast_core.config import AlgorithmConfig, ExtraNodeConfig, RunConfig, Section, WrapperConfig
 from fast_core.config_schema import REQUIRED, Key, keys
 from fast_core.config_yaml import inline
 
@@ -115,6 +115,9 @@ def json_schema(algorithms: AlgorithmTypes) -> str:
     for name, reference in zip(algorithms, references[1:], strict=True):
         definition = definitions[reference["$ref"].rpartition("/")[2]]
         definition["properties"]["name"] = {"const": name}
+    for kind in (WrapperConfig, ExtraNodeConfig):
+        name = kind.__name__
+        definitions[name] = {"anyOf": [{"type": "string"}, definitions[name]]}
     run = definitions["RunConfig"]
     run["properties"]["algorithm"] = {"anyOf": list(references[1:])}
     schema = {

@@ -143,10 +143,14 @@ def describe(info: inspect.Type) -> str:
             return "null"
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return f"a list, each item {describe(item).replace(', or ', ' or ')}"
-        case inspect.DictType():
-            return "a group of keys with single values or lists"
-        case inspect.StructType():
-            return "a group of keys"
+        case inspect.DictType(value_type=kind):
+            return f"a group of keys with {describe(kind)} each"
+        case inspect.StructType(cls=kind):
+            return (
+                "text or a group of keys" if getattr(kind, "shorthand", "") else "a group of keys"
+            )
+        case inspect.AnyType():
+            return "any value"
         case other:
             return type(other).__name__.removesuffix("Type").lower()
 

@@ -448,6 +448,16 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
             return st.lists(values(kind.item_type, path), max_size=3)
         case inspect.DictType():
             return st.dictionaries(st.text(max_size=5), values(kind.value_type, path), max_size=3)
+        case inspect.AnyType():
+            scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+            return st.recursive(
+                scalars,
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+                ),
+                max_leaves=6,
+            )
         case inspect.StructType() if issubclass(kind.cls, Section):
             if kind.cls is AlgorithmConfig:
                 return sections(Fake, path) | sections(FakeReplay, path)
@@ -575,3 +585,20 @@ def test_items_of_a_list_are_groups_of_keys() -> None:
     assert "nodes.extra must be a list of groups of keys" in refusal(MINIMAL, "nodes.extra={}")
     setting = refusal(MINIMAL, "nodes.extra=[{node: 'a:B', settings: [1]}]")
     assert "nodes.extra[0].settings must be a group of keys" in setting
+
+
+def test_text_in_a_list_of_groups_stands_for_the_one_with_that_name() -> None:
+    run = read(
+        MINIMAL,
+        "environment.wrappers=[a:B, {name: c:D, kwargs: {limits: {low: [1, null]}}}]",
+        "nodes.extra=[a:B]",
+    )
+    assert run.environment.wrappers == (
+        config.WrapperConfig(name="a:B"),
+        config.WrapperConfig(name="c:D", kwargs={"limits": {"low": [1, None]}}),
+    )
+    assert run.nodes.extra == (config.ExtraNodeConfig(node="a:B"),)
+    assert read(dumps(run)) == run
+    message = refusal(MINIMAL, "environment.wrappers=[{name: a:B, limit: 3}]")
+    assert "environment.wrappers[0].limit is not a key" in message
+    assert "a list of groups of keys; got 'a:B'" in refusal(MINIMAL, "environment.wrappers=a:B")

@@ -22,6 +22,7 @@ def make_runner(
     seed: int,
     max_episode_steps: int | None = None,
     on_step: Callable[[], None] | None = None,
+    number: int = 0,
     watch: Callable[[Instance], None] | None = None,
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
@@ -39,6 +40,7 @@ def make_runner(
             seed=seed,
             max_episode_steps=max_episode_steps,
             on_step=on_step,
+            number=number,
             watch=watch,
         )
     # here, because it imports what only this backend needs
@@ -51,6 +53,7 @@ def make_runner(
         seed=seed,
         max_episode_steps=max_episode_steps,
         on_step=on_step,
+        number=number,
     )
 
 

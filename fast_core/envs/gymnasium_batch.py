@@ -53,6 +53,7 @@ class GymnasiumBatch:
         incarnation: int = 1,
         progress: memoryview | None = None,
         keep_actions: bool = True,
+        number: int = 0,
     ) -> None:
         """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
 
@@ -67,10 +68,17 @@ class GymnasiumBatch:
             progress: `progress_words` 64-bit words to keep the position in, or None.
             keep_actions: Keep the actions of open episodes, for an exact `restore`. Without,
                 a restored batch begins the next episodes.
+            number: That of the first environment, see `fast_core.envs.place.Place`.
         """
         indices = range(first_env, first_env + envs)
         self._instances = make_instances(
-            config, seed=seed, role=role, shard=shard, indices=indices, incarnation=incarnation
+            config,
+            seed=seed,
+            role=role,
+            shard=shard,
+            indices=indices,
+            incarnation=incarnation,
+            number=number,
         )
         self.spec = self._instances[0].spec
         self._first_env = first_env

@@ -11,7 +11,8 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, make_env
+from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.place import Place
 from fast_core.envs.records import Row, mismatch
 from fast_core.envs.rows import Observations, as_reward
 from fast_core.envs.whereabouts import Whereabouts, error_text
@@ -40,8 +41,9 @@ class Instance:
         shard: int,
         index: int,
         incarnation: int,
+        number: int = 0,
     ) -> None:
-        """Make environment ``index`` of ``shard``.
+        """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
         ``index``, ``incarnation``) first, the sampling of its spaces too.
@@ -57,13 +59,15 @@ class Instance:
         key = (role, shard, index, incarnation)
         seed_global_generators(seed, *key)
         try:
-            self._env = make_env(config)
+            place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
+            self._env = make_env(config, place)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
         self._closed = False
-        self._game = self._env if isinstance(self._env, AtariGame) else None
+        innermost = list(layers(self._env))[-1]
+        self._game = innermost if isinstance(innermost, AtariGame) else None
         description = describe_env(self._env, config)
         self.spec, self._tree = description.spec, description.tree
         self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
@@ -187,8 +191,9 @@ def make_instances(
     shard: int,
     indices: range,
     incarnation: int,
+    number: int = 0,
 ) -> list[Instance]:
-    """Make the environments ``indices`` of ``shard``; see `Instance`.
+    """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
     If one can't be made, those before it are closed.
     """
@@ -197,7 +202,13 @@ def make_instances(
         for index in indices:
             made.append(
                 Instance(
-                    config, seed=seed, role=role, shard=shard, index=index, incarnation=incarnation
+                    config,
+                    seed=seed,
+                    role=role,
+                    shard=shard,
+                    index=index,
+                    incarnation=incarnation,
+                    number=number + len(made),
                 )
             )
     except BaseException:

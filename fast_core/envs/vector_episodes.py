@@ -34,10 +34,11 @@ class VectorEpisodes(Runner):
         seed: int,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
+        number: int = 0,
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
         self._config, self._seed, self._limit = config, seed, max_episode_steps
-        self._envs = envs
+        self._envs, self._number = envs, number
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
@@ -60,6 +61,7 @@ class VectorEpisodes(Runner):
             role=Role.EVALUATION,
             keep_actions=False,
             max_episode_steps=self._limit,
+            number=self._number,
         )
 
     def step(self, act: Act) -> bool:

@@ -22,6 +22,7 @@ from fast_core.events import CommitCheckpoint
 MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
 FORMAT = 1
+BEFORE = {"environment.wrappers": "[]"}  # what it stands for where a checkpoint is too old for it
 _COPY_TRIES = 3
 _PIECE = 1 << 20  # bytes read and hashed at once; about a millisecond
 _BAD, _PARTIAL = ".damaged", ".tmp"
@@ -236,7 +237,7 @@ def check_identity(
         CheckpointError: Names the key, both values and where each stands.
     """
     for key, wanted in identity.items():
-        saved = manifest.identity.get(key)
+        saved = manifest.identity.get(key, BEFORE.get(key))
         if saved != wanted:
             raise CheckpointError(
                 f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "

@@ -11,6 +11,7 @@ import numpy as np
 
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
+from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
@@ -98,7 +99,11 @@ class Stage:
         self._environment, self._mode = config.environment, mode
         self._drawn = False
         self._told = 0
-        environment = config.environment if mode is None else drawing(config.environment, mode)
+        environment = (
+            config.environment
+            if mode is None
+            else drawing(config.environment, mode, Place(config.numbers.command))
+        )
         envs = config.evaluation.envs
         explore_seed = seed if explore else None
         self._actor = Actor(trained.plan, trained.policy, envs, explore_seed=explore_seed)
@@ -109,6 +114,7 @@ class Stage:
                 envs=envs,
                 seed=seed,
                 max_episode_steps=config.evaluation.max_episode_steps,
+                number=config.numbers.command,
                 watch=None if mode is None else self._watch,
             )
 

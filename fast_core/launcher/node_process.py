@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import setproctitle
 
-from fast_core.config import EnvironmentConfig
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
@@ -41,13 +40,13 @@ def probe_main(name: str, link: socket.socket) -> int:
     os.close(descriptor)
     assert isinstance(start, ProbeStart)
     setproctitle.setproctitle(f"fastloop: {name}")
-    link.sendall(frame(msgspec.msgpack.encode(_probe(start.environment, start.seed))))
+    link.sendall(frame(msgspec.msgpack.encode(_probe(start))))
     link.close()
     return 0
 
 
-def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
-    limit_s = environment.step_timeout_s
+def _probe(start: ProbeStart) -> dict[str, object]:
+    limit_s = start.environment.step_timeout_s
 
     def before() -> None:
         """Let a call that does not return end this process with its stack, even one in C."""
@@ -56,7 +55,8 @@ def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
 
     faulthandler.enable()
     try:
-        return {"spec": probe(environment, seed, before=before)}
+        spec = probe(start.environment, start.seed, number=start.number, before=before)
+        return {"spec": spec}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it

@@ -214,7 +214,7 @@ def identity(config: RunConfig) -> dict[str, str]:
         "seed": config.seed,
         **{
             f"environment.{key}": getattr(config.environment, key)
-            for key in ("id", "backend", "kwargs", "atari", "frame_skip", "frame_stack")
+            for key in ("id", "backend", "kwargs", "wrappers", "atari", "frame_skip", "frame_stack")
         },
         "environment.action_mask": config.environment.action_mask,
         "algorithm.name": config.algorithm.name,

@@ -253,7 +253,7 @@ def _run_processes(
         environment = ask_probe(
             tree,
             probe,
-            ProbeStart(config.environment, config.seed),
+            ProbeStart(config.environment, config.seed, config.numbers.probe),
             interrupts,
             config.supervision.start_timeout_s,
         )
@@ -352,7 +352,7 @@ def _run_inline(
 
     interrupts.raises = True
     with ExitStack() as stack:
-        environment = probe(config.environment, config.seed)
+        environment = probe(config.environment, config.seed, number=config.numbers.probe)
         cores = resources.cores().granted
         divided = budget(config, environment, cores)
         config = resolve(config, environment, cores)

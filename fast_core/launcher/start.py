@@ -10,10 +10,11 @@ from fast_core.plan import RunPlan
 
 @dataclass(frozen=True)
 class ProbeStart:
-    """For the probe: which environment to look at."""
+    """For the probe: which environment to look at, and as which `Place.number`."""
 
     environment: EnvironmentConfig
     seed: int
+    number: int
 
 
 @dataclass(frozen=True)

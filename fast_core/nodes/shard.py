@@ -64,7 +64,12 @@ def try_environment(plan: RunPlan, rank: int) -> None:
     space = plan.environment.row
     row = np.zeros((1, *space.shape), space.row_dtype)
     batch = make_batch(
-        plan.config.environment, seed=plan.config.seed, shard=rank, envs=1, role=Role.PROBE
+        plan.config.environment,
+        seed=plan.config.seed,
+        shard=rank,
+        envs=1,
+        role=Role.PROBE,
+        number=rank,  # those of the shards are made when every node has tried its own
     )
     try:
         batch.reset(row)

@@ -11,10 +11,12 @@ import pytest
 from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher import node_process
 from fast_core.launcher.inline import InlineRun
+from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.topology import NodeSpec
 from fast_core.node import Node
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
+START = ProbeStart(make_config().environment, 0, 0)
 HERE = "tests.launcher.test_boundaries"
 
 
@@ -68,10 +70,10 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
     monkeypatch.setattr(node_process, "probe", leave)
-    answer = node_process._probe(make_config().environment, 0)
+    answer = node_process._probe(START)
     assert answer["error"] == "SystemExit: no licence"
     monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
-    assert node_process._probe(make_config().environment, 0) == {"spec": CARTPOLE}
+    assert node_process._probe(START) == {"spec": CARTPOLE}
 
 
 class RecordingShell:

@@ -183,3 +183,13 @@ def test_run_of_another_identity_does_not_go_on(store: CheckpointStore) -> None:
     words = r"seed must be as in the checkpoint.*000000000001' has 0, 'config\.yaml' 1"
     with pytest.raises(CheckpointError, match=words):
         check_identity(manifest, IDENTITY | {"seed": "1"}, path, "'config.yaml'")
+
+
+def test_checkpoint_from_before_there_were_wrappers_goes_on_without(store: CheckpointStore) -> None:
+    path = commit(store, 1)
+    manifest = check(path)
+    check_identity(manifest, IDENTITY | {"environment.wrappers": "[]"}, path, "'config.yaml'")
+    with pytest.raises(
+        CheckpointError, match=r"environment\.wrappers must be as in the checkpoint"
+    ):
+        check_identity(manifest, IDENTITY | {"environment.wrappers": "[1]"}, path, "x.yaml")

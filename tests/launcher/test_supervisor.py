@@ -23,7 +23,7 @@ from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
-START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0)
+START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0, 0)
 
 
 class FakeTree:
