@@ -36,7 +36,7 @@ def test_reference_has_a_row_for_every_value() -> None:
     text = markdown(ALGORITHMS)
     assert "| `gain` | a number above 0 | `0.5` | How much \\| how far. |" in text
     assert "| `label` | text, or null | `null` |" in text
-    assert "| `id` | text | required | Gymnasium environment id, or EnvPool's task id. |" in text
+    assert "| `id` | text | required | Gymnasium environment id, a class as" in text
     for path in paths(RunConfig):
         name = path.rpartition(".")[2]
         heading = f"## {path}" in text

@@ -19,7 +19,7 @@ from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_stat
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
-from fast_core.envs.records import mismatch
+from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
 from fast_core.envs.whereabouts import error_text
@@ -165,9 +165,8 @@ class GymnasiumBatch:
                 obs, given[place], terminated, truncated, _ = step(taken)
                 try:
                     row[:] = obs
-                except (ValueError, TypeError) as error:
-                    cause = mismatch(obs, self.spec.row, error)
-                    raise self._failure(place, cause, action) from error
+                except (ValueError, TypeError):
+                    self._assign(place, obs, action)
                 if terminated or truncated:
                     ended[place] = bool(terminated), bool(truncated)
         except EnvironmentFailed:
@@ -179,6 +178,14 @@ class GymnasiumBatch:
             cause = f"the reward must be one number; got {given[wrong]!r}"
             raise self._failure(wrong, cause, action)
         return ended
+
+    def _assign(self, place: int, obs: object, action: Array) -> None:
+        """What the quickest way could not: floats of another width, or an error that says why."""
+        try:
+            assign(self._obs.rows[place], obs)
+        except (ValueError, TypeError) as error:
+            cause = mismatch(obs, self.spec.row, error)
+            raise self._failure(place, cause, action) from error
 
     def _for_envs(self, action: Array) -> Iterable[object]:
         """Actions as environments take them; none shares memory with ``action`` ``[n, ...]``.

@@ -13,9 +13,9 @@ from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
 from fast_core.envs.making import Env, describe_env, layers, make_env
 from fast_core.envs.place import Place
-from fast_core.envs.records import Row, mismatch
+from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
-from fast_core.envs.whereabouts import Whereabouts, error_text
+from fast_core.envs.whereabouts import OLD_RESET, Whereabouts, error_text
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
 
@@ -30,6 +30,7 @@ class Instance:
         spec: Its spaces and time limit.
         step: Call to step it; does not apply ``limit``.
         limit: Steps after which its caller must truncate an episode, or None.
+        cast: What of its observations was cast, see `assign`.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Instance:
             raise
         except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
-        self._closed = False
+        self._closed, self.cast = False, ""
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
         description = describe_env(self._env, config)
@@ -103,13 +104,14 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             if self._game is not None and start is not None:
                 self._game.begin_at(start)
-            obs, info = self._env.reset(seed=seed, options=options)
+            begun = self._env.reset(seed=seed, options=options)
+            obs, info = _pair(begun)
             if self._info_key is not None:
                 obs = with_info_mask(obs, info, self._info_key)
         except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(0, error_text(error), episode, seed) from error
         try:
-            row[:] = obs
+            self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.row, error)
             raise self.failure(0, cause, episode, seed) from error
@@ -134,7 +136,7 @@ class Instance:
         except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(number, error_text(error), episode, seed, action) from error
         try:
-            row[:] = obs
+            self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.row, error)
             raise self.failure(number, cause, episode, seed, action) from error
@@ -283,3 +285,10 @@ def _with_mask(step: Step, key: str) -> Step:
         return with_info_mask(obs, info, key, ended=ended), reward, terminated, truncated, info
 
     return masked
+
+
+def _pair(begun: object) -> tuple[object, dict[str, Any]]:
+    """Observation and info, where ``reset`` returned both."""
+    if not (isinstance(begun, tuple | list) and len(begun) == 2 and isinstance(begun[1], dict)):
+        raise TypeError(f"{OLD_RESET}; got a {type(begun).__name__}")
+    return begun[0], begun[1]

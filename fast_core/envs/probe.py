@@ -63,7 +63,7 @@ def probe(
             f"environment.id {config.id!r} does not work with these environment.kwargs and "
             f"reset_options: {error}"
         ) from error
-    return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1)
+    return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1, cast=first.cast)
 
 
 def _make(config: EnvironmentConfig, seed: int, number: int) -> Instance:

@@ -18,7 +18,7 @@ from fast_core.envs.batched import BatchWriter
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.place import Place
-from fast_core.envs.records import leaf_of
+from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.repeating import not_repeated
 from fast_core.envs.rows import NONFINITE, Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
@@ -108,6 +108,11 @@ class VectorBatch:
         return self._first_env
 
     @property
+    def cast(self) -> str:
+        """What of the observations was cast, see `assign`."""
+        return self._writer.cast
+
+    @property
     def seeded(self) -> bool:
         """Whether every episode is seeded; known after the first reset."""
         return self._source.seeded
@@ -165,7 +170,7 @@ class VectorBatch:
                 return None
             first = self._obs.array.copy()
             for place in np.flatnonzero(terminated | truncated).tolist():
-                self._obs.rows[place][:] = self._writer.pick(result.final, place)
+                assign(self._obs.rows[place], self._writer.pick(result.final, place))
             return first
 
     def _store(self, result: VectorStep, terminated: Flags, truncated: Flags) -> None:

@@ -35,7 +35,8 @@ def probe_batch(
         EnvironmentFailed: One raised or gave what its spaces do not declare.
     """
     with _batch(config, seed, number, before) as batch:
-        spec, digest = batch.spec, _play(batch, seed, before)
+        digest = _play(batch, seed, before)
+        spec = msgspec.structs.replace(batch.spec, cast=batch.cast)
         if config.backend == "gymnasium_vector":
             _check_evaluated(config, spec)
         # only a reset shows whether each episode can be seeded

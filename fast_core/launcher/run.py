@@ -277,6 +277,7 @@ def _run_processes(
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
         _tell_budget(shell, divided)
+        _tell_cast(progress, environment)
         _tell_placement(shell, placed)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
@@ -326,6 +327,15 @@ def _tell_budget(shell: Shell, divided: CoreBudget) -> None:
         shell.progress.log(LogLine("launcher", "WARNING", warning))
 
 
+def _tell_cast(progress: Progress, environment: EnvironmentSpec) -> None:
+    if environment.cast:
+        text = (
+            f"environment {environment.id!r} gives {environment.cast} that its observation space "
+            "declares; they are cast. Return what it declares to save the time"
+        )
+        progress.log(LogLine("launcher", "WARNING", text))
+
+
 def _tell_placement(shell: Shell, placed: Choice | str | None) -> None:
     """Write down what ``policy.placement: auto`` chose and why."""
     if isinstance(placed, Choice):
@@ -364,6 +374,7 @@ def _run_inline(
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
         _tell_budget(shell, divided)
+        _tell_cast(progress, environment)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)

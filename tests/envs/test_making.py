@@ -16,6 +16,7 @@ from fast_core.envs.making import make_env
 from fast_core.envs.place import Place
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
+from tests.envs.driver import Driver
 
 HERE = "tests.envs.test_making"
 
@@ -187,3 +188,97 @@ def test_place_is_in_environment_variables_too(monkeypatch: pytest.MonkeyPatch) 
 def test_text_that_only_looks_like_a_place_is_left_alone() -> None:
     config = lanes(folder="{x} {} {6100 - number} {number!r} ${HOME}")
     assert Place(number=3).fill(config).kwargs == config.kwargs
+
+
+# --- what is nearly Gymnasium's ------------------------------------------------------------------
+
+
+class Wide(Lanes):
+    """Computes in float64 and forgets to cast, as most do; the first observation is right."""
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return obs.astype(np.float64) / 3, *rest
+
+
+class WideParts(Lanes):
+    """The same in a part of a Dict, from the first observation on."""
+
+    observation_space = gymnasium.spaces.Dict(
+        far=gymnasium.spaces.Box(-1, 1, (2, 2), np.float32), near=gymnasium.spaces.Box(0, 9, (2,))
+    )
+
+    def reset(self, **kwargs: Any) -> Any:
+        super().reset(**kwargs)
+        return self._parts(), {}
+
+    def step(self, action: Any) -> Any:
+        _, *rest = super().step(action)
+        return self._parts(), *rest
+
+    def _parts(self) -> Any:
+        return {"far": np.full((2, 2), 1 / 3), "near": np.full(2, self.t, np.float32)}
+
+
+class Whole(Lanes):
+    """Integers where floats are declared: not the same thing."""
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return obs.astype(np.int64), *rest
+
+
+@pytest.mark.parametrize(
+    ("kind", "cast"),
+    [(Lanes, ""), (Wide, "float64 for float32"), (WideParts, "float64 for float32")],
+)
+def test_wider_floats_are_cast_and_it_is_known(kind: type[Lanes], cast: str) -> None:
+    config = EnvironmentConfig(id=f"{HERE}:{kind.__name__}")
+    assert probe(config, 0).cast == cast
+    batch = make_batch(config, seed=0, shard=0, envs=2)
+    driver = Driver(batch, 2).run(np.ones((5, 2), np.int64))
+    env = make_env(config)
+    env.reset(seed=0)
+    for t in range(1, 4):
+        expected, *_ = env.step(1)
+        for name, part in expected.items() if isinstance(expected, dict) else [(None, expected)]:
+            stored = driver.obs[t] if name is None else driver.obs[t][name]
+            np.testing.assert_array_equal(stored[1], part.astype(np.float32))
+    runner = make_runner(evaluated(config), episodes=1, envs=1, seed=0)
+    while runner.step(lambda obs, first: np.array([1])):
+        pass
+    assert runner.returns == [4]
+    batch.close()
+
+
+def test_other_types_are_no_other_width() -> None:
+    with pytest.raises(
+        ConfigError, match=r"has shape \(3,\) of int64, its space declares .*float32"
+    ):
+        probe(EnvironmentConfig(id=f"{HERE}:Whole"), 0)
+
+
+class OldReset(Lanes):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class OldSeed(Lanes):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()[0]
+
+
+class OldStep(Lanes):
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class OldClass:
+    """Of another library's base class."""
+
+
+@pytest.mark.parametrize("kind", [OldReset, OldSeed, OldStep, OldClass])
+def test_interface_of_old_gym_is_named(kind: type[Any]) -> None:
+    with pytest.raises(ConfigError, match=r"Gym before 0\.26 had another interface.*module:Class"):
+        probe(EnvironmentConfig(id=f"{HERE}:{kind.__name__}"), 0)
