@@ -27,6 +27,7 @@ from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
+from fast_core.nodes.devices import check_device
 from fast_core.run_memory import RunMemory
 from fast_core.threads import set_threads
 
@@ -55,6 +56,8 @@ def _probe(start: ProbeStart) -> dict[str, object]:
 
     faulthandler.enable()
     try:
+        for device, key in start.devices:
+            check_device(device, key)
         spec = probe(start.environment, start.seed, number=start.number, before=before)
         return {"spec": spec}
     except ConfigError as error:
@@ -109,19 +112,20 @@ def _live(context: NodeContext, node_class: str) -> int:
     """Set up, run and close one node; a failure becomes a `Failed` event."""
     seed_globals(context)
     node: Node | None = None
-    status = 0
+    status, begun = 0, False
     try:
         module, _, name = node_class.partition(":")
         node = getattr(importlib.import_module(module), name)(context)
         set_threads(node.threads)
         node.setup()
+        begun = True
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
     except (Exception, SystemExit) as error:  # the process boundary of a node
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
-        context.channel.send(describe_failure(context.name, node, error))
+        context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:
         if node is not None:
             node.close()

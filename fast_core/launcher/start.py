@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, RunConfig
 from fast_core.plan import RunPlan
 
 
 @dataclass(frozen=True)
 class ProbeStart:
-    """For the probe: which environment to look at, and as which `Place.number`."""
+    """For the probe.
+
+    Attributes:
+        environment: What to look at.
+        seed: Seed of the run.
+        number: Its `Place.number`.
+        devices: Torch devices to try, each with the key that names it.
+    """
 
     environment: EnvironmentConfig
     seed: int
     number: int
+    devices: tuple[tuple[str, str], ...] = ()
+
+
+def probe_start(config: RunConfig) -> ProbeStart:
+    """What is to be looked at before a run; the CPU needs no trying."""
+    devices = [(config.nodes.optimizer.device, "nodes.optimizer.device")]
+    if config.policy.placement != "env":
+        devices.append((config.nodes.policy.device, "nodes.policy.device"))
+    asked = tuple((device, key) for device, key in devices if device != "cpu")
+    return ProbeStart(config.environment, config.seed, config.numbers.probe, asked)
 
 
 @dataclass(frozen=True)

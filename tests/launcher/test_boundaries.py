@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher import node_process
 from fast_core.launcher.inline import InlineRun
@@ -43,6 +44,16 @@ class LeavesInClose(LeavesInSetup):
         raise SystemExit("no licence")
 
 
+class DoesNotFit(LeavesInSetup):
+    def setup(self) -> None:
+        raise CheckpointError("the checkpoint's network is another one")
+
+
+class FitsNoLonger(LeavesInWork):
+    def work(self) -> bool:
+        raise ConfigError("update must return a report")
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path, make_config())
@@ -57,6 +68,15 @@ def test_process_reports_it_and_fails(stage: Stage, kind: type[Node]) -> None:
     (failed,) = [event for event in stage.hub.receive() if not isinstance(event, Ready)]
     assert isinstance(failed, Failed)
     assert (failed.node, failed.error) == ("metrics-0", "SystemExit: no licence")
+
+
+@pytest.mark.parametrize(("kind", "refused"), [(DoesNotFit, True), (FitsNoLonger, False)])
+def test_node_that_does_not_begin_refuses_the_run(
+    stage: Stage, kind: type[Node], refused: bool
+) -> None:
+    node_process._live(stage.context("metrics-0"), f"{HERE}:{kind.__name__}")
+    (failed,) = [event for event in stage.hub.receive() if isinstance(event, Failed)]
+    assert failed.refused is refused
 
 
 def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
