@@ -214,7 +214,8 @@ def validate(
     run_config = _load(config, overrides or [])
     from fast_core.launcher import validate as validate_run
 
-    validate_run(run_config)
+    if status := validate_run(run_config):
+        raise typer.Exit(status)
     if show:
         from fast_core.config_file import dumps
 

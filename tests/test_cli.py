@@ -41,8 +41,8 @@ class Launcher(types.ModuleType):
     def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
         return self._end("launch", config, resume_from)
 
-    def validate(self, config: RunConfig) -> None:
-        self._end("validate", config)
+    def validate(self, config: RunConfig) -> int:
+        return self._end("validate", config)
 
     def resume(self, run: Path, overrides: Sequence[str]) -> int:
         return self._end("resume", run, list(overrides))

@@ -60,8 +60,8 @@ def probe(
             second.close()
     except EnvironmentFailed as error:
         raise ConfigError(
-            f"environment.id {config.id!r} does not work with these environment.kwargs and "
-            f"reset_options: {error}"
+            f"environment.id {config.id!r} does not work with these environment.kwargs, "
+            f"wrappers and reset_options: {error}"
         ) from error
     return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1, cast=first.cast)
 

@@ -17,11 +17,11 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
     return implementation(config, resume_from=resume_from)
 
 
-def validate(config: RunConfig) -> None:
-    """Raise what `launch` would raise before the run begins."""
+def validate(config: RunConfig) -> int:
+    """Raise what `launch` would raise before the run begins; returns the exit status."""
     from fast_core.launcher.run import validate as implementation
 
-    implementation(config)
+    return implementation(config)
 
 
 def resume(run: Path, overrides: list[str]) -> int:

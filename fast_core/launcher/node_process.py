@@ -27,7 +27,7 @@ from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
-from fast_core.nodes.devices import check_device
+from fast_core.nodes.devices import check_devices
 from fast_core.run_memory import RunMemory
 from fast_core.threads import set_threads
 
@@ -56,8 +56,7 @@ def _probe(start: ProbeStart) -> dict[str, object]:
 
     faulthandler.enable()
     try:
-        for device, key in start.devices:
-            check_device(device, key)
+        check_devices(start.optimizer, start.policy_device)
         spec = probe(start.environment, start.seed, number=start.number, before=before)
         return {"spec": spec}
     except ConfigError as error:

@@ -30,6 +30,7 @@ from fast_core.errors import (
     TopologyError,
 )
 from fast_core.events import LogLine
+from fast_core.launcher.blame import blaming
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
     Manifest,
@@ -180,19 +181,25 @@ def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
     return msgspec.structs.replace(config, rollout=rollout)
 
 
-def validate(config: RunConfig) -> None:
+def validate(config: RunConfig) -> int:
     """Come to the verdict that `launch` would come to, and leave nothing.
+
+    Returns:
+        The exit status: 0, or 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: The run could not be started.
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        interrupts.raises = True
         run = RunDirectory.create(config.directory, config.name, datetime.now())
         stack.callback(run.remove)
         tree = _tree(config, run, stack)
-        judge(config, lambda: _look(tree, config, interrupts, runs=False), str(run.path))
+        try:
+            judge(config, lambda: _look(tree, config, interrupts, runs=False), str(run.path))
+        except Interrupted:
+            return interrupts.exit_code
+    return 0
 
 
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
@@ -274,8 +281,10 @@ def _run_processes(
 
 
 def _tree(config: RunConfig, run: RunDirectory, stack: ExitStack) -> ProcessTree:
+    with blaming(config.algorithm):
+        preload = preloaded(config)
     tree = ProcessTree(
-        preload=preloaded(config),
+        preload=preload,
         environment=threads.ENVIRONMENT,
         log=run.logs / "fork-server.log",
     )
@@ -375,12 +384,11 @@ def _run_inline(
 ) -> int:
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
-    from fast_core.nodes.devices import check_device
+    from fast_core.nodes.devices import check_devices
 
     def look() -> Found:
         start = probe_start(config)
-        for device, key in start.devices:
-            check_device(device, key)
+        check_devices(start.optimizer, start.policy_device)
         return Found(probe(start.environment, start.seed, number=start.number), config)
 
     interrupts.raises = True

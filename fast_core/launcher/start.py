@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.config import EnvironmentConfig, RunConfig
+from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.plan import RunPlan
 
 
@@ -16,22 +16,24 @@ class ProbeStart:
         environment: What to look at.
         seed: Seed of the run.
         number: Its `Place.number`.
-        devices: Torch devices to try, each with the key that names it.
+        optimizer: Whose device to try.
+        policy_device: Where policies act.
     """
 
     environment: EnvironmentConfig
     seed: int
     number: int
-    devices: tuple[tuple[str, str], ...] = ()
+    optimizer: OptimizerNodeConfig
+    policy_device: str
 
 
 def probe_start(config: RunConfig) -> ProbeStart:
-    """What is to be looked at before a run; the CPU needs no trying."""
-    devices = [(config.nodes.optimizer.device, "nodes.optimizer.device")]
-    if config.policy.placement != "env":
-        devices.append((config.nodes.policy.device, "nodes.policy.device"))
-    asked = tuple((device, key) for device, key in devices if device != "cpu")
-    return ProbeStart(config.environment, config.seed, config.numbers.probe, asked)
+    """What is to be looked at before a run."""
+    nodes = config.nodes
+    device = "cpu" if config.policy.placement == "env" else nodes.policy.device
+    return ProbeStart(
+        config.environment, config.seed, config.numbers.probe, nodes.optimizer, device
+    )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
+from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs import make_batch
 from fast_core.envs.evaluation import evaluated, make_runner
@@ -16,6 +18,7 @@ from fast_core.envs.making import make_env
 from fast_core.envs.place import Place
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
 from tests.envs.driver import Driver
 
 HERE = "tests.envs.test_making"
@@ -282,3 +285,80 @@ class OldClass:
 def test_interface_of_old_gym_is_named(kind: type[Any]) -> None:
     with pytest.raises(ConfigError, match=r"Gym before 0\.26 had another interface.*module:Class"):
         probe(EnvironmentConfig(id=f"{HERE}:{kind.__name__}"), 0)
+
+
+# --- boxes of actions that no algorithm could take ------------------------------------------------
+
+
+class Boxed(Lanes):
+    """Takes any box, and keeps to what Gymnasium promises: actions are of the space."""
+
+    def __init__(self, low: Any, high: Any, dtype: str) -> None:
+        bounds = [np.array(each, dtype) for each in (low, high)]
+        self.inner = gymnasium.spaces.Box(*bounds, dtype=np.dtype(dtype).type)
+        self.action_space = self.inner  # type: ignore[assignment]
+        super().__init__()
+
+    def step(self, action: Any) -> Any:
+        assert self.inner.contains(action), action
+        return super().step(action.ravel()[0])
+
+
+BOUND = WrapperConfig(
+    name="fast_core.envs.wrappers:BoundAction", kwargs={"low": -1, "high": [1, 2]}
+)
+INF = float("inf")
+
+
+def plays(config: EnvironmentConfig, spec: EnvironmentSpec, name: str) -> None:
+    """An untrained policy of the algorithm takes actions that the space contains."""
+    algorithm: Any = algorithm_config_type(name)(name=name)
+    setup = LearnerSetup(seed=0, shards=1, envs_per_shard=2, steps=512)
+    algorithm.check(spec, setup)
+    policy = algorithm.make_policy(spec, PolicySetup())
+    policy.load(algorithm.make_algorithm(spec, setup).policy_parameters())
+    noise, generator = algorithm.noise(spec), np.random.default_rng(0)
+
+    def act(obs: Any, first: Any) -> Any:
+        drawn = generator.standard_normal((2, *noise.shape)).astype(np.float32)
+        drawn = np.abs(drawn) % 1 if noise.kind == "uniform" else drawn
+        out = policy.act(obs, noise=drawn, explore=True)
+        assert np.isfinite(out.behaviour_log_prob).all()
+        return policy.environment_action(out.action)
+
+    runner = make_runner(evaluated(config), episodes=2, envs=2, seed=0)
+    while runner.step(act):
+        pass
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "wrappers", "expected"),
+    [
+        ([-3, 0], [3, 0], "int64", (), ((7, 1), (-3, 0))),
+        ([False, False], [True, True], "bool", (), ((2, 2), (0, 0))),
+        ([-(2**63), -1], [2**63 - 1, 1], "int64", (BOUND,), ((3, 3), (-1, -1))),
+        ([-INF, 0], [INF, INF], "float32", (BOUND,), ((-1.0, 0.0), (1.0, 2.0))),
+        ([-1, 0.5], [1, 0.5], "float64", (), ((-1.0, 0.5), (1.0, 0.5))),
+    ],
+)
+def test_box_is_played_in_by_random_actions_and_policies(
+    low: Any, high: Any, dtype: str, wrappers: Any, expected: Any
+) -> None:
+    kwargs = {"low": low, "high": high, "dtype": dtype}
+    config = EnvironmentConfig(id=f"{HERE}:Boxed", kwargs=kwargs, wrappers=wrappers)
+    spec = probe(config, 0)
+    action = spec.action
+    assert expected == ((action.counts or action.low), (action.starts or action.high))
+    names = ["ppo"] if action.kind == "multi_discrete" else ["ppo", "sac", "td3", "dsac", "dsact"]
+    for name in names:
+        plays(config, spec, name)
+
+
+def test_bounds_that_leave_nothing_are_refused() -> None:
+    empty = WrapperConfig(name=BOUND.name, kwargs={"low": 5, "high": 6})
+    kwargs = {"low": [0, 0], "high": [1, 1], "dtype": "float32"}
+    with pytest.raises(ConfigError, match="BoundAction leaves nothing of Box"):
+        probe(EnvironmentConfig(id=f"{HERE}:Boxed", kwargs=kwargs, wrappers=(empty,)), 0)
+    with pytest.raises(ConfigError, match="BoundAction is for boxes of actions; got Discrete"):
+        probe(lanes(empty), 0)

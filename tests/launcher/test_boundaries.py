@@ -12,12 +12,12 @@ from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher import node_process
 from fast_core.launcher.inline import InlineRun
-from fast_core.launcher.start import ProbeStart
+from fast_core.launcher.start import probe_start
 from fast_core.launcher.topology import NodeSpec
 from fast_core.node import Node
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
-START = ProbeStart(make_config().environment, 0, 0)
+START = probe_start(make_config())
 HERE = "tests.launcher.test_boundaries"
 
 

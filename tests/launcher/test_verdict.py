@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
@@ -12,6 +14,7 @@ from fast_core.config_file import loads
 from fast_core.errors import FastLoopError
 from fast_core.launcher.start import probe_start
 from fast_core.launcher.verdict import Found, judge
+from fast_core.nodes.devices import check_devices
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\
@@ -63,9 +66,26 @@ def test_what_can_not_run_is_refused(overrides: list[str], words: str, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_devices_are_tried_where_they_are_used() -> None:
-    gpu = "nodes.policy.device=cuda:1"
-    assert probe_start(config(gpu)).devices == ()  # policies act next to the environments
-    both = probe_start(config(gpu, "policy.placement=node", "nodes.optimizer.device=cuda"))
-    assert both.devices == (("cuda", "nodes.optimizer.device"), ("cuda:1", "nodes.policy.device"))
-    assert both.number == 4 + 2 * 20  # beyond those of training and evaluations
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["nodes.optimizer.device=nowhere"], r"nodes\.optimizer\.device must .* got 'nowhere'"),
+        (
+            ["nodes.policy.device=nowhere", "policy.placement=node"],
+            r"nodes\.policy\.device must .* got 'nowhere'",
+        ),
+        (["nodes.policy.device=nowhere"], ""),  # policies act next to the environments
+        (
+            ["algorithm={name: dqn}", "nodes.optimizer={count: 2, collective: nccl, device: cuda}"],
+            "a GPU for each of the 2 optimizers|'cuda'",
+        ),
+    ],
+)
+def test_devices_are_tried_where_they_are_used(
+    overrides: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    start = probe_start(config(*overrides))
+    assert start.number == 4 + 2 * 20  # beyond those of training and evaluations
+    with pytest.raises(FastLoopError, match=words) if words else nullcontext():
+        check_devices(start.optimizer, start.policy_device)
