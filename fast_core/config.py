@@ -507,6 +507,7 @@ class Numbers(NamedTuple):
     evaluator: int
     command: int
     probe: int
+    trial: int
 
 
 class RunConfig(Section, frozen=True, kw_only=True):
@@ -545,9 +546,13 @@ class RunConfig(Section, frozen=True, kw_only=True):
 
     @property
     def numbers(self) -> Numbers:
-        """Those of training count from 0; the evaluator's, commands' and the tried one follow."""
-        after = self.envs + self.evaluation.envs
-        return Numbers(self.envs, after, after + self.evaluation.envs)
+        """Those of training count from 0; the evaluator's, commands', the probe's follow.
+
+        Last come those that each env node tries before it is ready, one each.
+        """
+        command = self.envs + self.evaluation.envs
+        probe = command + self.evaluation.envs
+        return Numbers(self.envs, command, probe, probe + 1)
 
     @property
     def steps(self) -> int:

@@ -69,7 +69,7 @@ def try_environment(plan: RunPlan, rank: int) -> None:
         shard=rank,
         envs=1,
         role=Role.PROBE,
-        number=rank,  # those of the shards are made when every node has tried its own
+        number=plan.config.numbers.trial + rank,
     )
     try:
         batch.reset(row)
