@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.durable import sync_directory, write_durably
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
 
 MANIFEST = "manifest.json"
@@ -234,12 +234,12 @@ def check_identity(
         source: Where the configuration came from, likewise.
 
     Raises:
-        CheckpointError: Names the key, both values and where each stands.
+        OtherRun: Names the key, both values and where each stands.
     """
     for key, wanted in identity.items():
         saved = manifest.identity.get(key, BEFORE.get(key))
         if saved != wanted:
-            raise CheckpointError(
+            raise OtherRun(
                 f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "
                 f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it."
             )
