@@ -27,7 +27,8 @@ class BoxActions:
         low, high = space.bounds
         self.size = space.size
         self.shape = space.shape
-        self.log_scale = float(np.log((high - low) / 2).sum())
+        moving = high > low  # an element that is locked to one value has no say
+        self.log_scale = float(np.log((high - low)[moving] / 2).sum())
         self._within = ActionMap(space)
         self._middle = ((low + high) / 2).astype(np.float32)
         self._half = ((high - low) / 2).astype(np.float32)
@@ -59,22 +60,22 @@ class BoxActions:
 
 
 def check_box(environment: EnvironmentSpec, name: str) -> None:
-    """Refuse actions that are not a box of floating-point numbers with finite bounds.
+    """Refuse actions that are not a box with finite bounds; integers are choices (`action_spec`).
 
     Raises:
         ConfigError: They are not.
     """
     action = environment.action
-    if action.kind != "box" or not np.issubdtype(action.row_dtype, np.floating):
-        found = f"a box of {action.dtype}" if action.kind == "box" else action.kind
+    if action.kind != "box":
         raise ConfigError(
             f"algorithm.name {name!r} takes boxes of floating-point actions; {environment.id!r} "
-            f"has {found}. Use dqn for one choice per step, ppo for anything else."
+            f"has choices ({action.kind}). Use dqn for one choice per step, ppo for anything else."
         )
     low, high = action.bounds
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ConfigError(
-            f"algorithm.name {name!r} needs actions with finite bounds, lower below upper: it "
-            f"explores all of the box; {environment.id!r} has {low.ravel().tolist()} to "
-            f"{high.ravel().tolist()}. Wrap the environment (gymnasium.wrappers.RescaleAction)."
+            f"algorithm.name {name!r} needs actions with finite bounds: it explores all of the "
+            f"box; {environment.id!r} has {low.ravel().tolist()} to {high.ravel().tolist()}. "
+            "Use ppo, or say which part is used: environment.wrappers: [{name: "
+            "'fast_core.envs.wrappers:BoundAction', kwargs: {low: -1, high: 1}}]."
         )

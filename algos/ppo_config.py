@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from fast_core.algorithm import Algorithm, Backend, Blueprint, LearnerSetup, Policy, PolicySetup
 from fast_core.algos.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.networks import NetworkShape, parameter_layout
@@ -21,12 +19,6 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if PPO can't train in this environment, with so many rows."""
-        action = environment.action
-        if action.kind == "box" and not np.issubdtype(np.dtype(action.dtype), np.floating):
-            raise ConfigError(
-                f"algorithm.name 'ppo' takes discrete or floating-point box actions; "
-                f"{environment.id!r} has a box of {action.dtype!r}. Wrap the environment."
-            )
         self.shape(environment)
         rows, steps = setup.rows, setup.steps
         if self.minibatch_size > rows:

@@ -217,12 +217,12 @@ def validate(
         bool, typer.Option("--show", help="Print it with every default filled in.")
     ] = False,
 ) -> None:
-    """Check a configuration file."""
+    """Check a configuration file as a launch would: its environment is made and stepped once."""
     run_config = _load(config, overrides or [])
-    if run_config.nodes.extra:  # only then is there anything that could not fit together
-        from fast_core.launcher.topology import check_topology
+    from fast_core.launcher import validate as validate_run
 
-        check_topology(run_config)
+    if status := validate_run(run_config):
+        raise typer.Exit(status)
     if show:
         from fast_core.config_file import dumps
 

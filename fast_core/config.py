@@ -6,21 +6,28 @@ Reading files and overrides is in `fast_core.config_file`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from fast_core.errors import ConfigError
 
-Scalar = str | int | float | bool | None
+Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every group of keys; a key that is not a field is refused."""
+    """Base of every group of keys; a key that is not a field is refused.
+
+    Attributes:
+        shorthand: The key that a text stands for where a list has it in place of a group.
+    """
+
+    shorthand: ClassVar[str] = ""
 
 
 class AlgorithmConfig(Section, frozen=True, kw_only=True):
@@ -62,10 +69,29 @@ class AtariConfig(Section, frozen=True):
     ] = 0.0
 
 
+class WrapperConfig(Section, frozen=True, kw_only=True):
+    """A wrapper; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function of that kind.")
+    ]
+    kwargs: Annotated[
+        Values, Meta(description="Its arguments beside the environment; `{number}` as above.")
+    ] = {}
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
-    id: Annotated[str, Meta(description="Gymnasium environment id, or EnvPool's task id.")]
+    id: Annotated[
+        str,
+        Meta(
+            description="Gymnasium environment id, a class as `package.module:Class`, or EnvPool's "
+            "task id."
+        ),
+    ]
     backend: Annotated[
         Literal["gymnasium", "gymnasium_vector", "envpool"],
         Meta(
@@ -92,14 +118,22 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         AtariConfig | None, Meta(description="Preprocessing of an ALE game; null for none.")
     ] = None
     kwargs: Annotated[
-        dict[str, Scalar | list[Scalar]], Meta(description="Arguments of `gymnasium.make`.")
+        Values,
+        Meta(
+            description="Arguments of `gymnasium.make`, any YAML. `{number}` stands for a number "
+            "that no other environment of the run has, and `{6100 + number}` counts from there."
+        ),
     ] = {}
+    wrappers: Annotated[
+        tuple[WrapperConfig, ...],
+        Meta(description="Wrappers, the innermost first, in training, evaluations and play alike."),
+    ] = ()
     modules: Annotated[
         tuple[str, ...],
         Meta(description="Modules to import first, for instance ones that register environments."),
     ] = ()
     reset_options: Annotated[
-        dict[str, Scalar | list[Scalar]] | None,
+        Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
     step_timeout_s: Annotated[
@@ -252,15 +286,15 @@ class PolicyNodesConfig(Section, frozen=True):
 
 
 class ExtraNodeConfig(Section, frozen=True, kw_only=True):
-    """A node of your own."""
+    """A node of your own; its class alone stands for one without settings."""
+
+    shorthand: ClassVar[str] = "node"
 
     node: Annotated[str, Meta(description="Its class, as `package.module:Class`.")]
     name: Annotated[
         str | None, Meta(description="Its name; the class's name in lower case by default.")
     ] = None
-    settings: Annotated[
-        dict[str, Scalar | list[Scalar]], Meta(description="What the node reads its own keys from.")
-    ] = {}
+    settings: Annotated[Values, Meta(description="What the node reads its own keys from.")] = {}
 
     @property
     def node_name(self) -> str:
@@ -340,15 +374,19 @@ class SchedulerConfig(Section, frozen=True):
         ),
     ] = 0
     replay_ratio: Annotated[
-        float,
+        Annotated[float, Meta(gt=0, le=1000)]
+        | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
         Meta(
-            gt=0,
-            le=1000,
             description="Optimizer steps per environment step with algorithms that learn from "
-            "replay; fractions are carried exactly. Neither side runs ahead of it by more than "
+            "replay, carried exactly. Neither side runs ahead of it by more than "
             "off_policy_degree + 1 rounds.",
         ),
     ] = 1.0
+
+    @property
+    def ratio(self) -> Fraction:
+        """``replay_ratio``; 0.1 is a tenth, not the nearest binary number."""
+        return Fraction(str(self.replay_ratio))
 
 
 class EvaluationConfig(Section, frozen=True):
@@ -475,6 +513,15 @@ class DiagnosticsConfig(Section, frozen=True):
     ] = 0.0
 
 
+class Numbers(NamedTuple):
+    """The first of the numbers that environments outside training have; see `RunConfig.numbers`."""
+
+    evaluator: int
+    command: int
+    probe: int
+    trial: int
+
+
 class RunConfig(Section, frozen=True, kw_only=True):
     """Everything that defines a run."""
 
@@ -508,6 +555,16 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def envs(self) -> int:
         """Environments that are stepped, in all shards."""
         return self.rollout.shards * self.rollout.envs_per_shard
+
+    @property
+    def numbers(self) -> Numbers:
+        """Those of training count from 0; the evaluator's, commands', the probe's follow.
+
+        Last come those that each env node tries before it is ready, one each.
+        """
+        command = self.envs + self.evaluation.envs
+        probe = command + self.evaluation.envs
+        return Numbers(self.envs, command, probe, probe + 1)
 
     @property
     def steps(self) -> int:

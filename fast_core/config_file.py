@@ -185,10 +185,12 @@ class _Conversion:
         return self._leaf(key, tree[key.name], path)
 
     def _items(self, kind: type[Section], value: object, path: str) -> object:
-        """Convert a list of groups of keys."""
+        """Convert a list of groups of keys; a text may stand for a group (`Section.shorthand`)."""
         if not isinstance(value, list):
             self._wrong(path, "must be a list of groups of keys", value, "Begin each with `- `.")
             return None
+        if kind.shorthand:
+            value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]
         return tuple(self.section(kind, item, f"{path}[{i}]") for i, item in enumerate(value))
 
     def _leaf(self, key: Key, value: object, path: str) -> object:

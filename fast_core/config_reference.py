@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, RunConfig, Section
+from fast_core.config import (
+    AlgorithmConfig,
+    ExtraNodeConfig,
+    RunConfig,
+    Section,
+    StopConfig,
+    WrapperConfig,
+)
 from fast_core.config_schema import REQUIRED, Key, keys
 from fast_core.config_yaml import inline
 
@@ -32,9 +39,10 @@ fastloop launch configs/ppo_cartpole.yaml seed=7 algorithm.learning_rate=1e-3
 
 Values are YAML 1.2: `1e-4` is a number, `true` and `false` are the only switches, `null` is
 nothing, and `on`, `yes` or `no` are text. A key that is not listed here is refused, with the
-nearest one that is. `fastloop config validate FILE` checks a file without starting anything,
-`--show` prints it with every default filled in, and `fastloop config defaults` prints a
-commented file to begin with.
+nearest one that is. `fastloop config validate FILE` comes to the verdict that a launch would come
+to: a process makes the environment, steps it and tries the devices, and nothing is left. `--show`
+prints the file with every default filled in, and `fastloop config defaults` prints a commented
+file to begin with.
 """
 
 
@@ -100,6 +108,8 @@ def _lines(
             yield f"{indent}name: {name}\n"
         elif key.default is REQUIRED:
             yield f"{indent}{key.name}: # required\n"
+        elif section is StopConfig and key.name == "env_steps":
+            yield f"{indent}{key.name}: # required, or another of these\n"
         else:
             yield f"{indent}{key.name}: {inline(key.default)}\n"
 
@@ -115,6 +125,9 @@ def json_schema(algorithms: AlgorithmTypes) -> str:
     for name, reference in zip(algorithms, references[1:], strict=True):
         definition = definitions[reference["$ref"].rpartition("/")[2]]
         definition["properties"]["name"] = {"const": name}
+    for kind in (WrapperConfig, ExtraNodeConfig):
+        name = kind.__name__
+        definitions[name] = {"anyOf": [{"type": "string"}, definitions[name]]}
     run = definitions["RunConfig"]
     run["properties"]["algorithm"] = {"anyOf": list(references[1:])}
     schema = {

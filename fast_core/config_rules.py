@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import NamedTuple
 
 from fast_core.config import ReplayConfig, RunConfig, SchedulerConfig
 
+MOST_STEPS = 1000
 NAME_LENGTH = 200
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
 
@@ -213,6 +213,13 @@ def _no_replay(config: RunConfig) -> Iterator[Problem]:
 
 def _replay(config: RunConfig) -> Iterator[Problem]:
     replay, ratio = config.replay, config.scheduler.replay_ratio
+    if config.scheduler.ratio > MOST_STEPS:
+        yield Problem(
+            "scheduler.replay_ratio",
+            f"must be at most {MOST_STEPS} optimizer steps for each environment step",
+            repr(ratio),
+            "Lower it.",
+        )
     if replay.capacity < replay.learning_starts:
         yield Problem(
             "replay.capacity",
@@ -225,11 +232,11 @@ def _replay(config: RunConfig) -> Iterator[Problem]:
     if limit is None:
         return
     left = limit - replay.learning_starts
-    if left <= 0 or Fraction(str(ratio)) * left < 1:
+    if left <= 0 or config.scheduler.ratio * left < 1:
         yield Problem(
             "stop.env_steps",
             f"must leave room for an update: replay.learning_starts is {replay.learning_starts} "
-            f"and scheduler.replay_ratio {ratio:g}, so the run would end before it learns",
+            f"and scheduler.replay_ratio {ratio}, so the run would end before it learns",
             repr(limit),
             "Raise it, or lower replay.learning_starts.",
         )

@@ -72,7 +72,8 @@ def choices(annotation: object) -> list[object]:
 def takes_text(annotation: object) -> bool:
     """Whether any text is a valid value."""
     return any(
-        isinstance(kind, inspect.StrType) for kind in _members(inspect.type_info(annotation))
+        isinstance(kind, inspect.StrType) and kind.pattern is None
+        for kind in _members(inspect.type_info(annotation))
     )
 
 
@@ -120,8 +121,12 @@ def _description(info: inspect.Type) -> str:
 
 
 def describe(info: inspect.Type) -> str:
-    """Say in words which values a type takes."""
-    match _bare(info):
+    """Say in words which values a type takes; a title, where it has one, says it."""
+    match info:
+        case inspect.Metadata(extra_json_schema={"title": str(title)}):
+            return title
+        case inspect.Metadata(type=kind):
+            return describe(kind)
         case inspect.UnionType(types=types):
             return ", or ".join(describe(kind) for kind in types)
         case inspect.LiteralType(values=values):
@@ -138,10 +143,14 @@ def describe(info: inspect.Type) -> str:
             return "null"
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return f"a list, each item {describe(item).replace(', or ', ' or ')}"
-        case inspect.DictType():
-            return "a group of keys with single values or lists"
-        case inspect.StructType():
-            return "a group of keys"
+        case inspect.DictType(value_type=kind):
+            return f"a group of keys with {describe(kind)} each"
+        case inspect.StructType(cls=kind):
+            return (
+                "text or a group of keys" if getattr(kind, "shorthand", "") else "a group of keys"
+            )
+        case inspect.AnyType():
+            return "any value"
         case other:
             return type(other).__name__.removesuffix("Type").lower()
 

@@ -8,6 +8,7 @@
     │   ├── RingFull     (TimeoutError)
     │   └── RingEmpty    (TimeoutError)
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
+    │   └── OtherRun     (ConfigError)      what the configuration says of its run differs
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
     └── NodeFailed       (RuntimeError)     a node died or raised
@@ -49,6 +50,10 @@ class RingEmpty(TransportError, TimeoutError):
 
 class CheckpointError(FastLoopError, RuntimeError):
     """A checkpoint is missing, damaged, or belongs to a different run configuration."""
+
+
+class OtherRun(CheckpointError, ConfigError):
+    """A checkpoint is of a run whose defining keys are others than the configuration's."""
 
 
 class TrainingDiverged(FastLoopError, ArithmeticError):

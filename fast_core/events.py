@@ -306,6 +306,7 @@ class Failed(Message, frozen=True):
         error: Type and text of the first cause.
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
+        refused: Whether it would not begin, because of the configuration; ``error`` says why.
     """
 
     node: str
@@ -313,6 +314,7 @@ class Failed(Message, frozen=True):
     error: str
     traceback: str
     context: dict[str, str]
+    refused: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------

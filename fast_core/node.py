@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
-from fast_core.config import Scalar
+from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
 from fast_core.events import Command, Envelope, Message, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
@@ -77,7 +77,7 @@ class NodeContext:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
 
     @property
-    def settings(self) -> Mapping[str, Scalar | list[Scalar]]:
+    def settings(self) -> Values:
         """What the configuration says to this node (``nodes.extra[...].settings``)."""
         extras = self.plan.config.nodes.extra
         return next((extra.settings for extra in extras if extra.node_name == self.name), {})

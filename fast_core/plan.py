@@ -166,7 +166,7 @@ class RunPlan:
         allows are ahead, and where the ratio is small some pass that grant no step.
         """
         scheduler = self.config.scheduler
-        granted = scheduler.replay_ratio * self.config.rows_per_ticket
+        granted = scheduler.ratio * self.config.rows_per_ticket
         tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
         return 2 * self.config.steps * tickets
 

@@ -7,7 +7,8 @@ every node agree on it without exchanging offsets; the segment's header proves t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -175,6 +176,26 @@ def _add_conversations(plan: RunPlan, layout: Layout, shard: int, group: int) ->
     layout.add(f"replies/{name}", reply, writer="the shard's policy node")
 
 
+def check_memory(plan: RunPlan) -> None:
+    """See whether the memory of a run would fit, without reserving it.
+
+    Raises:
+        SegmentError: It would not; the message has the arithmetic.
+    """
+    layout = layout_of(plan)
+    with _explained(plan, layout):
+        Segment.check(layout.nbytes, plan.config.memory.backing, private_nbytes(plan))
+
+
+@contextmanager
+def _explained(plan: RunPlan, layout: Layout) -> Iterator[None]:
+    try:
+        yield
+    except SegmentError as error:
+        text = f"{error} {arithmetic(plan, layout)}{fitting(plan, layout)}"
+        raise SegmentError(text) from error
+
+
 class RunMemory:
     """The structures of one run in one process."""
 
@@ -193,16 +214,13 @@ class RunMemory:
             SegmentError: It does not fit; the message has the arithmetic.
         """
         layout = layout_of(plan)
-        try:
+        with _explained(plan, layout):
             segment = Segment.create(
                 layout.nbytes,
                 backing=plan.config.memory.backing,
                 between=between,
                 private=private_nbytes(plan),
             )
-        except SegmentError as error:
-            text = f"{error} {arithmetic(plan, layout)}{fitting(plan, layout)}"
-            raise SegmentError(text) from error
         memory = cls(plan, segment, Arena.create(layout, segment))
         region = memory._arena.region
         for name in plan.node_names:

@@ -142,6 +142,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
         action_mask: The part of a composite observation that says which actions are allowed
             (non-zero: allowed; ``[n]``, or all dimensions of a multi-discrete action one after
             the other), None where every action always is.
+        cast: What of its observations is cast to what their space declares ("float64 for
+            float32"), mostly nothing.
     """
 
     id: str
@@ -151,6 +153,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     repeatable: bool = True
     frames: int = 1
     action_mask: str | None = None
+    cast: str = ""
 
     @property
     def row(self) -> SpaceSpec:

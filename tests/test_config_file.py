@@ -168,7 +168,7 @@ def test_error_says_key_value_allowed_place_and_remedy() -> None:
         ("algorithm.normalize=1", ["algorithm.normalize must be true or false", "got 1"]),
         ("algorithm.momentum=3", ["must be a group of keys", "got 3"]),
         ("algorithm.low=11", ["low must be at most high; got 11 and 10"]),
-        ("environment.kwargs.a.b=1", ["environment.kwargs must be a group"]),
+        ("environment.kwargs=[1]", ["environment.kwargs must be a group of keys with any value"]),
     ],
 )
 def test_wrong_override_is_refused(override: str, parts: list[str]) -> None:
@@ -353,6 +353,26 @@ def test_rules_of_learning_from_replay(overrides: list[str], parts: list[str]) -
     assert all(part in message for part in [*parts, "command line"]), message
 
 
+@pytest.mark.parametrize(
+    ("written", "exact"), [("1/3", (1, 3)), ("0.1", (1, 10)), ("2", (2, 1)), ("7/2", (7, 2))]
+)
+def test_replay_ratio_is_a_number_or_a_fraction_kept_exactly(
+    written: str, exact: tuple[int, int]
+) -> None:
+    text = REPLAY + f"scheduler: {{replay_ratio: {written}}}"
+    run = read(text)
+    assert run.scheduler.ratio.as_integer_ratio() == exact
+    assert read(dumps(run)).scheduler == run.scheduler
+    assert read(REPLAY, f"scheduler.replay_ratio={written}").scheduler == run.scheduler
+
+
+@pytest.mark.parametrize("written", ["1/0", "0/3", "-1/3", "1/3/2", "a third", "2001/2"])
+def test_ratio_that_is_none_is_refused_with_what_may_be_written(written: str) -> None:
+    message = refusal(REPLAY, f"scheduler.replay_ratio={written}")
+    assert "scheduler.replay_ratio must be" in message
+    assert f"got {written!r}" in message
+
+
 @pytest.mark.parametrize("given", [*config.ReplayConfig.__struct_fields__, "replay_ratio"])
 def test_settings_of_the_replay_are_refused_where_there_is_none(given: str) -> None:
     values = {"capacity": 9, "prioritized": True, "slots": 3, "learning_starts": 7}
@@ -416,6 +436,8 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
             )
         case inspect.BoolType():
             return st.booleans()
+        case inspect.StrType(pattern=str(pattern)):
+            return st.from_regex(pattern, fullmatch=True)
         case inspect.StrType():
             return text_for(path)
         case inspect.NoneType():
@@ -426,6 +448,16 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
             return st.lists(values(kind.item_type, path), max_size=3)
         case inspect.DictType():
             return st.dictionaries(st.text(max_size=5), values(kind.value_type, path), max_size=3)
+        case inspect.AnyType():
+            scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+            return st.recursive(
+                scalars,
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+                ),
+                max_leaves=6,
+            )
         case inspect.StructType() if issubclass(kind.cls, Section):
             if kind.cls is AlgorithmConfig:
                 return sections(Fake, path) | sections(FakeReplay, path)
@@ -548,8 +580,25 @@ def test_items_of_a_list_are_groups_of_keys() -> None:
     ]
     lacking = refusal(MINIMAL, "nodes.extra=[{name: log}]")
     assert "nodes.extra[0].node is required (command line)" in lacking
-    text = refusal(MINIMAL, 'nodes.extra=["a:B"]')
-    assert "nodes.extra[0] must be a group of keys; got 'a:B' (command line)" in text
+    text = refusal(MINIMAL, "nodes.extra=[3]")
+    assert "nodes.extra[0] must be a group of keys; got 3 (command line)" in text
     assert "nodes.extra must be a list of groups of keys" in refusal(MINIMAL, "nodes.extra={}")
     setting = refusal(MINIMAL, "nodes.extra=[{node: 'a:B', settings: [1]}]")
     assert "nodes.extra[0].settings must be a group of keys" in setting
+
+
+def test_text_in_a_list_of_groups_stands_for_the_one_with_that_name() -> None:
+    run = read(
+        MINIMAL,
+        "environment.wrappers=[a:B, {name: c:D, kwargs: {limits: {low: [1, null]}}}]",
+        "nodes.extra=[a:B]",
+    )
+    assert run.environment.wrappers == (
+        config.WrapperConfig(name="a:B"),
+        config.WrapperConfig(name="c:D", kwargs={"limits": {"low": [1, None]}}),
+    )
+    assert run.nodes.extra == (config.ExtraNodeConfig(node="a:B"),)
+    assert read(dumps(run)) == run
+    message = refusal(MINIMAL, "environment.wrappers=[{name: a:B, limit: 3}]")
+    assert "environment.wrappers[0].limit is not a key" in message
+    assert "a list of groups of keys; got 'a:B'" in refusal(MINIMAL, "environment.wrappers=a:B")

@@ -1,12 +1,12 @@
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta, inspect
 
 from fast_core.algos.registry import REGISTRY, algorithm_config_type
-from fast_core.config import AlgorithmConfig, RunConfig
+from fast_core.config import AlgorithmConfig, RunConfig, WrapperConfig
 from fast_core.config_file import loads
 from fast_core.config_reference import json_schema, markdown, template
 from fast_core.config_schema import describe, keys, paths
@@ -36,7 +36,7 @@ def test_reference_has_a_row_for_every_value() -> None:
     text = markdown(ALGORITHMS)
     assert "| `gain` | a number above 0 | `0.5` | How much \\| how far. |" in text
     assert "| `label` | text, or null | `null` |" in text
-    assert "| `id` | text | required | Gymnasium environment id, or EnvPool's task id. |" in text
+    assert "| `id` | text | required | Gymnasium environment id, a class as" in text
     for path in paths(RunConfig):
         name = path.rpartition(".")[2]
         heading = f"## {path}" in text
@@ -78,6 +78,7 @@ def test_json_schema_knows_sections_ranges_and_algorithms() -> None:
     assert schema["$ref"] == "#/$defs/RunConfig"
     assert run["additionalProperties"] is False
     assert run["properties"]["algorithm"] == {"anyOf": [{"$ref": "#/$defs/Fake"}]}
+    assert schema["$defs"]["WrapperConfig"]["anyOf"][0] == {"type": "string"}
     fake = schema["$defs"]["Fake"]["properties"]
     assert fake["name"] == {"const": "fake"}
     assert fake["gain"]["exclusiveMinimum"] == 0
@@ -88,11 +89,14 @@ def test_json_schema_knows_sections_ranges_and_algorithms() -> None:
     [
         (Annotated[int, Meta(ge=1, le=9)], "an integer of at least 1 and of at most 9"),
         (Annotated[float, Meta(gt=0, lt=1)], "a number above 0 and below 1"),
-        (dict[str, int], "a group of keys with single values or lists"),
+        (dict[str, int], "a group of keys with an integer each"),
+        (dict[str, Any], "a group of keys with any value each"),
+        (tuple[WrapperConfig, ...], "a list, each item text or a group of keys"),
         (list[str], "a list, each item text"),
         (Fake, "a group of keys"),
         (bool | None, "true or false, or null"),
         (bytes, "bytes"),
+        (float | Annotated[str, Meta(title="a word")], "a number, or a word"),
     ],
 )
 def test_types_are_described_in_words(kind: object, words: str) -> None:

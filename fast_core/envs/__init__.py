@@ -33,6 +33,7 @@ def make_batch(
     incarnation: int = 1,
     progress: memoryview | None = None,
     keep_actions: bool = True,
+    number: int = 0,
 ) -> EnvBatch:
     """Make ``envs`` environments of ``shard`` with the adapter of ``environment.backend``.
 
@@ -62,4 +63,5 @@ def make_batch(
         incarnation=incarnation,
         progress=progress,
         keep_actions=keep_actions,
+        number=number,
     )

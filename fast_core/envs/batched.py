@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.envs.records import Branch, Tree
+from fast_core.envs.records import Branch, Tree, casts
 
 Places = NDArray[np.integer] | slice
 EVERYWHERE = slice(None)
@@ -20,17 +20,22 @@ class BatchWriter:
 
     Where one environment gives a dict, its batched form is a dict of arrays ``[n, ...]``; where
     it gives a tuple, a tuple of them.
+
+    Attributes:
+        cast: What was cast, see `fast_core.envs.records.assign`.
     """
 
     def __init__(self, tree: Tree, mask: str | None) -> None:
         """See `fast_core.envs.records.rows_of` for the arguments."""
         self._tree, self._mask = tree, mask
+        self.cast = ""
 
     def write(self, obs: object, out: Array, places: Places = EVERYWHERE) -> None:
         """Copy ``obs``, of ``n`` environments, to the rows ``places`` of ``out`` ``[B, ...]``.
 
         Raises:
-            ValueError: A part is missing or has another shape or dtype than the rows.
+            ValueError: A part is missing or has another shape or dtype than the rows; floats may be
+                of another width.
         """
         count = len(out) if isinstance(places, slice) else len(places)
         self._write(obs, out, self._tree, places, count)
@@ -44,7 +49,10 @@ class BatchWriter:
         given = obs if isinstance(obs, np.ndarray) else np.asarray(obs)
         if tree and tree == self._mask and given.dtype.kind in "biu":
             given = given.reshape(count, -1) != 0
-        if given.shape != (count, *leaf.shape[1:]) or given.dtype != leaf.dtype:
+        fits = given.shape == (count, *leaf.shape[1:])
+        if fits and given.dtype != leaf.dtype and casts(given.dtype, leaf.dtype):
+            self.cast = f"{given.dtype} for {leaf.dtype}"
+        elif not fits or given.dtype != leaf.dtype:
             what = f"part {tree!r} of the observations" if tree else "the observations"
             raise ValueError(
                 f"{what} of {count} environments have shape {given.shape} of {given.dtype}, their "

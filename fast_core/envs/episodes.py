@@ -36,6 +36,7 @@ class EpisodeRunner(Runner):
         role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
+        number: int = 0,
         watch: Callable[[Instance], None] | None = None,
     ) -> None:
         """Make the environments.
@@ -57,6 +58,7 @@ class EpisodeRunner(Runner):
             shard=0,
             indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
+            number=number,
         )
         super().__init__(
             self._instances[0].spec,

@@ -24,6 +24,7 @@ def make_runner(
     role: Role = Role.EVALUATION,
     max_episode_steps: int | None = None,
     on_step: Callable[[], None] | None = None,
+    number: int = 0,
     watch: Callable[[Instance], None] | None = None,
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
@@ -42,6 +43,7 @@ def make_runner(
             role=role,
             max_episode_steps=max_episode_steps,
             on_step=on_step,
+            number=number,
             watch=watch,
         )
     # here, because it imports what only this backend needs
@@ -55,6 +57,7 @@ def make_runner(
         role=role,
         max_episode_steps=max_episode_steps,
         on_step=on_step,
+        number=number,
     )
 
 

@@ -20,7 +20,7 @@ from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_stat
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
-from fast_core.envs.records import mismatch
+from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
 from fast_core.envs.whereabouts import error_text
@@ -54,6 +54,7 @@ class GymnasiumBatch:
         incarnation: int = 1,
         progress: memoryview | None = None,
         keep_actions: bool = True,
+        number: int = 0,
     ) -> None:
         """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
 
@@ -68,10 +69,17 @@ class GymnasiumBatch:
             progress: `progress_words` 64-bit words to keep the position in, or None.
             keep_actions: Keep the actions of open episodes, for an exact `restore`. Without,
                 a restored batch begins the next episodes.
+            number: That of the first environment, see `fast_core.envs.place.Place`.
         """
         indices = range(first_env, first_env + envs)
         self._instances = make_instances(
-            config, seed=seed, role=role, shard=shard, indices=indices, incarnation=incarnation
+            config,
+            seed=seed,
+            role=role,
+            shard=shard,
+            indices=indices,
+            incarnation=incarnation,
+            number=number,
         )
         self.spec = self._instances[0].spec
         self._first_env = first_env
@@ -158,9 +166,8 @@ class GymnasiumBatch:
                 obs, given[place], terminated, truncated, _ = step(taken)
                 try:
                     row[:] = obs
-                except (ValueError, TypeError) as error:
-                    cause = mismatch(obs, self.spec.row, error)
-                    raise self._failure(place, cause, action) from error
+                except (ValueError, TypeError):
+                    self._assign(place, obs, action)
                 if terminated or truncated:
                     ended[place] = bool(terminated), bool(truncated)
         except EnvironmentFailed:
@@ -172,6 +179,14 @@ class GymnasiumBatch:
             cause = f"the reward must be one number; got {given[wrong]!r}"
             raise self._failure(wrong, cause, action)
         return ended
+
+    def _assign(self, place: int, obs: object, action: Array) -> None:
+        """What the quickest way could not: floats of another width, or an error that says why."""
+        try:
+            assign(self._obs.rows[place], obs)
+        except (ValueError, TypeError) as error:
+            cause = mismatch(obs, self.spec.row, error)
+            raise self._failure(place, cause, action) from error
 
     def _for_envs(self, action: Array) -> Iterable[object]:
         """Actions as environments take them; none shares memory with ``action`` ``[n, ...]``.

@@ -11,10 +11,11 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, make_env
-from fast_core.envs.records import Row, mismatch
+from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.place import Place
+from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
-from fast_core.envs.whereabouts import Whereabouts, error_text
+from fast_core.envs.whereabouts import OLD_RESET, Whereabouts, error_text
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
 
@@ -29,6 +30,7 @@ class Instance:
         spec: Its spaces and time limit.
         step: Call to step it; does not apply ``limit``.
         limit: Steps after which its caller must truncate an episode, or None.
+        cast: What of its observations was cast, see `assign`.
     """
 
     def __init__(
@@ -40,8 +42,9 @@ class Instance:
         shard: int,
         index: int,
         incarnation: int,
+        number: int = 0,
     ) -> None:
-        """Make environment ``index`` of ``shard``.
+        """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
         ``index``, ``incarnation``) first, the sampling of its spaces too.
@@ -57,13 +60,15 @@ class Instance:
         key = (role, shard, index, incarnation)
         seed_global_generators(seed, *key)
         try:
-            self._env = make_env(config)
+            place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
+            self._env = make_env(config, place)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
-        self._closed = False
-        self._game = self._env if isinstance(self._env, AtariGame) else None
+        self._closed, self.cast = False, ""
+        innermost = list(layers(self._env))[-1]
+        self._game = innermost if isinstance(innermost, AtariGame) else None
         description = describe_env(self._env, config)
         self.spec, self._tree = description.spec, description.tree
         self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
@@ -116,13 +121,14 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             if self._game is not None and start is not None:
                 self._game.begin_at(start)
-            obs, info = self._env.reset(seed=seed, options=options)
+            begun = self._env.reset(seed=seed, options=options)
+            obs, info = _pair(begun)
             if self._info_key is not None:
                 obs = with_info_mask(obs, info, self._info_key)
         except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(0, error_text(error), episode, seed) from error
         try:
-            row[:] = obs
+            self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.row, error)
             raise self.failure(0, cause, episode, seed) from error
@@ -147,7 +153,7 @@ class Instance:
         except (Exception, SystemExit) as error:  # an environment may raise anything
             raise self.failure(number, error_text(error), episode, seed, action) from error
         try:
-            row[:] = obs
+            self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
             cause = mismatch(obs, self.spec.row, error)
             raise self.failure(number, cause, episode, seed, action) from error
@@ -204,8 +210,9 @@ def make_instances(
     shard: int,
     indices: range,
     incarnation: int,
+    number: int = 0,
 ) -> list[Instance]:
-    """Make the environments ``indices`` of ``shard``; see `Instance`.
+    """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
     If one can't be made, those before it are closed.
     """
@@ -214,7 +221,13 @@ def make_instances(
         for index in indices:
             made.append(
                 Instance(
-                    config, seed=seed, role=role, shard=shard, index=index, incarnation=incarnation
+                    config,
+                    seed=seed,
+                    role=role,
+                    shard=shard,
+                    index=index,
+                    incarnation=incarnation,
+                    number=number + len(made),
                 )
             )
     except BaseException:
@@ -289,3 +302,10 @@ def _with_mask(step: Step, key: str) -> Step:
         return with_info_mask(obs, info, key, ended=ended), reward, terminated, truncated, info
 
     return masked
+
+
+def _pair(begun: object) -> tuple[object, dict[str, Any]]:
+    """Observation and info, where ``reset`` returned both."""
+    if not (isinstance(begun, tuple | list) and len(begun) == 2 and isinstance(begun[1], dict)):
+        raise TypeError(f"{OLD_RESET}; got a {type(begun).__name__}")
+    return begun[0], begun[1]

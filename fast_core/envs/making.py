@@ -4,28 +4,47 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
 from fast_core.envs.description import Description, describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
+from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
+from fast_core.importing import named
 
 Env = gymnasium.Env[Any, Any]
 
 
-def make_env(config: EnvironmentConfig) -> Env:
-    """Make the configured environment.
+def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
+    """Make the configured environment with its wrappers, the one for ``place`` in the run.
 
     Raises:
-        ConfigError: No environment of this name is registered, a module can't be imported, or
-            ``environment.atari`` does not fit.
-        Exception: Whatever its constructor raises.
+        ConfigError: No environment of this name is registered, a module can't be imported, a
+            wrapper is none or learns, or ``environment.atari`` does not fit.
+        Exception: Whatever a constructor raises.
     """
+    place.tell()
+    config = place.fill(config)
+    env = _make_bare(config)
+    try:
+        for index, wrapper in enumerate(config.wrappers):
+            env = _wrap(env, wrapper, f"environment.wrappers[{index}].name")
+        _refuse_learning(env)
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def _make_bare(config: EnvironmentConfig) -> Env:
     spec = registered(config)
     kwargs: dict[str, Any] = dict(config.kwargs)
     if config.atari is None:
@@ -40,13 +59,47 @@ def make_env(config: EnvironmentConfig) -> Env:
     return preprocess(gymnasium.make(spec, disable_env_checker=True, **kwargs), config.atari, limit)
 
 
+def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
+    made: object = cast("Callable[..., object]", named(wrapper.name, key))(env, **wrapper.kwargs)
+    if not isinstance(made, gymnasium.Env):
+        raise ConfigError(
+            f"{key} must make a gymnasium.Env around the one it is given; {wrapper.name!r} made a "
+            f"{type(made).__name__}. Derive it from gymnasium.Wrapper."
+        )
+    return made
+
+
+def layers(env: Env) -> Iterator[Env]:
+    """``env`` and everything inside its wrappers, the outermost first."""
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        yield (env := env.env)
+
+
+def _refuse_learning(env: Env) -> None:
+    """Refuse wrappers that keep statistics: each process, and each resume, would have its own."""
+    for layer in layers(env):
+        if isinstance(layer, NormalizeObservation | NormalizeReward):
+            name = type(layer).__name__
+            what = "observations" if isinstance(layer, NormalizeObservation) else "rewards"
+            raise ConfigError(
+                f"the environment is wrapped in {name}, whose statistics every environment would "
+                "keep for itself, evaluations and resumed runs from nothing. Remove it and set "
+                f"algorithm.normalize_{what}: true, which ppo has; otherwise scale by numbers that "
+                f"stay, in a gymnasium.{what.capitalize()[:-1]}Wrapper."
+            )
+
+
 def registered(config: EnvironmentConfig) -> EnvSpec:
     """What is registered under the configured id; imports what registers it first.
+
+    A name that is not registered may be that of a class, or of a function that makes one, in the
+    module before the colon.
 
     Raises:
         ConfigError: No environment of this name is registered, or a module can't be imported.
     """
-    module, _, name = config.id.rpartition(":")  # Gymnasium's "module:name"
+    module, _, name = config.id.rpartition(":")  # Gymnasium's "module:name", or "module:Class"
     for each in (*config.modules, module) if module else config.modules:
         _import(each)
     if config.atari is not None or name.startswith("ALE/"):
@@ -54,11 +107,17 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        near = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
+        own = vars(sys.modules[module]) if module else {}
+        if callable(own.get(name)):
+            return EnvSpec(id=name, entry_point=config.id)
+        classes = [each for each, value in own.items() if isinstance(value, type)]
+        names = [*gymnasium.registry, *classes]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"Nearest: {', '.join(map(repr, near))}. " if near else ""
         raise ConfigError(
-            f"environment.id must name a registered environment; got {config.id!r} ({error}). "
-            f"{hint}environment.modules names the modules that register your own."
+            f"environment.id must name a registered environment, or a class as "
+            f"'package.module:Class'; got {config.id!r} ({error}). {hint}environment.modules names "
+            "the modules that register your own."
         ) from error
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         catch_mujoco_warnings()

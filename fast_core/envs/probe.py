@@ -19,7 +19,11 @@ _STEPS = 30
 
 
 def probe(
-    config: EnvironmentConfig, seed: int, *, before: Callable[[], None] = lambda: None
+    config: EnvironmentConfig,
+    seed: int,
+    *,
+    number: int = 0,
+    before: Callable[[], None] = lambda: None,
 ) -> EnvironmentSpec:
     """Describe the configured environment, after a reset and some steps that really worked.
 
@@ -29,6 +33,7 @@ def probe(
     Args:
         config: Which environment.
         seed: Seed of the run.
+        number: What it is to have as `Place.number`.
         before: Called before each reset, step and close, to limit how long one may take.
 
     Raises:
@@ -40,14 +45,14 @@ def probe(
             # here, because it imports what only these backends need
             from fast_core.envs.vector_probe import probe_batch
 
-            return probe_batch(config, seed, before)
-        first = _make(config, seed)
+            return probe_batch(config, seed, number, before)
+        first = _make(config, seed, number)
         try:
             digests = {_play(first, seed, before), _play(first, seed, before)}
         finally:
             before()
             first.close()
-        second = _make(config, seed)
+        second = _make(config, seed, number)
         try:
             digests.add(_play(second, seed, before))
         finally:
@@ -55,14 +60,16 @@ def probe(
             second.close()
     except EnvironmentFailed as error:
         raise ConfigError(
-            f"environment.id {config.id!r} does not work with these environment.kwargs and "
-            f"reset_options: {error}"
+            f"environment.id {config.id!r} does not work with these environment.kwargs, "
+            f"wrappers and reset_options: {error}"
         ) from error
-    return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1)
+    return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1, cast=first.cast)
 
 
-def _make(config: EnvironmentConfig, seed: int) -> Instance:
-    return Instance(config, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1)
+def _make(config: EnvironmentConfig, seed: int, number: int) -> Instance:
+    return Instance(
+        config, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1, number=number
+    )
 
 
 def _play(instance: Instance, seed: int, before: Callable[[], None]) -> bytes:

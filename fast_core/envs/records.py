@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,43 @@ def rows_of(array: Array, tree: Tree = "", mask: str | None = None) -> list[Row]
     return [_ArrayRow(row) for row in leaf]
 
 
+def assign(row: Row, obs: object) -> str:
+    """Copy ``obs`` to its row; floats may be of another width than declared.
+
+    Returns:
+        What was cast, such as "float64 for float32", mostly nothing.
+
+    Raises:
+        ValueError, TypeError: As the row does, of anything else.
+    """
+    try:
+        row[:] = obs
+    except (ValueError, TypeError):
+        cast = _assign_cast(row, obs)
+        if not cast:
+            raise
+        return cast
+    return ""
+
+
+def _assign_cast(row: Row, obs: object) -> str:
+    """As `assign` where the plain way failed; says nothing where another width is not all."""
+    if isinstance(row, _RecordRow):
+        return row.assign_cast(obs)
+    target: object = row.obj if isinstance(row, memoryview) else getattr(row, "array", None)
+    if not (isinstance(target, np.ndarray) and isinstance(obs, np.ndarray)):
+        return ""
+    if not (casts(obs.dtype, target.dtype) and obs.shape == target.shape):
+        return ""
+    np.copyto(target, obs, casting="same_kind")
+    return f"{obs.dtype} for {target.dtype}"
+
+
+def casts(given: np.dtype[Any], declared: np.dtype[Any]) -> bool:
+    """Whether observations of one dtype may be cast to the other: both are floats."""
+    return given.kind == declared.kind == "f"
+
+
 class _ScalarRow:
     """Row of a space with shape ``()``; takes Python numbers too, which have no dtype."""
 
@@ -108,10 +145,10 @@ class _ArrayRow:
     """Row of two dimensions or more."""
 
     def __init__(self, row: Array) -> None:
-        self._row = row
+        self.array = row
 
     def __setitem__(self, _key: slice, obs: object, /) -> None:
-        row = self._row
+        row = self.array
         if not isinstance(obs, np.ndarray) or obs.shape != row.shape or obs.dtype != row.dtype:
             raise ValueError
         np.copyto(row, obs)
@@ -157,6 +194,17 @@ class _RecordRow:
             key, name = self._parts[place][0], self._branch.parts[place]
             said = f"part {name!r} of the observation {_form(parts[key])}"
             raise WrongPart(said, cast("str", name)) from error
+
+    def assign_cast(self, obs: object) -> str:
+        """As `assign`, which found that a part does not fit as it is."""
+        if not isinstance(obs, self._kinds) or len(obs) != len(self._parts):
+            return ""
+        parts = cast("Mapping[Hashable, object]", obs)
+        try:
+            said = {assign(row, parts[key]) for key, row in self._parts}
+        except (ValueError, TypeError, KeyError):
+            return ""
+        return max(said)
 
 
 def _wrong_parts(obs: object, branch: Branch) -> str:

@@ -14,6 +14,7 @@ from gymnasium.envs.registration import load_env_creator
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import make_env, registered
+from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 Mode = Literal["human", "rgb_array"]
@@ -21,7 +22,7 @@ _WITHOUT_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-def drawing(config: EnvironmentConfig, mode: Mode) -> EnvironmentConfig:
+def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> EnvironmentConfig:
     """The same environment, made to draw: ``human`` in a window, ``rgb_array`` as images.
 
     For images on a machine without a screen it also lets MuJoCo draw on the GPU and SDL in
@@ -39,7 +40,7 @@ def drawing(config: EnvironmentConfig, mode: Mode) -> EnvironmentConfig:
     if mode == "rgb_array" and not has_screen():
         for name, value in _WITHOUT_SCREEN.items():  # they are read at the first drawing
             os.environ.setdefault(name, value)
-    modes = render_modes(config)
+    modes = render_modes(config, place)
     # Gymnasium shows the images of an environment that has no window of its own.
     if mode not in modes and not (mode == "human" and "rgb_array" in modes):
         raise ConfigError(
@@ -51,9 +52,9 @@ def drawing(config: EnvironmentConfig, mode: Mode) -> EnvironmentConfig:
     return msgspec.structs.replace(config, kwargs={**config.kwargs, "render_mode": mode})
 
 
-def render_modes(config: EnvironmentConfig) -> tuple[str, ...]:
+def render_modes(config: EnvironmentConfig, place: Place = ALONE) -> tuple[str, ...]:
     """The render modes that the configured environment says it has."""
-    env = make_env(config)
+    env = make_env(config, place)
     try:
         return tuple(mode for mode in env.metadata.get("render_modes", ()) if mode)
     finally:

@@ -16,6 +16,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import SpaceSpec
 
 Space = gymnasium.Space[Any]
+MOST_CHOICES = 65_536  # of an action; each is an output of a network
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ def observation_form(space: Space, what: str) -> ObservationForm:
 
 
 def action_spec(space: Space, what: str) -> SpaceSpec:
-    """Describe an action space; MultiBinary is a multi-discrete one of two choices each.
+    """Describe an action space; every element of MultiBinary and of a Box of integers is a choice.
 
     Raises:
         ConfigError: FastLoop can't handle this kind of space.
     """
+    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind in "iub":
+        return _choices(space, what)
     if isinstance(space, spaces.MultiBinary):
         number = int(np.prod(space.shape))
         return SpaceSpec(
@@ -74,7 +77,7 @@ def action_spec(space: Space, what: str) -> SpaceSpec:
             f"{what} is {space!r}; FastLoop takes actions of one kind: Box, Discrete, "
             "MultiDiscrete or MultiBinary. Wrap the environment so that its action space is one "
             "of these: several choices fit into one MultiDiscrete, several boxes into one Box "
-            "(gymnasium.wrappers.TransformAction)."
+            "(derive from gymnasium.ActionWrapper and name it in environment.wrappers)."
         )
     return _leaf_spec(space, what)
 
@@ -110,9 +113,28 @@ def _leaf_spec(space: Space, what: str) -> SpaceSpec:
     raise ConfigError(
         f"{what} is {space!r}; FastLoop supports Box of numbers, Discrete, MultiDiscrete, "
         "MultiBinary, and in observations Dict and Tuple of these. Wrap the environment so that "
-        "its space is one of them (gymnasium.wrappers.TransformObservation or TransformAction): "
-        "for instance a sequence as a box of its greatest length beside its length, a text as "
-        "the numbers of its characters."
+        "its space is one of them (derive from gymnasium.ObservationWrapper or ActionWrapper and "
+        "name it in environment.wrappers): for instance a sequence as a box of its greatest length "
+        "beside its length, a text as the numbers of its characters."
+    )
+
+
+def _choices(space: spaces.Box, what: str) -> SpaceSpec:
+    """A box of integers as choices, of which each element has as many as its bounds allow."""
+    low, high = ([int(bound) for bound in bounds.ravel()] for bounds in (space.low, space.high))
+    counts = tuple(last - first + 1 for first, last in zip(low, high, strict=True))
+    if sum(counts) > MOST_CHOICES:
+        raise ConfigError(
+            f"{what} is {space!r}, whose integers are choices, {sum(counts)} in all; FastLoop "
+            f"takes at most {MOST_CHOICES}. Say which are used: environment.wrappers: [{{name: "
+            "'fast_core.envs.wrappers:BoundAction', kwargs: {low: 0, high: 9}}]."
+        )
+    return SpaceSpec(
+        kind="multi_discrete",
+        shape=tuple(space.shape),
+        dtype=str(space.dtype),
+        counts=counts,
+        starts=tuple(low),
     )
 
 

@@ -18,7 +18,8 @@ from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_stat
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
-from fast_core.envs.records import leaf_of
+from fast_core.envs.place import Place
+from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.repeating import not_repeated
 from fast_core.envs.rows import NONFINITE, Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
@@ -26,7 +27,7 @@ from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
 from fast_core.envs.whereabouts import BatchWhereabouts
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role, seed_global_generators
+from fast_core.seeding import EpisodeSeeds, Role, draw_seed, seed_global_generators
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -62,6 +63,7 @@ class VectorBatch:
         progress: memoryview | None = None,
         keep_actions: bool = True,
         max_episode_steps: int | None = None,
+        number: int = 0,
     ) -> None:
         """See `GymnasiumBatch`; ``max_episode_steps`` is of those without a time limit.
 
@@ -74,8 +76,13 @@ class VectorBatch:
         self._where = BatchWhereabouts(indices, shard=shard, id=config.id, incarnation=incarnation)
         self._blamed = self._where.blamed
         seed_global_generators(seed, role, shard, first_env, incarnation)
+        place_seed = draw_seed(seed, Role.ENVIRONMENT_SPACE, role, shard, first_env, incarnation, 2)
+        place = Place(
+            number, shard, first_env, place_seed
+        )  # the first one's: they are made at once
+        place.tell()
         with self._blamed("while they were made"):
-            self._source = _SOURCES[config.backend](config, envs)
+            self._source = _SOURCES[config.backend](place.fill(config), envs)
         self._closed = False
         description = self._source.description
         self.spec = msgspec.structs.replace(description.spec, repeatable=self._source.seeded)
@@ -101,6 +108,11 @@ class VectorBatch:
     def position(self) -> int:
         """See `EnvBatch.position`; where all are stepped at once, the first."""
         return self._first_env
+
+    @property
+    def cast(self) -> str:
+        """What of the observations was cast, see `assign`."""
+        return self._writer.cast
 
     @property
     def seeded(self) -> bool:
@@ -160,7 +172,7 @@ class VectorBatch:
                 return None
             first = self._obs.array.copy()
             for place in np.flatnonzero(terminated | truncated).tolist():
-                self._obs.rows[place][:] = self._writer.pick(result.final, place)
+                assign(self._obs.rows[place], self._writer.pick(result.final, place))
             return first
 
     def _store(self, result: VectorStep, terminated: Flags, truncated: Flags) -> None:

@@ -36,10 +36,11 @@ class VectorEpisodes(Runner):
         role: Role = Role.EVALUATION,
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
+        number: int = 0,
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
         self._config, self._seed, self._given_limit = config, seed, max_episode_steps
-        self._envs, self._role = envs, role
+        self._envs, self._role, self._number = envs, role, number
         self._lanes = min(envs, episodes)
         self._on_step = on_step
         self._batch = self._make()
@@ -64,6 +65,7 @@ class VectorEpisodes(Runner):
             role=self._role,
             keep_actions=False,
             max_episode_steps=self._given_limit,
+            number=self._number,
         )
 
     def step(self, act: Act) -> bool:

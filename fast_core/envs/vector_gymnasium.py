@@ -138,7 +138,7 @@ class GymnasiumVectorSource:
 
     def _copied_options(self) -> dict[str, Any] | None:
         # a copy, because an environment may take options out of what it is given
-        return copy.deepcopy(cast("dict[str, Any] | None", self._options))
+        return copy.deepcopy(self._options)
 
     def _frames(self, obs: object) -> object:
         return without_stack(obs) if self._single else obs

@@ -24,7 +24,7 @@ _STEPS = 30
 
 
 def probe_batch(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None]
+    config: EnvironmentConfig, seed: int, number: int, before: Callable[[], None]
 ) -> EnvironmentSpec:
     """As `probe`, for environments that are stepped together.
 
@@ -34,25 +34,31 @@ def probe_batch(
         ConfigError: The environments of an evaluation are others.
         EnvironmentFailed: One raised or gave what its spaces do not declare.
     """
-    with _batch(config, seed, before) as batch:
-        spec, digest = batch.spec, _play(batch, seed, before)
+    with _batch(config, seed, number, before) as batch:
+        digest = _play(batch, seed, before)
+        spec = msgspec.structs.replace(batch.spec, cast=batch.cast)
         if config.backend == "gymnasium_vector":
             _check_evaluated(config, spec)
         # only a reset shows whether each episode can be seeded
         state = batch.state() if batch.seeded else None
-    repeatable = state is not None and _repeats(config, seed, before, digest, state)
+    repeatable = state is not None and _repeats(config, seed, number, before, digest, state)
     return msgspec.structs.replace(spec, repeatable=repeatable)
 
 
 def _repeats(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None], digest: bytes, state: bytes
+    config: EnvironmentConfig,
+    seed: int,
+    number: int,
+    before: Callable[[], None],
+    digest: bytes,
+    state: bytes,
 ) -> bool:
     """Whether a fresh batch gives the same, and another comes back to where the first one was."""
-    with _batch(config, seed, before) as batch:
+    with _batch(config, seed, number, before) as batch:
         _disturb()
         if _play(batch, seed, before) != digest:
             return False
-    with _batch(config, seed, before) as batch:
+    with _batch(config, seed, number, before) as batch:
         _disturb()
         row = batch.spec.row
         before()
@@ -71,9 +77,9 @@ def _disturb() -> None:
 
 @contextmanager
 def _batch(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None]
+    config: EnvironmentConfig, seed: int, number: int, before: Callable[[], None]
 ) -> Iterator[VectorBatch]:
-    batch = VectorBatch(config, seed=seed, shard=0, envs=_ENVS, role=Role.PROBE)
+    batch = VectorBatch(config, seed=seed, shard=0, envs=_ENVS, role=Role.PROBE, number=number)
     try:
         yield batch
     finally:

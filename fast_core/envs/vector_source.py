@@ -88,6 +88,8 @@ def refuse_wrapping(config: EnvironmentConfig) -> None:
         ConfigError: One is set.
     """
     given: dict[str, object] = {}
+    if config.wrappers:
+        given["wrappers"] = [wrapper.name for wrapper in config.wrappers]
     if config.frame_skip > 1:
         given["frame_skip"] = config.frame_skip
     if config.action_mask is not None and config.action_mask.startswith("info."):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,17 @@ import numpy as np
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 _ACTION_TEXT = 200
+_OLD = (
+    "Gym before 0.26 had another interface, and FastLoop takes Gymnasium's: change the "
+    "environment, or put a class round it that does (environment.id: module:Class)"
+)
+OLD_RESET = f"reset(*, seed=None, options=None) must return (observation, info dict). {_OLD}"
+_OLD_STEP = f"step(action) must return (observation, reward, terminated, truncated, info). {_OLD}"
+_FOUR = "not enough values to unpack (expected 5, got 4)"
+_OLD_CALL = re.compile(
+    r"reset\(\) got an unexpected keyword argument '(seed|options)'"
+    r"|must inherit from the gymnasium\.Env class"
+)
 
 
 class Whereabouts:
@@ -88,8 +100,11 @@ class BatchWhereabouts:
 
 
 def error_text(error: BaseException) -> str:
-    """Type and message of ``error``, as a traceback ends."""
-    return f"{type(error).__name__}: {error}"
+    """Type and message of ``error``, as a traceback ends; names the interface of old Gym."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, TypeError) and _OLD_CALL.search(text):
+        return f"{text}; {OLD_RESET}"
+    return f"{text}; {_OLD_STEP}" if isinstance(error, ValueError) and _FOUR in text else text
 
 
 def action_text(action: object) -> str:

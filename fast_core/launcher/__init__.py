@@ -17,6 +17,13 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
     return implementation(config, resume_from=resume_from)
 
 
+def validate(config: RunConfig) -> int:
+    """Raise what `launch` would raise before the run begins; returns the exit status."""
+    from fast_core.launcher.run import validate as implementation
+
+    return implementation(config)
+
+
 def resume(run: Path, overrides: list[str]) -> int:
     """Continue a run from its newest checkpoint; returns the exit status."""
     from fast_core.launcher.run import resume as implementation
@@ -64,4 +71,4 @@ def show_replay(run: Path, checkpoint: str | None = None, top: int = 10) -> int:
     return implementation(run, checkpoint, top)
 
 
-__all__ = ["evaluate_run", "launch", "play_in_window", "resume", "show_replay"]
+__all__ = ["evaluate_run", "launch", "play_in_window", "resume", "show_replay", "validate"]

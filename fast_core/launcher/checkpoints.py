@@ -16,12 +16,13 @@ from pathlib import Path
 import msgspec
 
 from fast_core.durable import sync_directory, write_durably
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
 
 MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
 FORMAT = 1
+BEFORE = {"environment.wrappers": "[]"}  # what it stands for where a checkpoint is too old for it
 _COPY_TRIES = 3
 _PIECE = 1 << 20  # bytes read and hashed at once; about a millisecond
 _BAD, _PARTIAL = ".damaged", ".tmp"
@@ -233,12 +234,12 @@ def check_identity(
         source: Where the configuration came from, likewise.
 
     Raises:
-        CheckpointError: Names the key, both values and where each stands.
+        OtherRun: Names the key, both values and where each stands.
     """
     for key, wanted in identity.items():
-        saved = manifest.identity.get(key)
+        saved = manifest.identity.get(key, BEFORE.get(key))
         if saved != wanted:
-            raise CheckpointError(
+            raise OtherRun(
                 f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "
                 f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it."
             )

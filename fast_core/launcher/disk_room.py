@@ -65,7 +65,7 @@ def _rows(plan: RunPlan) -> Iterator[int]:
     """
     config = plan.config
     capacity, every = plan.rows_per_log * config.envs, config.checkpoint.every_updates
-    ratio, starts = config.scheduler.replay_ratio, config.replay.learning_starts
+    ratio, starts = config.scheduler.ratio, config.replay.learning_starts
     stop = config.stop
     limits = [stop.env_steps] if stop.env_steps is not None else []
     if stop.updates is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
+from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
@@ -111,7 +112,11 @@ class Playing:
         self._environment, self._mode = config.environment, mode
         self._drawn = False
         self._told = 0
-        environment = config.environment if mode is None else drawing(config.environment, mode)
+        environment = (
+            config.environment
+            if mode is None
+            else drawing(config.environment, mode, Place(config.numbers.command))
+        )
         envs = config.evaluation.envs
         explore_seed = seed if explore else None
         self._actor = Actor(trained.plan, trained.policy, envs, explore_seed=explore_seed)
@@ -123,6 +128,7 @@ class Playing:
                 seed=seed,
                 role=Role.EVALUATION if repeat else Role.FRESH_EVALUATION,
                 max_episode_steps=config.evaluation.max_episode_steps,
+                number=config.numbers.command,
                 watch=None if mode is None else self._watch,
             )
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import traceback
 
-from fast_core.errors import EnvironmentFailed, FastLoopError
+from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
 from fast_core.node import Node
 from fast_core.text import encodable
 
 
-def describe_failure(name: str, node: Node | None, error: BaseException) -> Failed:
-    """The first cause of a node's end, for people."""
+def describe_failure(
+    name: str, node: Node | None, error: BaseException, *, begun: bool = True
+) -> Failed:
+    """The first cause of a node's end, for people.
+
+    A node that has not ``begun`` and says that it does not fit the configuration, or the
+    checkpoint that it should continue, refuses the run; nothing has failed.
+    """
     own = isinstance(error, FastLoopError)
     return Failed(
         node=name,
@@ -24,6 +30,7 @@ def describe_failure(name: str, node: Node | None, error: BaseException) -> Fail
             name: encodable(text)
             for name, text in (node.failure_context() if node is not None else {}).items()
         },
+        refused=not begun and isinstance(error, ConfigError | CheckpointError),
     )
 
 

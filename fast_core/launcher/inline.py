@@ -55,7 +55,7 @@ class InlineRun:
                 self._use_threads(node)
                 node.setup()
             except (Exception, SystemExit) as error:
-                self._shell.take(describe_failure(spec.name, node, error))
+                self._shell.take(describe_failure(spec.name, node, error, begun=False))
                 return
             node.enter(NodeState.WAITING, "waiting for work")
             node.context.channel.send(Ready(spec.name, os.getpid()))

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import setproctitle
 
-from fast_core.config import EnvironmentConfig
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
@@ -28,6 +27,7 @@ from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
+from fast_core.nodes.devices import check_devices
 from fast_core.run_memory import RunMemory
 from fast_core.threads import set_threads
 
@@ -41,13 +41,13 @@ def probe_main(name: str, link: socket.socket) -> int:
     os.close(descriptor)
     assert isinstance(start, ProbeStart)
     setproctitle.setproctitle(f"fastloop: {name}")
-    link.sendall(frame(msgspec.msgpack.encode(_probe(start.environment, start.seed))))
+    link.sendall(frame(msgspec.msgpack.encode(_probe(start))))
     link.close()
     return 0
 
 
-def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
-    limit_s = environment.step_timeout_s
+def _probe(start: ProbeStart) -> dict[str, object]:
+    limit_s = start.environment.step_timeout_s
 
     def before() -> None:
         """Let a call that does not return end this process with its stack, even one in C."""
@@ -56,7 +56,9 @@ def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
 
     faulthandler.enable()
     try:
-        return {"spec": probe(environment, seed, before=before)}
+        check_devices(start.optimizer, start.policy_device)
+        spec = probe(start.environment, start.seed, number=start.number, before=before)
+        return {"spec": spec}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it
@@ -109,19 +111,20 @@ def _live(context: NodeContext, node_class: str) -> int:
     """Set up, run and close one node; a failure becomes a `Failed` event."""
     seed_globals(context)
     node: Node | None = None
-    status = 0
+    status, begun = 0, False
     try:
         module, _, name = node_class.partition(":")
         node = getattr(importlib.import_module(module), name)(context)
         set_threads(node.threads)
         node.setup()
+        begun = True
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
     except (Exception, SystemExit) as error:  # the process boundary of a node
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
-        context.channel.send(describe_failure(context.name, node, error))
+        context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:
         if node is not None:
             node.close()

@@ -91,7 +91,7 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     if config.replays:
         flops = cast(Blueprint, config.algorithm).update_flops(environment, config.envs)
         update_s = UPDATE_S + flops / FLOPS_PER_S
-        row_s = max(STEP_S, update_s * config.scheduler.replay_ratio)
+        row_s = max(STEP_S, update_s * float(config.scheduler.ratio))
         rows = min(HAND_OVERS * HAND_OVER_S / row_s, config.replay.capacity / REPLAY_PARTS)
         steps = math.ceil(rows / config.envs)
     rollout = msgspec.structs.replace(config.rollout, steps=steps)
@@ -215,7 +215,7 @@ def identity(config: RunConfig) -> dict[str, str]:
         "seed": config.seed,
         **{
             f"environment.{key}": getattr(config.environment, key)
-            for key in ("id", "backend", "kwargs", "atari", "frame_skip", "frame_stack")
+            for key in ("id", "backend", "kwargs", "wrappers", "atari", "frame_skip", "frame_stack")
         },
         "environment.action_mask": config.environment.action_mask,
         "algorithm.name": config.algorithm.name,

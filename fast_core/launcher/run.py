@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +31,6 @@ from fast_core.errors import (
 )
 from fast_core.events import LogLine
 from fast_core.launcher.blame import blaming
-from fast_core.launcher.budget import CoreBudget
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
     Manifest,
@@ -39,19 +39,20 @@ from fast_core.launcher.checkpoints import (
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.disk_room import check_disk, checkpoints_bytes
+from fast_core.launcher.disk_room import checkpoints_bytes
 from fast_core.launcher.display import Display
 from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.placement import Choice
-from fast_core.launcher.prepare import budget, identity, make_plan, resolve
+from fast_core.launcher.prepare import identity
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.start import ProbeStart
+from fast_core.launcher.start import probe_start
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
-from fast_core.launcher.topology import check_topology, topology
+from fast_core.launcher.topology import topology
 from fast_core.launcher.trial import measure, spawn_trial, with_placement
+from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -59,7 +60,6 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
-from fast_core.spec import EnvironmentSpec
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
@@ -181,6 +181,27 @@ def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
     return msgspec.structs.replace(config, rollout=rollout)
 
 
+def validate(config: RunConfig) -> int:
+    """Come to the verdict that `launch` would come to, and leave nothing.
+
+    Returns:
+        The exit status: 0, or 128 + signal number when interrupted.
+
+    Raises:
+        FastLoopError: The run could not be started.
+    """
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
+        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        stack.callback(run.remove)
+        tree = _tree(config, run, stack)
+        try:
+            judge(config, lambda: _look(tree, config, interrupts, runs=False), str(run.path))
+        except Interrupted:
+            return interrupts.exit_code
+    return 0
+
+
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     """The resolved configuration of a run, with overrides."""
     from fast_core.algos.registry import algorithm_config_type
@@ -205,10 +226,8 @@ def _run(
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        check_topology(config)
         start = _run_inline if config.mode == "inline" else _run_processes
-        with blaming(config.algorithm):
-            return start(config, run, continuation, progress, interrupts)
+        return start(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
         return _never_began(interrupt, progress, interrupts)
     except (ConfigError, TopologyError, SegmentError):
@@ -236,38 +255,14 @@ def _run_processes(
     progress: Progress,
     interrupts: Interrupts,
 ) -> int:
-    cores = resources.cores().granted
     with ExitStack() as stack:
-        tree = ProcessTree(
-            preload=preloaded(config),
-            environment=threads.ENVIRONMENT,
-            log=run.logs / "fork-server.log",
-        )
-        stack.callback(tree.close, TERMINATE_GRACE_S)
-        probe = tree.spawn(PROBE, PROBE_TARGET)
-        if config.policy.placement == "auto":
-            spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
-        else:  # the slow imports of these nodes overlap with everything below
-            for name in expected_nodes(config, cores):
-                tree.spawn(name, NODE_TARGET, warm=warm(name, config))
-        environment = ask_probe(
-            tree,
-            probe,
-            ProbeStart(config.environment, config.seed),
-            interrupts,
-            config.supervision.start_timeout_s,
-        )
-        placed = None
-        if config.policy.placement == "auto":
-            placed = measure(tree, config, environment, cores, interrupts)
-            config = with_placement(config, placed)
-        divided = budget(config, environment, cores)
-        config = resolve(config, environment, cores)
-        plan = _plan(config, environment, run, continuation)
+        tree = _tree(config, run, stack)
+        verdict = _verdict(config, run, continuation, lambda: _look(tree, config, interrupts))
+        plan = verdict.plan
         nodes = topology(plan)
         for node in nodes:  # those that are not there yet
             if node.name not in tree.children:
-                tree.spawn(node.name, NODE_TARGET, warm=warm(node.name, config))
+                tree.spawn(node.name, NODE_TARGET, warm=warm(node.name, plan.config))
         interrupts.check()
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
@@ -276,8 +271,7 @@ def _run_processes(
         stack.callback(hub.close)
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
-        _tell_budget(shell, divided)
-        _tell_placement(shell, placed)
+        _tell(shell, verdict)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
         supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
@@ -286,24 +280,56 @@ def _run_processes(
         return _finish(shell, display, trace, progress, interrupts)
 
 
-def _plan(
+def _tree(config: RunConfig, run: RunDirectory, stack: ExitStack) -> ProcessTree:
+    with blaming(config.algorithm):
+        preload = preloaded(config)
+    tree = ProcessTree(
+        preload=preload,
+        environment=threads.ENVIRONMENT,
+        log=run.logs / "fork-server.log",
+    )
+    stack.callback(tree.close, TERMINATE_GRACE_S)
+    return tree
+
+
+def _look(
+    tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool = True
+) -> Found:
+    """Ask the probe process, and measure; ``runs`` says that nodes will be needed."""
+    cores = resources.cores().granted
+    probe = tree.spawn(PROBE, PROBE_TARGET)
+    auto = config.policy.placement == "auto"
+    if runs and auto:
+        spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
+    elif runs:  # the slow imports of these nodes overlap with everything that follows
+        for name in expected_nodes(config, cores):
+            tree.spawn(name, NODE_TARGET, warm=warm(name, config))
+    start = probe_start(config)
+    environment = ask_probe(tree, probe, start, interrupts, config.supervision.start_timeout_s)
+    if not (runs and auto):
+        return Found(environment, config)
+    placed = measure(tree, config, environment, cores, interrupts)
+    return Found(environment, with_placement(config, placed), placed)
+
+
+def _verdict(
     config: RunConfig,
-    environment: EnvironmentSpec,
     run: RunDirectory,
     continuation: Continuation | None,
-) -> RunPlan:
+    look: Callable[[], Found],
+) -> Verdict:
     continued = continuation is not None and continuation.same_directory
-    plan = make_plan(
+    verdict = judge(
         config,
-        environment,
+        look,
         str(run.path),
-        str(continuation.checkpoint) if continuation is not None else None,
-        continuation.manifest.env_steps if continuation is not None and continued else None,
+        checkpoint=str(continuation.checkpoint) if continuation is not None else None,
+        continued_env_steps=continuation.manifest.env_steps if continuation and continued else None,
+        kept_bytes=checkpoints_bytes(run.checkpoints),
     )
-    check_disk(plan, checkpoints_bytes(run.checkpoints))
     if not continued:  # a new run keeps it even if it never begins; see Shell for the other case
-        run.write_config(config_file.dumps(config))
-    return plan
+        run.write_config(config_file.dumps(verdict.plan.config))
+    return verdict
 
 
 def _shell(
@@ -319,19 +345,28 @@ def _shell(
     return Shell(plan, run, hub, memory.stats(), progress, state, text)
 
 
-def _tell_budget(shell: Shell, divided: CoreBudget) -> None:
-    """Write down who got how many threads and why; warn of more than there are cores."""
+def _tell(shell: Shell, verdict: Verdict) -> None:
+    """Write down who got how many threads and why, and warn of what is not as it should be."""
+    divided, found = verdict.divided, verdict.found
     shell.decide("cores", " ".join(divided.reasons))
-    for warning in divided.warnings:
+    warnings = [*divided.warnings]
+    if found.environment.cast:
+        warnings.append(
+            f"environment {found.environment.id!r} gives {found.environment.cast} that its "
+            "observation space declares; they are cast. Return what it declares to save the time"
+        )
+    for warning in warnings:
         shell.progress.log(LogLine("launcher", "WARNING", warning))
+    if found.placed is not None:
+        _tell_placement(shell, found.placed)
 
 
-def _tell_placement(shell: Shell, placed: Choice | str | None) -> None:
+def _tell_placement(shell: Shell, placed: Choice | str) -> None:
     """Write down what ``policy.placement: auto`` chose and why."""
     if isinstance(placed, Choice):
         shell.decide("placement", placed.why)
         shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
-    elif placed is not None:
+    else:
         text = f"env, because it could not be measured: {placed}"
         shell.decide("placement", text)
         shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
@@ -349,21 +384,24 @@ def _run_inline(
 ) -> int:
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
+    from fast_core.nodes.devices import check_devices
+
+    def look() -> Found:
+        start = probe_start(config)
+        check_devices(start.optimizer, start.policy_device)
+        return Found(probe(start.environment, start.seed, number=start.number), config)
 
     interrupts.raises = True
     with ExitStack() as stack:
-        environment = probe(config.environment, config.seed)
-        cores = resources.cores().granted
-        divided = budget(config, environment, cores)
-        config = resolve(config, environment, cores)
-        plan = _plan(config, environment, run, continuation)
+        verdict = _verdict(config, run, continuation, look)
+        plan = verdict.plan
         nodes = topology(plan)
         memory = RunMemory.create(plan, interrupts.check)
         stack.callback(memory.close)
         hub = InprocHub()
         shell = _shell(plan, run, hub, memory, progress, continuation)
         stack.callback(shell.close)
-        _tell_budget(shell, divided)
+        _tell(shell, verdict)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
@@ -385,6 +423,8 @@ def _finish(
     summary, report = display.summary(), ""
     if end.reason == "failed":
         assert end.cause is not None
+        if end.cause.refused:
+            raise ConfigError(end.cause.error)
         later = [failure for failure in shell.failures if failure.node != end.cause.node]
         report = crash_report(end.cause, later, run_directory=str(shell.run.path))
         write_crash(shell.run, report, progress)

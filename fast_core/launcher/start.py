@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.plan import RunPlan
 
 
 @dataclass(frozen=True)
 class ProbeStart:
-    """For the probe: which environment to look at."""
+    """For the probe.
+
+    Attributes:
+        environment: What to look at.
+        seed: Seed of the run.
+        number: Its `Place.number`.
+        optimizer: Whose device to try.
+        policy_device: Where policies act.
+    """
 
     environment: EnvironmentConfig
     seed: int
+    number: int
+    optimizer: OptimizerNodeConfig
+    policy_device: str
+
+
+def probe_start(config: RunConfig) -> ProbeStart:
+    """What is to be looked at before a run."""
+    nodes = config.nodes
+    device = "cpu" if config.policy.placement == "env" else nodes.policy.device
+    return ProbeStart(
+        config.environment, config.seed, config.numbers.probe, nodes.optimizer, device
+    )
 
 
 @dataclass(frozen=True)

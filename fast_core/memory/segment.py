@@ -91,19 +91,28 @@ class Segment:
         Raises:
             SegmentError: It can't fit; the message carries the arithmetic and the remedy.
         """
-        if nbytes < 1:
-            raise SegmentError(f"a segment must have at least 1 byte; got {nbytes!r}")
-        if backing not in ("auto", "posix", "memfd"):
-            raise SegmentError(f"backing must be 'auto', 'posix' or 'memfd'; got {backing!r}")
-        available = memory_available()
-        chosen = choose_backing(backing)
-        check_fits(nbytes, chosen, available, private)
+        chosen = cls.check(nbytes, backing, private)
         fd = _reserve(_OPENERS[chosen], nbytes, chosen, between)
         try:
             return cls(fd, nbytes, chosen, owns_fd=True)
         except SegmentError:
             os.close(fd)
             raise
+
+    @staticmethod
+    def check(nbytes: int, backing: Backing, private: int) -> Chosen:
+        """Refuse what `create` would, without reserving anything; returns the backing it takes.
+
+        Raises:
+            SegmentError: It can't fit.
+        """
+        if nbytes < 1:
+            raise SegmentError(f"a segment must have at least 1 byte; got {nbytes!r}")
+        if backing not in ("auto", "posix", "memfd"):
+            raise SegmentError(f"backing must be 'auto', 'posix' or 'memfd'; got {backing!r}")
+        chosen = choose_backing(backing)
+        check_fits(nbytes, chosen, memory_available(), private)
+        return chosen
 
     @classmethod
     def attach(cls, fd: int, nbytes: int) -> Self:

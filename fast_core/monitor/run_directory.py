@@ -27,6 +27,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._made = [self.path.parent]  # folders that go with it where no other run is left
 
     @classmethod
     def create(cls, root: str | Path, name: str, now: datetime) -> RunDirectory:
@@ -41,9 +42,11 @@ class RunDirectory:
                 f"got {name!r}. Runs land in <directory>/<name>/<time>."
             )
         parent = Path(root).expanduser() / name
+        fresh = not parent.parent.exists()
         try:
             parent.mkdir(parents=True, exist_ok=True)
             run = cls(_make_unique(parent, now.strftime(_STAMP_FORMAT)))
+            run._made += [run.path.parent.parent] if fresh else []
             for folder in (run.checkpoints, run.tensorboard, run.logs):
                 folder.mkdir()
         except OSError as error:
@@ -135,10 +138,11 @@ class RunDirectory:
         write_durably(self.config, text.encode())
 
     def remove(self) -> None:
-        """Remove the folder, and the one above it if no other run is left there."""
+        """Remove the folder, and those above it that it brought, if no other run is left there."""
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
-            self.path.parent.rmdir()
+            for folder in self._made:
+                folder.rmdir()
 
     def lock(self) -> RunLock:
         """Claim the run for this process until `RunLock.close` or its death.

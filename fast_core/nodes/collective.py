@@ -19,11 +19,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.errors import ConfigError, TransportError
+from fast_core.errors import TransportError
 from fast_core.mail import Meeting
 from fast_core.node import RUN_FOLDER
 from fast_core.nodes.averaging import Averaged
-from fast_core.nodes.devices import gpus, replica_device
+from fast_core.nodes.devices import check_nccl, own_gpus, replica_device
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 
@@ -46,18 +46,12 @@ def chosen_collective(plan: RunPlan) -> Collective:
         ConfigError: NCCL was asked for and there are too few GPUs: it refuses to share one.
     """
     optimizer, mode = plan.config.nodes.optimizer, plan.config.mode
-    asked, count = optimizer.collective, optimizer.count
+    asked = optimizer.collective
     if asked in ("shared", "gloo"):
         return asked
-    own = optimizer.device == "cuda" and gpus() >= count
     if asked == "auto":
-        return "nccl" if own and mode != "inline" else "shared"
-    if not own:
-        raise ConfigError(
-            "nodes.optimizer.collective nccl needs nodes.optimizer.device cuda and a GPU for each "
-            f"of the {count} optimizers (nodes.optimizer.count); got device "
-            f"{optimizer.device!r} and {gpus()} GPUs. Use shared, or fewer optimizers."
-        )
+        return "nccl" if own_gpus(optimizer) and mode != "inline" else "shared"
+    check_nccl(optimizer)
     return "nccl"
 
 

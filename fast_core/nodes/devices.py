@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from fast_core.config import OptimizerNodeConfig
 from fast_core.errors import ConfigError
 
 
@@ -29,6 +30,39 @@ def check_device(device: str, key: str) -> None:
             f"{device!r}: {str(error).splitlines()[0]}. Use one of those, or see "
             "`fastloop doctor`."
         ) from error
+
+
+def check_devices(optimizer: OptimizerNodeConfig, policy_device: str) -> None:
+    """Try everything that a run needs of the devices; the CPU needs no trying, and no torch.
+
+    Raises:
+        ConfigError: As `check_device` and `check_nccl`.
+    """
+    if optimizer.device != "cpu":
+        check_device(optimizer.device, "nodes.optimizer.device")
+    if policy_device != "cpu":
+        check_device(policy_device, "nodes.policy.device")
+    if optimizer.count > 1 and optimizer.collective == "nccl":
+        check_nccl(optimizer)
+
+
+def check_nccl(optimizer: OptimizerNodeConfig) -> None:
+    """NCCL needs a GPU for each optimizer: it refuses to share one.
+
+    Raises:
+        ConfigError: There are too few.
+    """
+    if not own_gpus(optimizer):
+        raise ConfigError(
+            "nodes.optimizer.collective nccl needs nodes.optimizer.device cuda and a GPU for each "
+            f"of the {optimizer.count} optimizers (nodes.optimizer.count); got device "
+            f"{optimizer.device!r} and {gpus()} GPUs. Use shared, or fewer optimizers."
+        )
+
+
+def own_gpus(optimizer: OptimizerNodeConfig) -> bool:
+    """Whether every optimizer has a GPU of its own."""
+    return optimizer.device == "cuda" and gpus() >= optimizer.count
 
 
 def found_devices() -> list[str]:

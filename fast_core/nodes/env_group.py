@@ -72,6 +72,7 @@ class EnvGroup:
             incarnation=incarnation,
             progress=progress,
             keep_actions=environment.repeatable,
+            number=shard * plan.config.rollout.envs_per_shard + self.envs.start,
         )
         row, frames = environment.row, environment.frames
         size = plan.blueprint.state_size(environment)

@@ -131,6 +131,7 @@ class EvaluatorNode(Node):
             seed=config.seed,
             max_episode_steps=config.evaluation.max_episode_steps,
             on_step=self._count_step,
+            number=config.numbers.evaluator,
         )
 
     def _count_step(self) -> None:

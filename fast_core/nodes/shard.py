@@ -64,7 +64,12 @@ def try_environment(plan: RunPlan, rank: int) -> None:
     space = plan.environment.row
     row = np.zeros((1, *space.shape), space.row_dtype)
     batch = make_batch(
-        plan.config.environment, seed=plan.config.seed, shard=rank, envs=1, role=Role.PROBE
+        plan.config.environment,
+        seed=plan.config.seed,
+        shard=rank,
+        envs=1,
+        role=Role.PROBE,
+        number=plan.config.numbers.trial + rank,
     )
     try:
         batch.reset(row)

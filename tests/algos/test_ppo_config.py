@@ -5,7 +5,6 @@ import pytest
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.ppo_config import PPOConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def setup(rows: int) -> LearnerSetup:
@@ -41,13 +40,6 @@ def test_minibatch_larger_than_a_ticket_is_refused(make_environment):
     config.check(make_environment(), setup(256))
     with pytest.raises(ConfigError, match=r"algorithm.minibatch_size.*255.*256"):
         config.check(make_environment(), setup(255))
-
-
-def test_integer_boxes_are_refused(make_environment):
-    action = SpaceSpec("box", (2,), "int32", low=(0.0, 0.0), high=(3.0, 3.0))
-    environment = EnvironmentSpec("Test-v0", make_environment().observation, action)
-    with pytest.raises(ConfigError, match="int32"):
-        PPOConfig().check(environment, setup(1024))
 
 
 @pytest.mark.parametrize("continuous", [False, True])

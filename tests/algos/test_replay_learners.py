@@ -1,6 +1,7 @@
 """What every learner from replay has to do, whichever algorithm and backend."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import LearnerSetup, RolloutBatch
+from fast_core.algos.box_actions import BoxActions
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (
@@ -434,6 +436,23 @@ def test_actions_that_no_box_bounds_are_refused(name):
     unbounded = box_environment(low=(-np.inf,), high=(1.0,))
     with pytest.raises(ConfigError, match="finite bounds"):
         make_config(name).check(unbounded, setup)
+
+
+@pytest.mark.parametrize("name", BOX)
+def test_element_that_is_locked_to_one_value_has_no_say(name):
+    environment = box_environment(low=(-2.0, 0.5), high=(2.0, 0.5))
+    config = make_config(name)
+    config.check(environment, LearnerSetup(0, 1, 1, 1))
+    learner = make_learner(config, environment)
+    for step in range(3):
+        report = learner.update(make_batch(environment, seed=step))
+        assert report.updates == 1
+        assert all(math.isfinite(value) for value in report.metrics.values()), report.metrics
+    actions = BoxActions(environment)
+    assert actions.to_environment(np.array([[-1, -1], [1, 1]], np.float32)).tolist() == [
+        [-2.0, 0.5],
+        [2.0, 0.5],
+    ]
 
 
 def test_dqn_refuses_boxes():

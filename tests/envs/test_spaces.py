@@ -75,6 +75,22 @@ def test_a_multi_binary_observation_is_a_box_and_an_action_two_choices_each() ->
     )
 
 
+def test_an_element_of_a_box_of_integers_is_a_choice() -> None:
+    low, high = np.array([[-2, 0], [5, 0]], np.int16), np.array([[2, 0], [9, 1]], np.int16)
+    assert action_spec(Box(low, high, dtype=np.int16), "it") == SpaceSpec(
+        kind="multi_discrete",
+        shape=(2, 2),
+        dtype="int16",
+        counts=(5, 1, 5, 2),
+        starts=(-2, 0, 5, 0),
+    )
+    assert action_spec(Box(0, 1, (2,), np.bool_), "it").counts == (2, 2)
+    with pytest.raises(
+        ConfigError, match=r"the space is .*choices, 13835058055282163713 in all.*BoundAction"
+    ):
+        action_spec(Box(-(2**63), 2**62, (1,), np.int64), "the space")
+
+
 def test_a_multi_discrete_action_keeps_its_shape() -> None:
     space = MultiDiscrete([[3, 2], [2, 4]], start=[[0, 1], [2, 3]], dtype=np.int32)
     assert action_spec(space, "it") == SpaceSpec(

@@ -8,13 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher import node_process
 from fast_core.launcher.inline import InlineRun
+from fast_core.launcher.start import probe_start
 from fast_core.launcher.topology import NodeSpec
 from fast_core.node import Node
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
+START = probe_start(make_config())
 HERE = "tests.launcher.test_boundaries"
 
 
@@ -41,6 +44,16 @@ class LeavesInClose(LeavesInSetup):
         raise SystemExit("no licence")
 
 
+class DoesNotFit(LeavesInSetup):
+    def setup(self) -> None:
+        raise CheckpointError("the checkpoint's network is another one")
+
+
+class FitsNoLonger(LeavesInWork):
+    def work(self) -> bool:
+        raise ConfigError("update must return a report")
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path, make_config())
@@ -57,6 +70,15 @@ def test_process_reports_it_and_fails(stage: Stage, kind: type[Node]) -> None:
     assert (failed.node, failed.error) == ("metrics-0", "SystemExit: no licence")
 
 
+@pytest.mark.parametrize(("kind", "refused"), [(DoesNotFit, True), (FitsNoLonger, False)])
+def test_node_that_does_not_begin_refuses_the_run(
+    stage: Stage, kind: type[Node], refused: bool
+) -> None:
+    node_process._live(stage.context("metrics-0"), f"{HERE}:{kind.__name__}")
+    (failed,) = [event for event in stage.hub.receive() if isinstance(event, Failed)]
+    assert failed.refused is refused
+
+
 def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(*_: object, **__: object) -> None:
         raise SystemExit("no licence")
@@ -68,10 +90,10 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
     monkeypatch.setattr(node_process, "probe", leave)
-    answer = node_process._probe(make_config().environment, 0)
+    answer = node_process._probe(START)
     assert answer["error"] == "SystemExit: no licence"
     monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
-    assert node_process._probe(make_config().environment, 0) == {"spec": CARTPOLE}
+    assert node_process._probe(START) == {"spec": CARTPOLE}
 
 
 class RecordingShell:

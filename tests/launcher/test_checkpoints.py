@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
 from fast_core.launcher import checkpoints
 from fast_core.launcher.checkpoints import (
@@ -181,5 +181,15 @@ def test_run_of_another_identity_does_not_go_on(store: CheckpointStore) -> None:
     manifest = check(path)
     check_identity(manifest, IDENTITY, path, "'config.yaml'")
     words = r"seed must be as in the checkpoint.*000000000001' has 0, 'config\.yaml' 1"
-    with pytest.raises(CheckpointError, match=words):
+    with pytest.raises(OtherRun, match=words):  # a wrong configuration, for the exit status
         check_identity(manifest, IDENTITY | {"seed": "1"}, path, "'config.yaml'")
+
+
+def test_checkpoint_from_before_there_were_wrappers_goes_on_without(store: CheckpointStore) -> None:
+    path = commit(store, 1)
+    manifest = check(path)
+    check_identity(manifest, IDENTITY | {"environment.wrappers": "[]"}, path, "'config.yaml'")
+    with pytest.raises(
+        CheckpointError, match=r"environment\.wrappers must be as in the checkpoint"
+    ):
+        check_identity(manifest, IDENTITY | {"environment.wrappers": "[1]"}, path, "x.yaml")

@@ -20,6 +20,7 @@ from fast_core.config import (
     PolicyNodesConfig,
     RolloutConfig,
     SchedulerConfig,
+    WrapperConfig,
 )
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
@@ -132,6 +133,7 @@ def test_identity_is_what_results_depend_on() -> None:
     rollout = RolloutConfig(shards=4, envs_per_shard=1, steps=8)
     assert identity(make_config(rollout=rollout)) != base
     environments = [{"backend": "envpool"}, {"frame_stack": 2}, {"frame_skip": 2}]
+    environments += [{"wrappers": (WrapperConfig(name="a:B"),)}, {"backend": "gymnasium_vector"}]
     environments += [{"atari": AtariConfig()}, {"action_mask": "mask"}, {"kwargs": {"a": 1}}]
     for options in environments:
         environment = EnvironmentConfig(id="CartPole-v1", **options)

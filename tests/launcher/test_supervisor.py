@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.interrupts import Interrupts
@@ -23,7 +23,7 @@ from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
-START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0)
+START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0, 0, OptimizerNodeConfig(), "cpu")
 
 
 class FakeTree:

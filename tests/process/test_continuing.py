@@ -35,13 +35,14 @@ def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
     assert first.wait() == 0, first.screen
     config = (first.run / "config.yaml").read_text()
     refused = workplace.resume(first, "algorithm.hidden_sizes=[7]", "stop.env_steps=640")
-    assert refused.wait() == 1
+    assert refused.wait() == 2
+    assert "must have the configured parameters" in refused.screen.splitlines()[-1]
+    assert "Traceback" not in refused.screen
     assert (first.run / "config.yaml").read_text() == config
     again = workplace.resume(first, "stop.env_steps=640")
     assert again.wait() == 0, again.screen
     assert "640" in (first.run / "config.yaml").read_text()
-    assert not (first.run / "crash.txt").exists()  # it told of the refused attempt
-    assert (first.run / "crash.previous.txt").exists()
+    assert not list(first.run.glob("crash*"))  # nothing has failed
 
 
 def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) -> None:
@@ -109,9 +110,16 @@ def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace)
 
 def test_device_that_is_not_there_is_named(workplace: Workplace) -> None:
     launched = workplace.launch("nodes.optimizer.device=cuda:7", config=CARTPOLE)
-    assert launched.wait(60) == 1
-    assert "nodes.optimizer.device" in launched.screen.splitlines()[-1]
-    assert "'cuda:7'" in launched.screen.splitlines()[-1]
+    assert launched.wait(60) == 2
+    last = launched.screen.splitlines()[-1]
+    assert "nodes.optimizer.device" in last and "'cuda:7'" in last
+    assert not list((launched.home / "runs").glob("*/*")), "nothing has begun"
+    arguments = ["config", "validate", str(launched.home / "config.yaml")]
+    checked = workplace.start(["-m", "fast_core.cli", *arguments, "nodes.optimizer.device=cuda:7"])
+    assert checked.wait(60) == 2
+    assert checked.screen.splitlines() == [last]
+    assert not (checked.home / "runs").exists(), "and nothing is left"
+    checked.assert_gone()
 
 
 def test_seed_that_is_too_large_is_refused(workplace: Workplace) -> None:

@@ -1,0 +1,85 @@
+"""Whether a configuration can run: the one verdict of `launch` and of `config validate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fast_core import resources
+from fast_core.config import RunConfig
+from fast_core.launcher.blame import blaming
+from fast_core.launcher.budget import CoreBudget
+from fast_core.launcher.disk_room import check_disk
+from fast_core.launcher.placement import Choice
+from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
+from fast_core.launcher.topology import check_topology
+from fast_core.plan import RunPlan
+from fast_core.run_memory import check_memory
+from fast_core.spec import EnvironmentSpec
+
+
+@dataclass(frozen=True)
+class Found:
+    """What only a process that has the environment can find out.
+
+    Attributes:
+        environment: What it is like.
+        config: The configuration, with a placement where one was measured.
+        placed: What the measurement chose, or why there is none; None where it was not asked for.
+    """
+
+    environment: EnvironmentSpec
+    config: RunConfig
+    placed: Choice | str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run that can begin.
+
+    Attributes:
+        plan: Its plan, of the resolved configuration.
+        divided: Who gets how many cores.
+        found: What was found out before.
+    """
+
+    plan: RunPlan
+    divided: CoreBudget
+    found: Found
+
+
+def judge(
+    config: RunConfig,
+    look: Callable[[], Found],
+    run_directory: str,
+    *,
+    checkpoint: str | None = None,
+    continued_env_steps: int | None = None,
+    kept_bytes: int = 0,
+) -> Verdict:
+    """Find out whether a run can begin; nothing of it exists afterwards.
+
+    Args:
+        config: Of the run; the rules of the file hold.
+        look: Makes the environment once, tries the devices, and measures what is to be measured.
+        run_directory: Where the run will lie.
+        checkpoint: Where it goes on from.
+        continued_env_steps: See `RunPlan`.
+        kept_bytes: What checkpoints that the run will replace take on the disk.
+
+    Raises:
+        ConfigError, TopologyError, SegmentError: It can't; says which key to change.
+    """
+    with blaming(config.algorithm):
+        check_topology(config)
+        found = look()
+        cores = resources.cores().granted
+        divided = budget(found.config, found.environment, cores)
+        resolved = resolve(found.config, found.environment, cores)
+        plan = make_plan(
+            resolved, found.environment, run_directory, checkpoint, continued_env_steps
+        )
+        scheduler_settings(plan, "")  # has rules of its own
+        check_disk(plan, kept_bytes)
+        check_memory(plan)
+    return Verdict(plan, divided, found)

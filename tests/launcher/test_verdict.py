@@ -1,0 +1,91 @@
+"""What a launch would refuse is refused by the function that `config validate` asks too."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config import RunConfig
+from fast_core.config_file import loads
+from fast_core.errors import FastLoopError
+from fast_core.launcher.start import probe_start
+from fast_core.launcher.verdict import Found, judge
+from fast_core.nodes.devices import check_devices
+from tests.nodes.stage import CARTPOLE
+
+TEXT = """\
+name: x
+environment: {id: CartPole-v1}
+rollout: {shards: 2, envs_per_shard: 2, steps: 8}
+algorithm: {name: ppo, minibatch_size: 32}
+stop: {env_steps: 10_000}
+"""
+
+
+def config(*overrides: str) -> RunConfig:
+    return loads(TEXT, overrides, algorithm_config_type, source="x.yaml")
+
+
+def test_run_that_can_begin_has_a_plan(tmp_path: Path) -> None:
+    run = config()
+    verdict = judge(run, lambda: Found(CARTPOLE, run), str(tmp_path))
+    assert verdict.plan.config.nodes.env.count in (1, 2)
+    assert verdict.plan.config.policy.backend == "numpy"
+    assert verdict.divided.reasons
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["algorithm.minibatch_size=33"], "minibatch_size must be at most the rows of a ticket"),
+        (
+            [
+                "algorithm={name: dqn}",
+                "nodes.extra=[examples.exploration_bonus:CountBonus, "
+                "examples.exploration_bonus:NoveltyLog]",
+            ],
+            "which takes rollouts .* learns from replay",
+        ),
+        (["nodes.extra=[examples.exploration_bonus:CountBonus]"], "emits Novelty, but no node"),
+        (["algorithm={name: sac}"], "takes boxes of floating-point actions"),
+        (["rollout={steps: 10_000_000, envs_per_shard: 1000}"], "of shared memory"),
+        (
+            ["algorithm={name: dqn}", "replay.capacity=1_000_000_000_000"],
+            "may take|of shared memory",
+        ),
+    ],
+)
+def test_what_can_not_run_is_refused(overrides: list[str], words: str, tmp_path: Path) -> None:
+    run = config(*overrides)
+    with pytest.raises(FastLoopError, match=words):
+        judge(run, lambda: Found(CARTPOLE, run), str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["nodes.optimizer.device=nowhere"], r"nodes\.optimizer\.device must .* got 'nowhere'"),
+        (
+            ["nodes.policy.device=nowhere", "policy.placement=node"],
+            r"nodes\.policy\.device must .* got 'nowhere'",
+        ),
+        (["nodes.policy.device=nowhere"], ""),  # policies act next to the environments
+        (
+            ["algorithm={name: dqn}", "nodes.optimizer={count: 2, collective: nccl, device: cuda}"],
+            "a GPU for each of the 2 optimizers|'cuda'",
+        ),
+    ],
+)
+def test_devices_are_tried_where_they_are_used(
+    overrides: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    start = probe_start(config(*overrides))
+    assert start.number == 4 + 2 * 20  # beyond those of training and evaluations
+    with pytest.raises(FastLoopError, match=words) if words else nullcontext():
+        check_devices(start.optimizer, start.policy_device)

@@ -1,0 +1,80 @@
+"""Every configuration that is shown or shipped is one, and judged as a launch would."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fast_core import config_file, config_yaml
+from fast_core.algos.registry import REGISTRY, algorithm_config_type
+from fast_core.config import RunConfig
+from fast_core.config_reference import template
+from fast_core.envs.probe import probe
+from fast_core.launcher.topology import check_topology
+from fast_core.launcher.verdict import Found, judge
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
+BLOCK = re.compile(r"^```ya?ml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCKS = {
+    f"{page.name}:{text[: found.start()].count(chr(10)) + 2}": found[1]
+    for page in sorted(PAGES)
+    for text in [page.read_text("utf-8")]
+    for found in BLOCK.finditer(text)
+}
+SHIPPED = sorted([*(ROOT / "configs").glob("*.yaml"), *(ROOT / "examples").glob("*.yaml")])
+WHOLE = {"name", "environment", "algorithm", "stop"}
+
+
+def loads(text: str, *overrides: str, source: str = "text") -> RunConfig:
+    return config_file.loads(text, overrides, algorithm_config_type, source=source)
+
+
+def judged(config: RunConfig, folder: Path) -> None:
+    """The verdict of a launch, with the environment made in this process."""
+    id, backend = config.environment.id, config.environment.backend
+    simulators = {"ale_py": "ALE/" in id, "envpool": backend == "envpool"}
+    simulators["mujoco"] = "HalfCheetah" in id
+    for module, needed in simulators.items():
+        if needed and find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    judge(config, lambda: Found(probe(config.environment, config.seed), config), str(folder))
+
+
+def completed(tree: dict[str, object]) -> dict[str, object]:
+    """A page shows the keys that it is about; the rest is what fits them."""
+    nodes: Any = tree.get("nodes", {})
+    base = {"name": "x", "environment": {"id": "CartPole-v1"}, "stop": {"env_steps": 100_000}}
+    base["algorithm"] = {"name": "sac" if "optimizer" in nodes else "ppo"}
+    return base | tree
+
+
+@pytest.mark.parametrize("place", BLOCKS)
+def test_configuration_in_the_documentation_is_one(place: str, tmp_path: Path) -> None:
+    tree = config_yaml.parse(BLOCKS[place], place).tree
+    config = loads(config_yaml.dump(completed(tree)), source=place)
+    check_topology(config)
+    if tree.keys() >= WHOLE:
+        judged(config, tmp_path)
+
+
+def test_documentation_has_configurations() -> None:
+    assert len(BLOCKS) >= 10
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_configuration_would_run(path: Path, tmp_path: Path) -> None:
+    judged(config_file.load(path, [], algorithm_config_type), tmp_path)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_defaults_filled_in_as_told_would_run(name: str, tmp_path: Path) -> None:
+    values = iter(["mine", "CartPole-v1" if name in ("ppo", "dqn") else "Pendulum-v1", "100_000"])
+    text = template(name, algorithm_config_type(name))
+    filled = re.sub("# required.*", lambda _: next(values), text.partition("\n")[2])
+    assert not list(values)
+    judged(loads(filled), tmp_path)
