@@ -102,6 +102,13 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         dict[str, Scalar | list[Scalar]] | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    info: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Numbers of the info of an episode's last step to show: names such as "
+            "`is_success`. Those of its group `episode` are always shown."
+        ),
+    ] = ()
     step_timeout_s: Annotated[
         Seconds | None,
         Meta(

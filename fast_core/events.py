@@ -191,6 +191,7 @@ class RolloutReady(Message, frozen=True):
         episode_returns: Returns of episodes that ended in it, raw reward.
         episode_lengths: Their lengths in environment steps.
         quarantined: Episodes cut because the environment gave a non-finite value.
+        episode_infos: Numbers of the info of their last steps; of those alone that gave any.
     """
 
     node: str
@@ -203,6 +204,7 @@ class RolloutReady(Message, frozen=True):
     episode_returns: tuple[float, ...]
     episode_lengths: tuple[int, ...]
     quarantined: int = 0
+    episode_infos: tuple[dict[str, float], ...] = ()
 
 
 class Transformed(Message, frozen=True):
@@ -245,7 +247,11 @@ class SnapshotTaken(Message, frozen=True):
 
 
 class Evaluated(Message, frozen=True):
-    """Result of one evaluation, for the evaluated version, in episode order."""
+    """Result of one evaluation, for the evaluated version, in episode order.
+
+    Attributes:
+        info: Mean of each number of the info of the episodes' last steps.
+    """
 
     node: str
     request: int
@@ -253,6 +259,7 @@ class Evaluated(Message, frozen=True):
     env_steps: int
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    info: dict[str, float] = {}
 
 
 class Noted(Message, frozen=True):
@@ -282,6 +289,13 @@ class LogLine(Message, frozen=True):
     node: str
     level: str
     text: str
+
+
+class Figures(Message, frozen=True):
+    """Numbers that a node logs by name, see `fast_core.node.Node.log_figures`."""
+
+    node: str
+    values: dict[str, float]
 
 
 class Failed(Message, frozen=True):
@@ -379,6 +393,7 @@ WireEvent = (
     | Saved
     | Heartbeat
     | LogLine
+    | Figures
     | Failed
     | Envelope
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.runner import Act, Runner
@@ -61,6 +62,7 @@ class EpisodeRunner(Runner):
         self._watch = watch
         self._limit = max_episode_steps
         self._fail_nonfinite = config.nonfinite == "fail"
+        self._info = EpisodeInfo(config.info)
         self._seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
         self._obs = self._instances[0].observations(envs)
 
@@ -126,7 +128,8 @@ class EpisodeRunner(Runner):
         if self._on_step is not None:
             self._on_step()
         self._show(place)
-        if fits_float32(reward) and self._obs.finite_row(place):
+        known = fits_float32(reward) and self._obs.finite_row(place)
+        if known:
             self.returns[episode] += reward
         else:
             self._count_nonfinite(place, action)
@@ -136,6 +139,8 @@ class EpisodeRunner(Runner):
             self.cut += 1
             truncated = True
         if terminated or truncated:
+            if known:
+                self.infos[episode] = self._info.read(self._instance(place).info)
             self._next(place, episode)
         else:
             self._check_mask(place, action)

@@ -29,6 +29,7 @@ class Instance:
         spec: Its spaces and time limit.
         step: Call to step it; does not apply ``limit``.
         limit: Steps after which its caller must truncate an episode, or None.
+        info: What came with the last `checked_step`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Instance:
         except (Exception, SystemExit) as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
         self._closed = False
+        self.info: object = None
         self._game = self._env if isinstance(self._env, AtariGame) else None
         description = describe_env(self._env, config)
         self.spec, self._tree = description.spec, description.tree
@@ -124,7 +126,7 @@ class Instance:
             EnvironmentFailed: It raised or gave what its spaces do not declare.
         """
         try:
-            obs, given, terminated, truncated, _ = self.step(action)
+            obs, given, terminated, truncated, self.info = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
         except (Exception, SystemExit) as error:  # an environment may raise anything

@@ -116,10 +116,14 @@ class EnvPoolSource:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._pool.step(action)
         if (info["env_id"] == self._everywhere).all():
-            return VectorStep(self._frames(obs), reward, terminated, truncated)
+            return VectorStep(self._frames(obs), reward, terminated, truncated, info=info)
         order = self._order(info, self._everywhere)
         return VectorStep(
-            self._frames(rows_at(obs, order)), reward[order], terminated[order], truncated[order]
+            self._frames(rows_at(obs, order)),
+            reward[order],
+            terminated[order],
+            truncated[order],
+            info=rows_at(info, order),
         )
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:

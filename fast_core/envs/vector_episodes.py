@@ -89,12 +89,16 @@ class VectorEpisodes(Runner):
             truncated=self._truncated,
             final_obs=self._final,
         )
-        self.quarantined += self._batch.take_episodes().quarantined
+        finished = self._batch.take_episodes()
+        self.quarantined += finished.quarantined
+        ended = np.flatnonzero(self._terminated | self._truncated).tolist()
+        infos = dict(zip(ended, finished.infos, strict=True))
         self.env_steps += len(self._current)
         for lane, episode in list(self._current.items()):
             self.returns[episode] += float(self._reward[lane])
             self.lengths[episode] += 1
-            if self._terminated[lane] or self._truncated[lane]:
+            if lane in infos:
+                self.infos[episode] = infos[lane]
                 self._end(lane, episode)
         if self._on_step is not None:
             self._on_step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ class VectorStep(NamedTuple):
         truncated: ``[B]``.
         final: Observations in batched form that are valid where an episode ended: the true
             successors. None where the caller must begin the next episodes.
+        info: Info in batched form, see `info_at`; where an episode ended, of its last step.
     """
 
     obs: object
@@ -32,6 +33,7 @@ class VectorStep(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     final: object = None
+    info: Mapping[str, object] = {}
 
 
 class VectorSource(Protocol):

@@ -62,6 +62,7 @@ class Display:
             mean_return=now.return_mean,
             mean_length=now.length_mean,
             episodes=now.episodes,
+            info=now.info,
             evaluation=shell.evaluation,
             best=shell.best,
             lag_mean=now.lag_now,

@@ -161,6 +161,7 @@ def _result(
         "return_max": float(np.max(runner.returns)),
         "length_mean": float(np.mean(runner.lengths)),
         "episodes_cut": runner.cut,
+        "info": runner.info_means(),
         "version": trained.file.version,
         "env_steps": trained.file.env_steps,
         "seed": seed,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fast_core.events import Evaluated, Record, Trained
+from fast_core.events import Evaluated, Figures, Record, Trained
 from fast_core.launcher.replay_figures import ReplayCounters, metrics_values
 from fast_core.scheduler.statistics import Statistics
 
@@ -21,6 +21,7 @@ def evaluation_row(event: Evaluated, time_s: float) -> Record:
         "eval/return_min": float(returns.min()),
         "eval/return_max": float(returns.max()),
         "eval/length_mean": float(lengths.mean()),
+        **{f"eval_info/{name}": value for name, value in event.info.items()},
     }
     return Record(event.env_steps, event.version, time_s, values)
 
@@ -43,7 +44,15 @@ class MetricsRows:
     def trained(self, event: Trained) -> None:
         """Add one ticket's metrics."""
         self._pending = True
-        for name, value in event.metrics.items():
+        self._add(event.metrics)
+
+    def figures(self, event: Figures) -> None:
+        """Add what a node logs, under its name."""
+        self._pending = True
+        self._add({f"{event.node}/{name}": value for name, value in event.values.items()})
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
             if math.isfinite(value):
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -86,4 +95,4 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean
-    return values
+    return values | {f"info/{name}": value for name, value in current.info.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from fast_core.monitor.view import EvaluationView, ReplayView, StopCondition
 
@@ -77,6 +78,11 @@ def evaluation_text(evaluation: EvaluationView | None) -> str:
     if evaluation is None:
         return number(None)
     return f"{number(evaluation.mean)} ± {number(evaluation.std)} (v{evaluation.version})"
+
+
+def info_text(info: Mapping[str, float]) -> str:
+    """``info: cost 0.5, is_success 0.92``."""
+    return "info: " + ", ".join(f"{printable(name)} {number(info[name])}" for name in sorted(info))
 
 
 def replay_text(replay: ReplayView, env_steps: int) -> str:

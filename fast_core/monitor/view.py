@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fast_core.events import StopReason
@@ -128,6 +129,7 @@ class ProgressView:
         mean_return: Mean return of the last 100 training episodes; None before the first.
         mean_length: Their mean length in environment steps.
         episodes: Episodes finished so far.
+        info: Means of numbers of the info of their last steps, by name.
         evaluation: The last evaluation.
         best: The best one.
         lag_mean: Mean policy lag of the rows last trained on, in versions.
@@ -149,6 +151,7 @@ class ProgressView:
     mean_return: float | None = None
     mean_length: float | None = None
     episodes: int = 0
+    info: Mapping[str, float] = field(default_factory=dict)
     evaluation: EvaluationView | None = None
     best: EvaluationView | None = None
     lag_mean: float | None = None

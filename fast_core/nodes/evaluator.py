@@ -105,6 +105,7 @@ class EvaluatorNode(Node):
                 env_steps=request.env_steps,
                 returns=tuple(runner.returns),
                 lengths=tuple(runner.lengths),
+                info=runner.info_means(),
             )
         )
 

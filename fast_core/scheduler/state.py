@@ -48,6 +48,7 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     learning_from: int = 0
     updates_before: int = 0
     replay_kept: bool = False
+    recent_info: dict[str, list[float]] = {}
 
 
 def encode_state(state: SchedulerState) -> bytes:

@@ -12,6 +12,7 @@ from fast_core.scheduler.state import SchedulerState
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
 RECENT = 100
+MOST_INFO = 64
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of the last 100 episodes, None before the first.
         length_mean: Mean length of the last 100 episodes, None before the first.
+        info: Means over the last 100 episodes that gave the number in the info of their last step.
         quarantined: Episodes cut because of non-finite values.
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
@@ -84,6 +86,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     episodes: int
     return_mean: float | None
     length_mean: float | None
+    info: dict[str, float]
     quarantined: int
     checkpoint: int
     elapsed_s: float
@@ -98,6 +101,8 @@ class Episodes:
         self.quarantined = 0 if state is None else state.quarantined
         self.returns = deque([] if state is None else state.recent_returns, maxlen=RECENT)
         self.lengths = deque([] if state is None else state.recent_lengths, maxlen=RECENT)
+        info = {} if state is None else state.recent_info
+        self.info = {name: deque(values, maxlen=RECENT) for name, values in info.items()}
 
     def add(self, rollouts: list[Rollout]) -> None:
         """Count the episodes that ended in these rollouts."""
@@ -109,6 +114,15 @@ class Episodes:
                 self.count += len(result.episode_returns)
                 self.returns.extend(result.episode_returns)
                 self.lengths.extend(result.episode_lengths)
+            for info in result.episode_infos:
+                for name, value in info.items():
+                    if name in self.info or len(self.info) < MOST_INFO:
+                        self.info.setdefault(name, deque(maxlen=RECENT)).append(value)
+
+    @property
+    def info_means(self) -> dict[str, float]:
+        """Mean of each number over the last 100 episodes that gave it."""
+        return {name: sum(values) / len(values) for name, values in self.info.items() if values}
 
     @property
     def return_mean(self) -> float | None:
