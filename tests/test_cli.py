@@ -59,6 +59,8 @@ class Launcher(types.ModuleType):
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
+    # It would take the standard output of the tests.
+    monkeypatch.setattr("fast_core.surroundings.reserve_output", lambda: None)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
 
@@ -334,3 +336,21 @@ sys.exit(main(["--help"]))
 def test_interrupt_during_the_imports_is_status_130_and_silent(before: str) -> None:
     done = python(INTERRUPTED_IMPORT.format(before=before))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.process
+def test_surroundings_that_are_missing_are_put_in_words(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    removed = (
+        f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
+        "from fast_core.cli import main; raise SystemExit(main(['doctor']))"
+    )
+    nobody = (
+        "from fast_core.cli import main; raise SystemExit(main(['eval', '~nobody-of-that-name/r']))"
+    )
+    for code, sentence in ((removed, "was it removed?"), (nobody, "Write the whole path")):
+        done = python(code)
+        assert done.returncode == 2, done.stderr
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr

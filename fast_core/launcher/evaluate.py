@@ -18,6 +18,7 @@ from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
+from fast_core.surroundings import write_result
 
 
 def evaluate_run(
@@ -52,6 +53,7 @@ def evaluate_run(
     """
     if render and video is not None:
         raise ConfigError("--render and --video can't be had at once: a window gives no images")
+    video = video and video.absolute()  # user code may change the current folder
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
     trained = load_trained(path, checkpoint)
     count = episodes or trained.config.evaluation.episodes
@@ -70,7 +72,7 @@ def evaluate_run(
                 print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
         if stage.video is not None:
             stage.video.finish()
-    print(json.dumps(_result(trained, stage.runner, seed, explore, video)))
+    write_result(json.dumps(_result(trained, stage.runner, seed, explore, video)))
     return 0
 
 

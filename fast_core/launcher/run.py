@@ -41,7 +41,7 @@ from fast_core.launcher.checkpoints import (
 )
 from fast_core.launcher.disk_room import check_disk, checkpoints_bytes
 from fast_core.launcher.display import Display
-from fast_core.launcher.early import expected_nodes, preloaded, warm
+from fast_core.launcher.early import descriptors_needed, expected_nodes, preloaded, warm
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.placement import Choice
 from fast_core.launcher.prepare import budget, identity, make_plan, resolve
@@ -52,6 +52,7 @@ from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import check_topology, topology
 from fast_core.launcher.trial import measure, spawn_trial, with_placement
+from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -60,6 +61,7 @@ from fast_core.monitor.screen import make_progress
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.spec import EnvironmentSpec
+from fast_core.surroundings import check_descriptors
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
@@ -207,7 +209,7 @@ def _run(
     try:
         check_topology(config)
         start = _run_inline if config.mode == "inline" else _run_processes
-        with blaming(config.algorithm):
+        with blaming(config.algorithm), BoundedLogs(run.logs):
             return start(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
         return _never_began(interrupt, progress, interrupts)
@@ -237,6 +239,7 @@ def _run_processes(
     interrupts: Interrupts,
 ) -> int:
     cores = resources.cores().granted
+    check_descriptors(descriptors_needed(config, cores))
     with ExitStack() as stack:
         tree = ProcessTree(
             preload=preloaded(config),

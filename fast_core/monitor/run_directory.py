@@ -11,6 +11,7 @@ from pathlib import Path
 from fast_core.durable import write_durably
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
+from fast_core.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_(\d+))?")
@@ -40,7 +41,7 @@ class RunDirectory:
                 f"name must be usable as a folder name (not empty, no '/', no leading '.'); "
                 f"got {name!r}. Runs land in <directory>/<name>/<time>."
             )
-        parent = Path(root).expanduser() / name
+        parent = expanded(root, "directory") / name
         try:
             parent.mkdir(parents=True, exist_ok=True)
             run = cls(_make_unique(parent, now.strftime(_STAMP_FORMAT)))
@@ -63,7 +64,7 @@ class RunDirectory:
         Raises:
             ConfigError: There is no run; the message names what was found instead.
         """
-        given = Path(path).expanduser()
+        given = expanded(path, "the run")
         if not given.is_dir():
             raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
         if (given / "config.yaml").is_file():

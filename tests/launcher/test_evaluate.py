@@ -86,7 +86,7 @@ def test_watched_evaluation_equals_the_one_that_nobody_watches(
     run = make_trained(tmp_path, environment)
     unseen = evaluated(capsys, run, explore=explore)
     seen = evaluated(capsys, run, explore=explore, video=Path("x.mp4"))
-    assert seen.pop("video") == "x.mp4"
+    assert seen.pop("video") == str(Path("x.mp4").absolute())
     assert seen == unseen
     frames = video[0].frames
     # each reset and each step

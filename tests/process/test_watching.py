@@ -45,7 +45,7 @@ def test_video_is_written_and_the_mean_is_that_without(
         assert launched.wait() == 0, launched.screen
         found.append(json.loads(launched.screen.splitlines()[-1]))
         launched.assert_gone()
-    assert found[1].pop("video") == "play.mp4"
+    assert found[1].pop("video") == str(trained.home / "play.mp4")
     assert found[0] == found[1]
     assert (trained.home / "play.mp4").stat().st_size > 1000
 
