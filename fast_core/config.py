@@ -474,7 +474,8 @@ class RunConfig(Section, frozen=True, kw_only=True):
     """Everything that defines a run."""
 
     name: Annotated[
-        str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")
+        str,
+        Meta(description="Name of the run; runs land in `<directory>/<name>/<time>_seed<seed>`."),
     ]
     directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
     seed: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
 from fast_core.surroundings import write_result
+
+TELL_S = 2.0  # between lines about a video in the making
 
 
 def evaluate_run(
@@ -64,12 +67,19 @@ def evaluate_run(
         if interrupts is not None:
             interrupts.raises = True
         stage = Stage(trained, count, seed, mode=mode, video=video, explore=explore)
+        if stage.video is not None:  # after the other, which a second signal may cut short
+            stack.callback(stage.video.close)
         stack.callback(stage.close)
+        told_s = time.monotonic()
         while stage.step():
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
-            if mode is not None and (ended := stage.ended()):
-                print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
+            ended = stage.ended() if mode is not None else ""
+            if not ended and video is not None and time.monotonic() >= told_s + TELL_S:
+                ended = stage.progress()
+            if ended:  # drawing may take minutes
+                print(ended, file=sys.stderr, flush=True)
+                told_s = time.monotonic()
         if stage.video is not None:
             stage.video.finish()
     write_result(json.dumps(_result(trained, stage.runner, seed, explore, video)))
@@ -128,6 +138,11 @@ class Stage:
             return ""
         self._told += 1
         return f"episode {ended}: return {runner.returns[ended]:g}, {runner.lengths[ended]} steps"
+
+    def progress(self) -> str:
+        """A line about the episode that is being drawn."""
+        episode, lengths = self._told, self.runner.lengths
+        return f"episode {episode} of 0 to {len(lengths) - 1}: {lengths[episode]} steps so far"
 
     def restart(self) -> None:
         """Play the same episodes again."""

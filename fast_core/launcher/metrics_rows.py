@@ -89,6 +89,7 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "rollout/quarantined": float(current.quarantined),
         "scheduler/lag_mean": current.lag_now,
         "scheduler/lag_max": float(current.lag_max),
+        "scheduler/lag_beyond_round": current.lag_beyond,
         "scheduler/degree": float(current.degree),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
     }

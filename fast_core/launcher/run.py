@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -52,6 +52,7 @@ from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import check_topology, topology
 from fast_core.launcher.trial import measure, spawn_trial, with_placement
+from fast_core.launcher.versions import write_versions
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
@@ -125,7 +126,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         continuation = None
         if resume_from is not None:
             source = RunDirectory.open(resume_from)
-        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
         stack.callback(_lock(run, progress).close)
         if resume_from is not None:
             try:
@@ -219,6 +220,7 @@ def _run(
             run.remove()
         raise
     except FastLoopError as error:
+        write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
         raise
 
@@ -285,6 +287,7 @@ def _run_processes(
         display = Display(shell, progress, trace)
         supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
         supervisor.start(nodes, socket_path)
+        write_versions(run, datetime.now())  # while the nodes get ready
         supervisor.run()
         return _finish(shell, display, trace, progress, interrupts)
 
@@ -372,6 +375,7 @@ def _run_inline(
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
         stack.callback(inline.close)
         inline.start(nodes)
+        write_versions(run, datetime.now())
         inline.run()
         return _finish(shell, display, trace, progress, interrupts)
 
@@ -393,7 +397,8 @@ def _finish(
         write_crash(shell.run, report, progress)
     shell.write_summary(summary)
     write_records(shell.run, trace, progress)
-    progress.finish(summary)
+    report_path = str(shell.run.report) if shell.run.report.exists() else ""
+    progress.finish(replace(summary, report=report_path))
     if report:
         progress.fail(report)
     return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]

@@ -132,8 +132,9 @@ class ProgressView:
         info: Means of numbers of the info of their last steps, by name.
         evaluation: The last evaluation.
         best: The best one.
-        lag_mean: Mean policy lag of the rows last trained on, in versions.
-        lag_max: Their largest.
+        lag_mean: Mean policy lag of the rows last trained on, in versions, beyond what one round
+            must have: the steps on a round are behind one another.
+        lag_max: The largest of any row.
         nodes: One row for each node.
         cores: The cores that the run may use, and what limits them, in words.
         replay: What is stored and drawn; None where the algorithm learns from rollouts.
@@ -179,6 +180,7 @@ class RunSummary:
         best: The best evaluation.
         last: The last evaluation.
         checkpoint: The newest complete checkpoint, empty where none was written.
+        report: Where ``report.html`` lies, empty where it could not be written.
         policy: Whether the policy with the best evaluation is on file.
         warnings: Warnings and errors logged.
     """
@@ -196,5 +198,6 @@ class RunSummary:
     best: EvaluationView | None = None
     last: EvaluationView | None = None
     checkpoint: str = ""
+    report: str = ""
     policy: bool = False
     warnings: int = 0

@@ -16,6 +16,8 @@ class Progress:
         lag_last: Mean policy lag of the last ticket, in versions.
         lag_sum: Sum of that over all tickets.
         lag_max: Largest policy lag of any row.
+        lag_beyond: Mean policy lag of the last ticket, but for what the steps on it itself add.
+        lag_beyond_max: Largest one of any row, likewise.
     """
 
     def __init__(self, state: SchedulerState | None):
@@ -25,6 +27,8 @@ class Progress:
         self.lag_last = 0.0 if state is None else state.lag_last
         self.lag_sum = 0.0 if state is None else state.lag_sum
         self.lag_max = 0 if state is None else state.lag_max
+        self.lag_beyond = 0.0 if state is None else state.lag_beyond
+        self.lag_beyond_max = 0 if state is None else state.lag_beyond_max
 
     def fault(self, event: Trained, *, expected: int | None, granted: int) -> str | None:
         """What is wrong with a report; None if nothing is.
@@ -58,3 +62,7 @@ class Progress:
         self.lag_last = event.lag_mean
         self.lag_sum += event.lag_mean
         self.lag_max = max(self.lag_max, event.lag_max)
+        # Of n steps on one ticket, the last is n - 1 versions behind at the least.
+        last = max(event.updates - 1, 0)
+        self.lag_beyond = max(event.lag_mean - last / 2, 0.0)
+        self.lag_beyond_max = max(self.lag_beyond_max, event.lag_max - last)

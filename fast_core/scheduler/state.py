@@ -48,6 +48,8 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     learning_from: int = 0
     updates_before: int = 0
     replay_kept: bool = False
+    lag_beyond: float = 0.0
+    lag_beyond_max: int = 0
     recent_info: dict[str, list[float]] = {}
 
 

@@ -38,6 +38,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         lag_now: Mean policy lag of the last ticket, in versions.
         lag_mean: Mean of that over all tickets.
         lag_max: Largest policy lag of any row.
+        lag_beyond: Mean lag of the last ticket beyond what one round must have, in versions.
+        lag_beyond_max: Largest one of any row, likewise.
         evaluations_finished: Evaluations that have a result.
         evaluations_coalesced: Requests replaced by a newer one before they started.
         evaluation_running: Whether one is in flight.
@@ -75,6 +77,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     lag_now: float
     lag_mean: float
     lag_max: int
+    lag_beyond: float
+    lag_beyond_max: int
     evaluations_finished: int
     evaluations_coalesced: int
     evaluation_running: bool
