@@ -96,4 +96,6 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean
+    if current.return_std is not None:
+        values["rollout/return_std"] = current.return_std
     return values | {f"info/{name}": value for name, value in current.info.items()}

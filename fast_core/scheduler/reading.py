@@ -95,6 +95,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         stale_events=run.stale,
         episodes=run.episodes.count,
         return_mean=run.episodes.return_mean,
+        return_std=run.episodes.return_std,
         length_mean=run.episodes.length_mean,
         info=run.episodes.info_means,
         quarantined=run.episodes.quarantined,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Literal
 
@@ -51,6 +52,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         stale_events: Events ignored because they named nothing that was expected.
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of the last 100 episodes, None before the first.
+        return_std: Their standard deviation, None before the first.
         length_mean: Mean length of the last 100 episodes, None before the first.
         info: Means over the last 100 episodes that gave the number in the info of their last step.
         quarantined: Episodes cut because of non-finite values.
@@ -89,6 +91,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     stale_events: int
     episodes: int
     return_mean: float | None
+    return_std: float | None
     length_mean: float | None
     info: dict[str, float]
     quarantined: int
@@ -132,6 +135,14 @@ class Episodes:
     def return_mean(self) -> float | None:
         """Mean return of the last 100 episodes."""
         return sum(self.returns) / len(self.returns) if self.returns else None
+
+    @property
+    def return_std(self) -> float | None:
+        """Standard deviation of the last 100 episodes' returns."""
+        mean = self.return_mean
+        if mean is None:
+            return None
+        return math.sqrt(sum((each - mean) ** 2 for each in self.returns) / len(self.returns))
 
     @property
     def length_mean(self) -> float | None:
