@@ -130,7 +130,11 @@ def test_replay_is_handed_over(launcher: Launcher) -> None:
 
 
 def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    before = [path for path in sys.path if path != os.getcwd()]
     assert main(["bench", "--list"]) == 0
+    assert [path for path in sys.path if path != os.getcwd()] == before, (
+        "a user's folders come first"
+    )
     shown = capsys.readouterr().out
     assert "ppo_throughput" in shown and "at least 2.7" in shown
     assert main(["bench", "no_such_benchmark"]) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from typing import Any
 
 import gymnasium
@@ -14,6 +13,7 @@ from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
 from fast_core.envs.description import Description, describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.errors import ConfigError
+from fast_core.importing import user_module
 
 Env = gymnasium.Env[Any, Any]
 
@@ -67,7 +67,7 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
 
 def _import(module: str) -> None:
     try:
-        importlib.import_module(module)
+        user_module(module)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise ConfigError(
             f"environment.modules or environment.id names the module {module!r}, which can't be "
