@@ -6,6 +6,7 @@ import difflib
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -29,13 +30,16 @@ class EpisodeInfo:
         self._names = names
         self._untold = set(names)
 
-    def read(self, info: object) -> dict[str, float]:
-        """The numbers by name; says once of each stated name that it is not there."""
-        if not isinstance(info, Mapping):
+    def read(self, info: object, place: int | None = None) -> dict[str, float]:
+        """The numbers by name; says once of each stated name that it is not there.
+
+        With ``place``, ``info`` is that of many environments, see `info_at`.
+        """
+        if not isinstance(info, Mapping) or not (self._names or GROUP in info):
             return {}
+        if place is not None:
+            info = info_at(info, place)
         group = info.get(GROUP)
-        if not self._names and not isinstance(group, Mapping):
-            return {}
         given = {name: info.get(name) for name in self._names}
         if isinstance(group, Mapping):
             given |= {f"{GROUP}/{name}": value for name, value in group.items()}
@@ -66,13 +70,17 @@ def info_at(info: Mapping[str, object], place: int) -> dict[str, object]:
     for name, values in info.items():
         given = info.get(f"_{name}")
         hidden = name.startswith("_") and name[1:] in info
-        if hidden or (isinstance(given, np.ndarray) and not given[place]):
+        if hidden or (_has(given, place) and not given[place]):
             continue
         if isinstance(values, Mapping):
             picked[name] = info_at(values, place)
-        elif isinstance(values, np.ndarray) and values.ndim and place < len(values):
+        elif _has(values, place):
             picked[name] = values[place]
     return picked
+
+
+def _has(values: object, place: int) -> TypeGuard[np.ndarray[Any, Any]]:
+    return isinstance(values, np.ndarray) and values.ndim > 0 and place < len(values)
 
 
 def _number(value: object) -> float | None:

@@ -15,7 +15,7 @@ from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
 from fast_core.envs.batched import BatchWriter
-from fast_core.envs.episode_info import EpisodeInfo, info_at
+from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import leaf_of
@@ -209,7 +209,7 @@ class VectorBatch:
 
     def _info_of(self, place: int) -> dict[str, float]:
         known = place not in self.quarantined
-        return self._info.read(info_at(self._infos, place)) if known else {}
+        return self._info.read(self._infos, place) if known else {}
 
     def _check_masks(self, action: Array | None) -> None:
         masks = self._obs.masks

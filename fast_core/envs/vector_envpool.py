@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -123,7 +123,7 @@ class EnvPoolSource:
             reward[order],
             terminated[order],
             truncated[order],
-            info=rows_at(info, order),
+            info=_in_order(info, order),
         )
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:
@@ -164,6 +164,16 @@ class EnvPoolSource:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _in_order(info: Mapping[str, Any], order: NDArray[np.int64]) -> dict[str, object]:
+    """The info of all environments in their order; what is not one value for each is left out."""
+    given = {name: part for name, part in info.items() if isinstance(part, Mapping)}
+    rows = {name: part for name, part in info.items() if np.shape(part)[:1] == order.shape}
+    return {
+        **{name: _in_order(part, order) for name, part in given.items()},
+        **{name: part[order] for name, part in rows.items() if name not in given},
+    }
 
 
 def _import() -> Any:

@@ -142,7 +142,8 @@ class Stage:
     def progress(self) -> str:
         """A line about the episode that is being drawn."""
         episode, lengths = self._told, self.runner.lengths
-        return f"episode {episode} of 0 to {len(lengths) - 1}: {lengths[episode]} steps so far"
+        last = len(lengths) - 1
+        return f"episode {episode} (the last is {last}): {lengths[episode]} steps so far"
 
     def restart(self) -> None:
         """Play the same episodes again."""

@@ -338,10 +338,14 @@ def git_commit(folder: Path) -> str:
     """The commit of the checkout at ``folder``, ``-dirty`` if files differ; empty if it is none."""
     if not (folder / ".git").exists():
         return ""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
+    command = ["git", "--no-optional-locks", "-C", str(folder), "describe", "--always"]
     try:
         done = subprocess.run(
-            [*command, "--exclude=*"], capture_output=True, text=True, timeout=_GIT_S, check=False
+            [*command, "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):  # no git, or a slow disk
         return ""

@@ -95,9 +95,15 @@ def test_saved_batch_keeps_them() -> None:
     assert again.take_episodes().infos == batch.take_episodes().infos != ()
 
 
-def test_envpools_info_is_picked_apart() -> None:
+@pytest.mark.parametrize("threads", [1, 3])  # with more than one, results come in any order
+def test_envpools_info_is_picked_apart(threads: int) -> None:
     pytest.importorskip("envpool")
-    config = EnvironmentConfig(id="CartPole-v1", backend="envpool", info=("elapsed_step",))
+    config = EnvironmentConfig(
+        id="CartPole-v1",
+        backend="envpool",
+        info=("elapsed_step",),
+        kwargs={"num_threads": threads},
+    )
     batch = make_batch(config, seed=0, shard=0, envs=3)
     Driver(batch, 3).run(random_actions(batch, 3, 80))
     finished = batch.take_episodes()
