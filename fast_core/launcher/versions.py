@@ -9,6 +9,8 @@ import platform
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 import fast_core
 from fast_core.durable import write_durably
 from fast_core.launcher.processes import git_commit
@@ -32,8 +34,8 @@ def write_versions(run: RunDirectory, now: datetime) -> None:
     It takes some 20 ms: call it while others are waited for.
     """
     before: list[dict[str, str]] = []
-    with contextlib.suppress(OSError, ValueError):
-        before = json.loads(run.versions.read_bytes())
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        before = msgspec.json.decode(run.versions.read_bytes(), type=list[dict[str, str]])
     this = versions()
     if before and {**before[-1], "since": ""} == {"since": "", **this}:
         return

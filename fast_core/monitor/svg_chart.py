@@ -13,6 +13,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 30, 24
 _MOST_POINTS = 300
 _TICKS = 4
 
+_LARGEST = 1e300
 _SAME = 1e-6  # values that differ by a smaller share are one value
 
 Point = tuple[float, float | None]
@@ -30,13 +31,8 @@ def svg_chart(title: str, points: Sequence[Point], spread: Sequence[Point] = ())
     Returns:
         An ``<svg>`` element styled by the page's classes.
     """
-    widths = {x: abs(half) for x, half in spread if half is not None and math.isfinite(half)}
-    drawn = _thinned(
-        [
-            (x, y if y is not None and math.isfinite(y) else None, widths.get(x, 0))
-            for x, y in points
-        ]
-    )
+    halves = {x: abs(_drawable(half) or 0.0) for x, half in spread}
+    drawn = _thinned([(x, _drawable(y), halves.get(x, 0.0)) for x, y in points])
     values = [y for _, y, _ in drawn if y is not None]
     body = _drawing(drawn) if values else _text(_WIDTH / 2, 100, "no finite value", "mid")
     last = f" {number(values[-1])}" if values else ""
@@ -44,6 +40,11 @@ def svg_chart(title: str, points: Sequence[Point], spread: Sequence[Point] = ())
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title + last)}">'
         f"{_text(_LEFT, 16, title, 'title')}{_text(_WIDTH - _RIGHT, 16, last, 'last')}{body}</svg>"
     )
+
+
+def _drawable(value: float | None) -> float | None:
+    """None for what no axis can reach, also where twice the value is infinite."""
+    return value if value is not None and abs(value) < _LARGEST else None
 
 
 def _drawing(points: Sequence[_Spread]) -> str:

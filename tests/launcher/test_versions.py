@@ -29,8 +29,9 @@ def test_each_part_of_a_run_adds_what_has_changed(
     ]
 
 
-def test_damaged_file_of_versions_is_begun_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["[{", '{"fastloop": "1"}', "[1]"])
+def test_damaged_file_of_versions_is_begun_anew(tmp_path: Path, text: str) -> None:
     run = RunDirectory.create(tmp_path, "cart", datetime(2025, 1, 1))
-    run.versions.write_text("[{")
+    run.versions.write_text(text)
     write_versions(run, datetime(2025, 1, 1))
     assert len(json.loads(run.versions.read_text())) == 1

@@ -60,6 +60,13 @@ def test_long_series_is_thinned_but_keeps_its_extremes_and_its_end() -> None:
     assert line[-1][1] == pytest.approx(326.0)
 
 
+def test_values_beyond_any_axis_break_the_line_too() -> None:
+    points: list[Point] = [(0, 1e308), (1, -1e308), (2, 1.0), (3, 2.0)]
+    svg = svg_chart("a", points, [(2, 1e308), (3, math.nan)])
+    assert [kind for kind, _, _ in line_of(svg)] == ["M", "L"]
+    assert "inf" not in svg and "nan" not in svg
+
+
 def labels(svg: str) -> list[str]:
     """What stands at the y axis, from below."""
     return re.findall(r'<text class="end"[^>]*>([^<]*)</text>', svg)
