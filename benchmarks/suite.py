@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.measure import installed
+from fast_core.surroundings import write_result
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPT_GRACE_S = 10.0
@@ -168,7 +169,7 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
                 outcome = run_one(benchmark, quick=quick, tell=_dimly(console))
                 outcomes.append(outcome)
                 if as_json:
-                    print(json.dumps(_as_dict(outcome)), flush=True)
+                    write_result(json.dumps(_as_dict(outcome)))
     except Signalled as signalled:
         status = 128 + signalled.number
     if outcomes and not as_json:
@@ -318,7 +319,7 @@ def missing_text(benchmarks: Sequence[Benchmark]) -> str:
 def _print_list(console: Console, benchmarks: Sequence[Benchmark], *, as_json: bool) -> None:
     if as_json:
         for benchmark in benchmarks:
-            print(msgspec.json.encode(benchmark).decode())
+            write_result(msgspec.json.encode(benchmark).decode())
         return
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for head in ("benchmark", "target", "compares"):

@@ -62,6 +62,7 @@ class CountBonus(RolloutStage):
         rollout.reward[...] += bonus
         message = Novelty(self.context.name, rollout.shard, len(self._visits), float(bonus.mean()))
         self.context.channel.send(message)
+        self.log_figures({"cells": message.cells, "bonus": message.bonus})
 
     def state_dict(self) -> dict[str, object]:
         """The counts: without them a resumed run would find everything new again."""

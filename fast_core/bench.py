@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import fast_core
@@ -36,7 +36,10 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
         ConfigError: There is no checkout.
     """
     checkout = find_checkout(Path(fast_core.__file__).parent, Path.cwd())
-    sys.path.insert(0, str(checkout))
-    suite = importlib.import_module("benchmarks.suite")
+    # From its file: on sys.path the checkout would put its folders before those of a user.
+    spec = spec_from_file_location("fastloop_benchmark_suite", checkout / _MARK)
+    assert spec is not None and spec.loader is not None
+    suite = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(suite)
     status: int = suite.run(names, quick=quick, only_list=only_list, as_json=as_json)
     return status

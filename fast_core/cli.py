@@ -39,13 +39,15 @@ def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # A user's environments and algorithms are named by modules that lie where they work. Last, so
-    # that a stray file can't stand in for a library.
-    sys.path.append(os.getcwd())
     from fast_core.commands import app
     from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
+    from fast_core.surroundings import explained, mend, working_folder
 
     try:
+        mend()
+        # A user's environments and algorithms are named by modules that lie where they work. Last,
+        # so that a stray file can't stand in for a library.
+        sys.path.append(working_folder())
         app(list(arguments), prog_name="fastloop")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -54,6 +56,11 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         print(f"fastloop: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError | TopologyError | SegmentError) else 1
+    except OSError as error:
+        if (sentence := explained(error)) is None or os.environ.get("FASTLOOP_DEBUG") == "1":
+            raise
+        print(f"fastloop: {sentence}", file=sys.stderr)
+        return 1
     return 0
 
 

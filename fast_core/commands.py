@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fast_core import __version__
+from fast_core import __version__, surroundings
 
 if TYPE_CHECKING:
     from fast_core.config import RunConfig
@@ -108,6 +108,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Evaluate a policy of a run, the best one by default; prints one JSON object."""
+    surroundings.reserve_output()
     from fast_core.launcher import evaluate_run
 
     raise typer.Exit(
@@ -148,6 +149,7 @@ def replay(
     ] = 10,
 ) -> None:
     """Show what the replay of a checkpoint holds; prints one JSON object."""
+    surroundings.reserve_output()
     from fast_core.launcher import show_replay
 
     raise typer.Exit(show_replay(run, checkpoint, top))
@@ -167,6 +169,8 @@ def bench(
     ] = False,
 ) -> None:
     """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
+    if as_json:
+        surroundings.reserve_output()
     from fast_core.bench import run
 
     raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))

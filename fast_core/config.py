@@ -136,6 +136,13 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    info: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Numbers of the info of an episode's last step to show: names such as "
+            "`is_success`. Those of its group `episode` are always shown."
+        ),
+    ] = ()
     step_timeout_s: Annotated[
         Seconds | None,
         Meta(
@@ -526,7 +533,8 @@ class RunConfig(Section, frozen=True, kw_only=True):
     """Everything that defines a run."""
 
     name: Annotated[
-        str, Meta(description="Name of the run; runs land in `<directory>/<name>/<time>`.")
+        str,
+        Meta(description="Name of the run; runs land in `<directory>/<name>/<time>_seed<seed>`."),
     ]
     directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
     seed: Annotated[

@@ -192,6 +192,7 @@ class RolloutReady(Message, frozen=True):
         episode_returns: Returns of episodes that ended in it, raw reward; NaN where quarantined.
         episode_lengths: Their lengths in environment steps.
         quarantined: Episodes cut because the environment gave a non-finite value.
+        episode_infos: Numbers of the info of their last steps; of those alone that gave any.
     """
 
     node: str
@@ -204,6 +205,7 @@ class RolloutReady(Message, frozen=True):
     episode_returns: tuple[float, ...]
     episode_lengths: tuple[int, ...]
     quarantined: int = 0
+    episode_infos: tuple[dict[str, float], ...] = ()
 
 
 class Transformed(Message, frozen=True):
@@ -250,6 +252,7 @@ class Evaluated(Message, frozen=True):
 
     Attributes:
         returns: NaN where an episode met NaN or infinity: its outcome is not known.
+        info: Mean of each number of the info of the episodes' last steps.
     """
 
     node: str
@@ -258,6 +261,7 @@ class Evaluated(Message, frozen=True):
     env_steps: int
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    info: dict[str, float] = {}
 
     @property
     def score(self) -> float | None:
@@ -296,6 +300,13 @@ class LogLine(Message, frozen=True):
     node: str
     level: str
     text: str
+
+
+class Figures(Message, frozen=True):
+    """Numbers that a node logs by name, see `fast_core.node.Node.log_figures`."""
+
+    node: str
+    values: dict[str, float]
 
 
 class Failed(Message, frozen=True):
@@ -395,6 +406,7 @@ WireEvent = (
     | Saved
     | Heartbeat
     | LogLine
+    | Figures
     | Failed
     | Envelope
 )

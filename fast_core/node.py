@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
-from fast_core.events import Command, Envelope, Message, Stop
+from fast_core.events import Command, Envelope, Figures, Message, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
@@ -128,6 +128,15 @@ class Node(ABC):
     def failure_context(self) -> dict[str, str]:
         """Facts for a crash report, by name."""
         return {}
+
+    def log_figures(self, values: Mapping[str, float]) -> None:
+        """Put numbers into the run's metrics, as ``<name of the node>/<name>``.
+
+        Each row of metrics has the mean of what was logged since the last one; values that are
+        not finite are left out. It never waits longer than any message, see `NodeChannel.send`.
+        """
+        numbers = {str(name): float(value) for name, value in values.items()}
+        self.context.channel.send(Figures(self.context.name, numbers))
 
     @property
     def threads(self) -> int:

@@ -62,6 +62,8 @@ class Launcher(types.ModuleType):
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
+    # It would take the standard output of the tests.
+    monkeypatch.setattr("fast_core.surroundings.reserve_output", lambda: None)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
 
@@ -131,7 +133,11 @@ def test_replay_is_handed_over(launcher: Launcher) -> None:
 
 
 def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    before = [path for path in sys.path if path != os.getcwd()]
     assert main(["bench", "--list"]) == 0
+    assert [path for path in sys.path if path != os.getcwd()] == before, (
+        "a user's folders come first"
+    )
     shown = capsys.readouterr().out
     assert "ppo_throughput" in shown and "at least 2.7" in shown
     assert main(["bench", "no_such_benchmark"]) == 2
@@ -350,3 +356,21 @@ sys.exit(main(["--help"]))
 def test_interrupt_during_the_imports_is_status_130_and_silent(before: str) -> None:
     done = python(INTERRUPTED_IMPORT.format(before=before))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.process
+def test_surroundings_that_are_missing_are_put_in_words(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    removed = (
+        f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
+        "from fast_core.cli import main; raise SystemExit(main(['doctor']))"
+    )
+    nobody = (
+        "from fast_core.cli import main; raise SystemExit(main(['eval', '~nobody-of-that-name/r']))"
+    )
+    for code, sentence in ((removed, "was it removed?"), (nobody, "Write the whole path")):
+        done = python(code)
+        assert done.returncode == 2, done.stderr
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr

@@ -61,3 +61,31 @@ def test_module_whose_code_raises_is_named_with_the_line(
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=r"key must look like 'package.module:Class'"):
         named(path, "key")
+
+
+def test_named_module_is_taken_from_the_current_folder_and_what_it_imports_is_not(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    for place, text in ((folder, "installed"), (here, "here")):
+        (place / "library_xy.py").write_text(f"WHERE = {text!r}\n")
+        (place / "folder_xy").mkdir()
+        code = f"import library_xy\nclass Mine: where = {text!r}, library_xy.WHERE\n"
+        (place / "folder_xy" / "mine.py").write_text(code)
+    (folder / "folder_xy" / "__init__.py").write_text("")
+    (here / "json").mkdir()
+    (here / "json" / "tool.py").write_text("raise RuntimeError")
+    assert getattr(named("folder_xy.mine:Mine", "key"), "where", "") == ("here", "installed")
+    assert callable(named("json.tool:main", "key"))
+
+
+def test_package_of_the_current_folder_that_raises_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "broken_xy").mkdir()
+    (folder / "broken_xy" / "__init__.py").write_text("raise KeyError('no licence')")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no licence"):
+            named("broken_xy:Mine", "key")

@@ -28,6 +28,7 @@ LEVELS = {
     "fast_core.mail": 1,
     "fast_core.resources": 1,
     "fast_core.seeding": 1,
+    "fast_core.surroundings": 1,
     "fast_core.text": 1,
     "fast_core.threads": 1,
     "fast_core.wire": 1,

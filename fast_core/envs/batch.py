@@ -46,11 +46,13 @@ class FinishedEpisodes(NamedTuple):
             what it would have come to is not known.
         lengths: Steps of each episode.
         quarantined: How many values that were not finite were kept out (`EnvBatch`).
+        infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
     """
 
     returns: list[float]
     lengths: list[int]
     quarantined: int
+    infos: tuple[dict[str, float], ...] = ()
 
 
 class EnvBatch(Protocol):

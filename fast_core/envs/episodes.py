@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.runner import Act, Runner
@@ -70,6 +71,7 @@ class EpisodeRunner(Runner):
         self._watch = watch
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, role, 0, 0)
+        self._info = EpisodeInfo(config.info)
         self._obs = self._instances[0].observations(envs)
 
     def step(self, act: Act) -> bool:
@@ -137,7 +139,8 @@ class EpisodeRunner(Runner):
         if self._on_step is not None:
             self._on_step()
         self._show(place)
-        if fits_float32(reward) and self._obs.finite_row(place):
+        known = fits_float32(reward) and self._obs.finite_row(place)
+        if known:
             self.returns[episode] += reward
         else:
             self._count_nonfinite(place, action)
@@ -147,6 +150,8 @@ class EpisodeRunner(Runner):
         if self.lengths[episode] == self._limit and not (terminated or truncated):
             self.cut += 1
             truncated = True
+        if (terminated or truncated) and known:
+            self.infos[episode] = self._info.read(self._instance(place).info)
         if not (terminated or truncated):
             self._check_mask(place, action)
         elif truncated or not self._goes_on(place, episode):

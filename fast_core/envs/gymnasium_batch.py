@@ -17,6 +17,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
+from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
@@ -99,6 +100,8 @@ class GymnasiumBatch:
         self._obs = self._instances[0].observations(envs)
         self._old_obs = self._instances[0].observations(envs)
         self._given: list[object] = [0.0] * envs
+        self._info = EpisodeInfo(config.info)
+        self._infos: list[object] = [None] * envs  # of the last step
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
 
@@ -142,12 +145,16 @@ class GymnasiumBatch:
         terminated.fill(False)
         truncated.fill(False)
         if ended:
+            infos = []
             for place in sorted(ended):
                 terminated[place], truncated[place] = ended[place]
                 final_obs[place] = self._obs.array[place]
                 self._finished.returns.append(float(self._returns[place]))
                 self._finished.lengths.append(self._open.length(place))
+                known = place not in self.quarantined
+                infos.append(self._info.read(self._infos[place]) if known else {})
                 self._begin(place)
+            self._finished = self._finished._replace(infos=(*self._finished.infos, *infos))
             self._find_due()
         next_obs[...] = self._obs.array
 
@@ -156,14 +163,14 @@ class GymnasiumBatch:
         self._obs, self._old_obs = self._old_obs, self._obs
         ended: Ends = {}
         words = self._open.words
-        given = self._given
+        given, infos = self._given, self._infos
         place = 0
         try:
             for place, (step, taken, row) in enumerate(
                 zip(self._steps, self._for_envs(action), self._obs.rows, strict=True)
             ):
                 words[_ENV] = place
-                obs, given[place], terminated, truncated, _ = step(taken)
+                obs, given[place], terminated, truncated, infos[place] = step(taken)
                 try:
                     row[:] = obs
                 except (ValueError, TypeError):

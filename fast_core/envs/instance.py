@@ -31,6 +31,7 @@ class Instance:
         step: Call to step it; does not apply ``limit``.
         limit: Steps after which its caller must truncate an episode, or None.
         cast: What of its observations was cast, see `assign`.
+        info: What came with the last `checked_step`.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Instance:
         self._closed, self.cast = False, ""
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
+        self.info: object = None
         description = describe_env(self._env, config)
         self.spec, self._tree = description.spec, description.tree
         self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
@@ -147,7 +149,7 @@ class Instance:
             EnvironmentFailed: It raised or gave what its spaces do not declare.
         """
         try:
-            obs, given, terminated, truncated, _ = self.step(action)
+            obs, given, terminated, truncated, self.info = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
         except (Exception, SystemExit) as error:  # an environment may raise anything

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -18,7 +17,7 @@ from fast_core.envs.description import Description, describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
-from fast_core.importing import named
+from fast_core.importing import named, user_module
 
 Env = gymnasium.Env[Any, Any]
 
@@ -126,7 +125,7 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
 
 def _import(module: str) -> None:
     try:
-        importlib.import_module(module)
+        user_module(module)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise ConfigError(
             f"environment.modules or environment.id names the module {module!r}, which can't be "

@@ -27,6 +27,7 @@ class Runner(ABC):
         returns: Undiscounted return of each episode so far, in order of episodes; NaN where a
             value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
+        infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
         env_steps: Steps of all episodes so far.
         quarantined: Episodes that ended so.
         cut: Episodes that ended at ``max_episode_steps`` alone.
@@ -47,6 +48,7 @@ class Runner(ABC):
         """Forget all results; the next `step` begins with episode 0 again."""
         self.returns = [0.0] * self._episodes
         self.lengths = [0] * self._episodes
+        self.infos: list[dict[str, float]] = [{} for _ in range(self._episodes)]
         self.env_steps = 0
         self.quarantined = 0
         self.cut = 0
@@ -69,6 +71,14 @@ class Runner(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close every environment once."""
+
+    def info_means(self) -> dict[str, float]:
+        """Mean of each number over the episodes that gave it."""
+        names = dict.fromkeys(name for info in self.infos for name in info)
+        return {
+            name: float(np.mean([info[name] for info in self.infos if name in info]))
+            for name in names
+        }
 
     def _ask(self, act: Act, obs: Array) -> Array:
         """What ``act`` says to the newest rows ``[envs, ...]``."""

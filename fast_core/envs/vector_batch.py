@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -16,6 +16,7 @@ from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
 from fast_core.envs.batched import BatchWriter
+from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.masks import valid_action
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.place import Place
@@ -103,6 +104,8 @@ class VectorBatch:
         self._old_obs = Observations(envs, self.spec, description.tree)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
+        self._info = EpisodeInfo(config.info)
+        self._infos: Mapping[str, object] = {}  # of the last step
 
     @property
     def position(self) -> int:
@@ -180,6 +183,7 @@ class VectorBatch:
         for name, values in zip(result._fields[1:4], result[1:4], strict=True):
             if np.shape(values) != shape:
                 raise ValueError(f"{name} must have shape {shape}; got {np.shape(values)}")
+        self._infos = result.info
         self._reward[...] = result.reward
         terminated[...] = result.terminated
         truncated[...] = result.truncated
@@ -214,7 +218,13 @@ class VectorBatch:
         for place in ended.tolist():
             self._finished.returns.append(float(self._returns[place]))
             self._finished.lengths.append(self._open.length(place))
+        infos = [self._info_of(place) for place in ended.tolist()]
+        self._finished = self._finished._replace(infos=(*self._finished.infos, *infos))
         self._returns[ended] = 0.0
+
+    def _info_of(self, place: int) -> dict[str, float]:
+        known = place not in self.quarantined
+        return self._info.read(self._infos, place) if known else {}
 
     def _check_masks(self, action: Array | None) -> None:
         masks = self._obs.masks

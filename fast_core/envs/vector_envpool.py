@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -118,7 +118,7 @@ class EnvPoolSource:
         obs, reward, terminated, truncated, info = self._pool.step(action)
         goes_on = self._games_ends(terminated, truncated, info)
         if (info["env_id"] == self._everywhere).all():
-            return VectorStep(self._frames(obs), reward, terminated, truncated, goes_on)
+            return VectorStep(self._frames(obs), reward, terminated, truncated, goes_on, info=info)
         order = self._order(info, self._everywhere)
         return VectorStep(
             self._frames(rows_at(obs, order)),
@@ -126,6 +126,7 @@ class EnvPoolSource:
             terminated[order],
             truncated[order],
             None if goes_on is None else goes_on[order],
+            info=_in_order(info, order),
         )
 
     def _games_ends(
@@ -187,6 +188,16 @@ class EnvPoolSource:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _in_order(info: Mapping[str, Any], order: NDArray[np.int64]) -> dict[str, object]:
+    """The info of all environments in their order; what is not one value for each is left out."""
+    given = {name: part for name, part in info.items() if isinstance(part, Mapping)}
+    rows = {name: part for name, part in info.items() if np.shape(part)[:1] == order.shape}
+    return {
+        **{name: _in_order(part, order) for name, part in given.items()},
+        **{name: part[order] for name, part in rows.items() if name not in given},
+    }
 
 
 def _import() -> Any:

@@ -95,6 +95,9 @@ class VectorEpisodes(Runner):
             truncated=self._truncated,
             final_obs=self._final,
         )
+        finished = self._batch.take_episodes()
+        ended = np.flatnonzero(self._terminated | self._truncated).tolist()
+        infos = dict(zip(ended, finished.infos, strict=True))
         self.env_steps += len(self._current)
         for lane, episode in list(self._current.items()):
             self.returns[episode] += float(self._reward[lane])
@@ -102,6 +105,8 @@ class VectorEpisodes(Runner):
             if lane in self._batch.quarantined:
                 self.returns[episode] = math.nan
                 self.quarantined += 1
+            if lane in infos:
+                self.infos[episode] = infos[lane]
             if self._terminated[lane] or self._truncated[lane]:
                 self._end(lane, episode)
         if self._on_step is not None:

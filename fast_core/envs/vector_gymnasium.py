@@ -104,15 +104,15 @@ class GymnasiumVectorSource:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs = obs
-        final = None
+        final, last = None, info
         if not self.partial and (terminated.any() or truncated.any()):
             if "final_obs" not in info:
                 raise ValueError(
                     "it says that it resets in the same step (SameStep), but its info lacks "
                     "'final_obs' where an episode ended"
                 )
-            final = self._frames(info["final_obs"])
-        return VectorStep(self._frames(obs), reward, terminated, truncated, final=final)
+            final, last = self._frames(info["final_obs"]), info.get("final_info", {})
+        return VectorStep(self._frames(obs), reward, terminated, truncated, final=final, info=last)
 
     def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
         """See `VectorSource.begin`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ class VectorStep(NamedTuple):
             same game. None where no game does.
         final: Observations in batched form that are valid where an episode ended: the true
             successors. None where the caller must begin the next episodes.
+        info: Info in batched form, see `info_at`; where an episode ended, of its last step.
     """
 
     obs: object
@@ -35,6 +36,7 @@ class VectorStep(NamedTuple):
     truncated: NDArray[np.bool_]
     goes_on: NDArray[np.bool_] | None = None
     final: object = None
+    info: Mapping[str, object] = {}
 
 
 class VectorSource(Protocol):

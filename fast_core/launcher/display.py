@@ -63,10 +63,11 @@ class Display:
             mean_length=now.length_mean,
             episodes=now.episodes,
             quarantined=now.quarantined_share,
+            info=now.info,
             evaluation=shell.evaluation,
             best=shell.best,
-            lag_mean=now.lag_now,
-            lag_max=now.lag_max,
+            lag_mean=now.lag_beyond,
+            lag_max=now.lag_beyond_max,
             nodes=tuple(
                 self._node(name, shell.stats.row(row).snapshot())
                 for row, name in enumerate(shell.plan.node_names)

@@ -11,6 +11,8 @@ from fast_core.launcher.prepare import needs_torch
 from fast_core.launcher.topology import warm_module
 from fast_core.plan import EVALUATOR, METRICS, REPLAY, optimizer_names
 
+_OWN_DESCRIPTORS = 32  # of the launcher without nodes, generously
+
 
 def preloaded(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the torch of a single learner is imported in its own process."""
@@ -42,6 +44,11 @@ def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
         METRICS,
         *(extra.node_name for extra in config.nodes.extra),
     )
+
+
+def descriptors_needed(config: RunConfig, cores: int) -> int:
+    """Most file descriptors of the launcher: for each node its link, its connection and its log."""
+    return _OWN_DESCRIPTORS + 3 * len(expected_nodes(config, cores))
 
 
 def warm(name: str, config: RunConfig) -> tuple[str, ...]:

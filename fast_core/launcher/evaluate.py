@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
 from fast_core.seeding import Role
+from fast_core.surroundings import write_result
+
+TELL_S = 2.0  # between lines about a video in the making
 
 
 def evaluate_run(
@@ -62,6 +66,7 @@ def evaluate_run(
             "--repeat plays the episodes of the run's own evaluations, "
             f"--seed {seed} plays others; give one of them"
         )
+    video = video and video.absolute()  # user code may change the current folder
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
     trained = load_trained(path, checkpoint)
     count = episodes or trained.config.evaluation.episodes
@@ -74,16 +79,23 @@ def evaluate_run(
         playing = Playing(
             trained, count, seed, repeat=repeat, mode=mode, video=video, explore=explore
         )
+        if playing.video is not None:  # after the other, which a second signal may cut short
+            stack.callback(playing.video.close)
         stack.callback(playing.close)
+        told_s = time.monotonic()
         while playing.step():
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
-            if mode is not None and (ended := playing.ended()):
-                print(ended, file=sys.stderr, flush=True)  # drawing may take minutes
+            ended = playing.ended() if mode is not None else ""
+            if not ended and video is not None and time.monotonic() >= told_s + TELL_S:
+                ended = playing.progress()
+            if ended:  # drawing may take minutes
+                print(ended, file=sys.stderr, flush=True)
+                told_s = time.monotonic()
         if playing.video is not None:
             playing.video.finish()
     how: dict[str, object] = {"seed": seed, "repeat": repeat, "explore": explore}
-    print(json.dumps(_result(trained, playing.runner, how, video)))
+    write_result(json.dumps(_result(trained, playing.runner, how, video)))
     return 0
 
 
@@ -150,6 +162,12 @@ class Playing:
             return f"episode {ended}: NaN or infinity after {steps}, so its return is not known"
         return f"episode {ended}: return {runner.returns[ended]:g}, {steps}"
 
+    def progress(self) -> str:
+        """A line about the episode that is being drawn."""
+        episode, lengths = self._told, self.runner.lengths
+        last = len(lengths) - 1
+        return f"episode {episode} (the last is {last}): {lengths[episode]} steps so far"
+
     def restart(self) -> None:
         """Play the same episodes again."""
         self.runner.restart()
@@ -184,6 +202,7 @@ def _result(
         **none_known,
         **evaluation_figures(runner.returns, runner.lengths),
         "episodes_cut": runner.cut,
+        "info": runner.info_means(),
         "version": trained.file.version,
         "env_steps": trained.file.env_steps,
         **how,

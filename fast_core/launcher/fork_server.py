@@ -32,9 +32,11 @@ from typing import cast
 
 from threadpoolctl import threadpool_info
 
+from fast_core.importing import user_module
 from fast_core.launcher.guard import die_with_parent
 
 PACKET = 65_536
+_LIBRARIES = ("torch", "envpool")  # a stray file of a user's must not stand in for them
 FAILED_STATUS = 1
 # A terminal or a batch system may send them to every process of a job at once; what follows from
 # them is decided in one place, so the server must still be there to carry it out.
@@ -84,7 +86,7 @@ def receive_request(control: socket.socket) -> tuple[dict[str, object], int] | N
 def _import(module: str) -> None:
     """Import for speed only: a module that fails is imported again, and reported, by the child."""
     try:
-        importlib.import_module(module)
+        (importlib.import_module if module in _LIBRARIES else user_module)(module)
     except (Exception, SystemExit):  # a script without a main guard may leave
         traceback.print_exc()
 

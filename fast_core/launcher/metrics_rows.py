@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fast_core.events import Evaluated, Record, Trained
+from fast_core.events import Evaluated, Figures, Record, Trained
 from fast_core.launcher.replay_figures import ReplayCounters, metrics_values
 from fast_core.scheduler.statistics import Statistics
 
@@ -16,6 +16,7 @@ def evaluation_row(event: Evaluated, time_s: float) -> Record:
     """A row for an evaluation, at the env step and the version that were evaluated."""
     figures = evaluation_figures(event.returns, event.lengths)
     values = {f"eval/{name}": value for name, value in figures.items()}
+    values |= {f"eval_info/{name}": value for name, value in event.info.items()}
     return Record(event.env_steps, event.version, time_s, values)
 
 
@@ -56,7 +57,15 @@ class MetricsRows:
     def trained(self, event: Trained) -> None:
         """Add one ticket's metrics."""
         self._pending = True
-        for name, value in {**event.metrics, "scheduler/lag_mean": event.lag_mean}.items():
+        self._add({**event.metrics, "scheduler/lag_mean": event.lag_mean})
+
+    def figures(self, event: Figures) -> None:
+        """Add what a node logs, under its name."""
+        self._pending = True
+        self._add({f"{event.node}/{name}": value for name, value in event.values.items()})
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
             if math.isfinite(value):
                 self._sums[name] = self._sums.get(name, 0.0) + value
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -93,10 +102,13 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "rollout/quarantined": float(current.quarantined),
         "rollout/quarantined_share": current.quarantined_share,
         "scheduler/lag_max": float(current.lag_max),
+        "scheduler/lag_beyond_round": current.lag_beyond,
         "scheduler/degree": float(current.degree),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
     }
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean
-    return values
+    if current.return_std is not None:
+        values["rollout/return_std"] = current.return_std
+    return values | {f"info/{name}": value for name, value in current.info.items()}

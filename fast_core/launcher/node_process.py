@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
 import os
 import random
 import signal
@@ -22,6 +21,7 @@ from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
+from fast_core.importing import user_module
 from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
@@ -114,7 +114,7 @@ def _live(context: NodeContext, node_class: str) -> int:
     status, begun = 0, False
     try:
         module, _, name = node_class.partition(":")
-        node = getattr(importlib.import_module(module), name)(context)
+        node = getattr(user_module(module), name)(context)
         set_threads(node.threads)
         node.setup()
         begun = True

@@ -32,6 +32,7 @@ _PACKET = 65_536
 _REAP_S = 1.0
 STACK_SIGNAL = signal.SIGUSR1  # a node writes the stacks of its threads into its log
 _WATCHDOG_S = 2.0
+_GIT_S = 2.0
 # Else setproctitle writes a title over the environment that the kernel shows of a process, and the
 # mark is lost on a node and on all that it forks without exec.
 _KEEP_ENVIRON = {"SPT_NOENV": "1"}
@@ -331,6 +332,24 @@ def describe_exit(status: int | None) -> str:
     except ValueError:
         name = str(-status)
     return f"was killed by {name}"
+
+
+def git_commit(folder: Path) -> str:
+    """The commit of the checkout at ``folder``, ``-dirty`` if files differ; empty if it is none."""
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "--no-optional-locks", "-C", str(folder), "describe", "--always"]
+    try:
+        done = subprocess.run(
+            [*command, "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):  # no git, or a slow disk
+        return ""
+    return done.stdout.strip()
 
 
 def _choose_directory() -> Path:

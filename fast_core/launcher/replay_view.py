@@ -20,6 +20,7 @@ from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay_files import STATE_FILE, holds_rows, restore_state, rows_file
 from fast_core.plan import RunPlan
+from fast_core.surroundings import write_result
 
 NEWEST = "newest"
 SHOWN = 16  # elements of an action
@@ -61,7 +62,7 @@ def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int
         "priorities": _priorities(state),
         "highest": [_row(row, figures) for row in highest],
     }
-    print(json.dumps(shown, indent=2))
+    write_result(json.dumps(shown, indent=2))
     return 0
 
 

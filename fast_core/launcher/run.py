@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from fast_core.launcher.checkpoints import (
 )
 from fast_core.launcher.disk_room import checkpoints_bytes
 from fast_core.launcher.display import Display
-from fast_core.launcher.early import expected_nodes, preloaded, warm
+from fast_core.launcher.early import descriptors_needed, expected_nodes, preloaded, warm
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.placement import Choice
 from fast_core.launcher.prepare import identity
@@ -53,6 +53,8 @@ from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, 
 from fast_core.launcher.topology import topology
 from fast_core.launcher.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.launcher.versions import write_versions
+from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -60,6 +62,7 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.surroundings import check_descriptors
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
@@ -123,7 +126,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
         continuation = None
         if resume_from is not None:
             source = RunDirectory.open(resume_from)
-        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
         stack.callback(_lock(run, progress).close)
         if resume_from is not None:
             try:
@@ -227,7 +230,8 @@ def _run(
         os.environ.setdefault(name, value)
     try:
         start = _run_inline if config.mode == "inline" else _run_processes
-        return start(config, run, continuation, progress, interrupts)
+        with BoundedLogs(run.logs):
+            return start(config, run, continuation, progress, interrupts)
     except Interrupted as interrupt:
         return _never_began(interrupt, progress, interrupts)
     except (ConfigError, TopologyError, SegmentError):
@@ -236,6 +240,7 @@ def _run(
             run.remove()
         raise
     except FastLoopError as error:
+        write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
         raise
 
@@ -255,6 +260,7 @@ def _run_processes(
     progress: Progress,
     interrupts: Interrupts,
 ) -> int:
+    check_descriptors(descriptors_needed(config, resources.cores().granted))
     with ExitStack() as stack:
         tree = _tree(config, run, stack)
         verdict = _verdict(config, run, continuation, lambda: _look(tree, config, interrupts))
@@ -276,6 +282,7 @@ def _run_processes(
         display = Display(shell, progress, trace)
         supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
         supervisor.start(nodes, socket_path)
+        write_versions(run, datetime.now())  # while the nodes get ready
         supervisor.run()
         return _finish(shell, display, trace, progress, interrupts)
 
@@ -407,6 +414,7 @@ def _run_inline(
         inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
         stack.callback(inline.close)
         inline.start(nodes)
+        write_versions(run, datetime.now())
         inline.run()
         return _finish(shell, display, trace, progress, interrupts)
 
@@ -430,7 +438,8 @@ def _finish(
         write_crash(shell.run, report, progress)
     shell.write_summary(summary)
     write_records(shell.run, trace, progress)
-    progress.finish(summary)
+    report_path = str(shell.run.report) if shell.run.report.exists() else ""
+    progress.finish(replace(summary, report=report_path))
     if report:
         progress.fail(report)
     return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]

@@ -26,6 +26,7 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
+    Figures,
     Heartbeat,
     LauncherEvent,
     LogLine,
@@ -163,6 +164,9 @@ class Shell:
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
+                return
+            case Figures():
+                self._rows.figures(event)
                 return
             case Ready(node, pid):
                 self.pids[node] = pid

@@ -97,10 +97,12 @@ class VideoFile:
 
     def close(self) -> None:
         """Remove an unfinished file; may be called twice, and after `finish`."""
-        if self._encoder is not None:
-            self._encoder.close()
-        with contextlib.suppress(OSError):
-            self._partial.unlink()
+        try:
+            if self._encoder is not None:
+                self._encoder.close()  # a signal meanwhile kills ffmpeg
+        finally:
+            with contextlib.suppress(OSError):
+                self._partial.unlink()
 
     def _start(self, frame: Frame, fps: float) -> Generator[None, Frame | None, None]:
         height, width = frame.shape[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from fast_core.monitor.view import EvaluationView, ReplayView, StopCondition
 
@@ -84,6 +85,11 @@ def evaluation_text(evaluation: EvaluationView | None) -> str:
 def quarantined_text(part: float) -> str:
     """``, 12 % quarantined``, nothing without any: a remark on episodes before it."""
     return f", {share(part)} quarantined" if part else ""
+
+
+def info_text(info: Mapping[str, float]) -> str:
+    """``info: cost 0.5, is_success 0.92``."""
+    return "info: " + ", ".join(f"{printable(name)} {number(info[name])}" for name in sorted(info))
 
 
 def replay_text(replay: ReplayView, env_steps: int) -> str:

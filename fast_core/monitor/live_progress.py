@@ -69,7 +69,7 @@ class LiveProgress(Progress):
             tail=tuple(self._tail),
             warnings=self.warnings,
             width=min(width, 120),
-            max_nodes=max(height - fixed_rows(width, replay=view.replay is not None), 2),
+            max_nodes=max(height - fixed_rows(view, width), 2),
         )
         self._live.update(table, refresh=True)
 

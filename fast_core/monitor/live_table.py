@@ -14,6 +14,7 @@ from fast_core.monitor.figures import (
     count,
     duration,
     evaluation_text,
+    info_text,
     number,
     printable,
     quarantined_text,
@@ -154,11 +155,13 @@ def _figures(
         for label, figure in (pair for column in columns for pair in column):
             table.add_row(label, figure)
     lines = [] if view.replay is None else [_line(replay_text(view.replay, view.env_steps))]
+    if view.info:
+        lines.append(_line(info_text(view.info)))
     if view.cores:
         lines.append(_line(view.cores, style="dim"))
     return Group(table, *lines)
 
 
-def fixed_rows(width: int, *, replay: bool = False) -> int:
+def fixed_rows(view: ProgressView, width: int) -> int:
     """Rows of the table that are not nodes, log lines included."""
-    return (15 if width >= ABREAST else 22) + replay
+    return (15 if width >= ABREAST else 22) + (view.replay is not None) + bool(view.info)

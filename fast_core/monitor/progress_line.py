@@ -6,6 +6,7 @@ from fast_core.monitor.figures import (
     count,
     duration,
     evaluation_text,
+    info_text,
     number,
     replay_text,
     share,
@@ -14,13 +15,19 @@ from fast_core.monitor.figures import (
 from fast_core.monitor.rates import nearest_stop
 from fast_core.monitor.view import ProgressView
 
+LONGEST = 119
+
 
 def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float) -> str:
-    """One line of progress for a log file or a pipe; before the first step, what it waits for."""
-    parts = [f"[{duration(view.elapsed_s)}] {view.phase}"]
+    """One line of progress for a log file or a pipe; before the first step, what it waits for.
+
+    It is no longer than `LONGEST`; what does not fit is left out, the least important first.
+    """
+    clock = f"[{duration(view.elapsed_s)}]"
     starting = [node.name for node in view.nodes if node.state == "starting"]
     if view.phase == "starting" and starting:
-        return " · ".join([*parts, f"not ready yet: {', '.join(starting)}"])
+        return _cut(f"{clock} starting · not ready yet: {', '.join(starting)}")
+    parts = [] if view.phase == "training" else [view.phase]
     nearest = nearest_stop(view.stops, stop_rates(view, env_steps_rate, updates_rate))
     if nearest is None or nearest[0].name != "env_steps":
         parts.append(f"env steps {count(view.env_steps)}")
@@ -28,19 +35,29 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
         stop, left = nearest
         left_text = "" if left is None else f", {duration(left)} left"
         parts.append(f"{stop_text(stop)} ({share(stop.fraction)}{left_text})")
-    parts.append(f"{count(env_steps_rate)} env steps/s")
-    parts.append(f"{number(updates_rate)} updates/s")
     if view.mean_return is not None:
         parts.append(f"return {number(view.mean_return)}")
     if view.quarantined:
         parts.append(f"{share(view.quarantined)} of episodes quarantined")
     if view.evaluation is not None:
-        parts.append(f"evaluation {evaluation_text(view.evaluation)}")
-    if view.lag_mean is not None:
+        parts.append(f"eval {evaluation_text(view.evaluation)}")
+    parts.append(f"{count(env_steps_rate)} steps/s")
+    if view.info:
+        parts.append(info_text(view.info))
+    parts.append(f"{number(updates_rate)} updates/s")
+    if view.lag_mean:
         parts.append(f"lag {number(view.lag_mean)}")
     if view.replay is not None:
-        parts.append(replay_text(view.replay, view.env_steps))
-    return " · ".join(parts)
+        parts += replay_text(view.replay, view.env_steps).split(", ")
+    line = f"{clock} {parts[0]}"
+    for part in parts[1:]:
+        if len(line) + len(part) + 3 <= LONGEST:
+            line += f" · {part}"
+    return _cut(line)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 def stop_rates(view: ProgressView, env_steps_rate: float, updates_rate: float) -> tuple[float, ...]:

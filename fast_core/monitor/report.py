@@ -14,7 +14,14 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.svg_chart import Point, svg_chart
 
+_RETURNS = "returns"
+# Above all others, each with the spread of its episodes as a band.
+_FIRST = {"rollout/return_mean": "training episodes", "eval/return_mean": "evaluation"}
+_MEAN, _STD = "_mean", "_std"
 _GROUPS = {
+    _RETURNS: "Returns",
+    "info": "Numbers of the info",
+    "eval_info": "Numbers of the info in evaluation",
     "rollout": "Training episodes",
     "eval": "Evaluation",
     "train": "Learning",
@@ -40,6 +47,7 @@ svg{width:100%;border:1px solid var(--rule);border-radius:6px}
 svg text{font-size:10px;fill:var(--soft)}svg .title{font-size:12px;font-weight:600;fill:var(--ink)}
 svg .last{font-size:12px;text-anchor:end;fill:var(--line)}svg .end{text-anchor:end}
 svg .mid{text-anchor:middle}.grid{stroke:var(--rule)}
+.band{fill:var(--line);opacity:.16}.returns{grid-template-columns:repeat(auto-fill,minmax(460px,1fr))}
 .line{fill:none;stroke:var(--line);stroke-width:1.5;stroke-linejoin:round}.dot{fill:var(--line)}
 pre{overflow:auto;border:1px solid var(--rule);border-radius:6px;padding:.75rem;font-size:.8rem}
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.15rem 1rem .15rem 0;text-align:left;
@@ -70,6 +78,7 @@ def report_html(run: RunDirectory) -> str:
         _preformatted("What failed", run.crash),
         *_charts(_series(run.metrics)),
         _decisions(entries),
+        _preformatted("Made with", run.versions),
         _preformatted("Configuration", run.config),
     ]
     return (
@@ -129,18 +138,24 @@ def _series(metrics: Path) -> dict[str, list[Point]]:
 
 def _charts(series: Mapping[str, Sequence[Point]]) -> Iterable[str]:
     groups: dict[str, list[str]] = defaultdict(list)
-    for name in series:
-        groups[name.partition("/")[0]].append(name)
+    for name in sorted(series, key=lambda name: ("return" not in name, name)):
+        if not (name.endswith(_STD) and name.removesuffix(_STD) + _MEAN in series):
+            groups[_RETURNS if name in _FIRST else name.partition("/")[0]].append(name)
     known = [group for group in _GROUPS if group in groups]
     for group in known + sorted(groups.keys() - _GROUPS.keys()):
+        names = [name for name in _FIRST if name in series] if group == _RETURNS else groups[group]
         charts = "".join(
-            svg_chart(name.partition("/")[2] or name, series[name])
-            for name in sorted(groups[group])
+            svg_chart(
+                _FIRST.get(name, name.partition("/")[2] or name),
+                series[name],
+                series.get(name.removesuffix(_MEAN) + _STD, ()),
+            )
+            for name in names
         )
         heading = escape(_GROUPS.get(group, group))
         yield (
             f'<h2>{heading} <span class="soft">over env steps</span></h2>'
-            f'<div class="charts">{charts}</div>'
+            f'<div class="charts {escape(group)}">{charts}</div>'
         )
     if not groups:
         yield '<p class="soft">No metrics were written.</p>'

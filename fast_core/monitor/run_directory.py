@@ -11,15 +11,16 @@ from pathlib import Path
 from fast_core.durable import write_durably
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
+from fast_core.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_(\d+))?")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 
 
 class RunDirectory:
-    """Paths of one run: ``<directory>/<name>/<YYYY-MM-DD_HH-MM-SS>``.
+    """Paths of one run: ``<directory>/<name>/<YYYY-MM-DD_HH-MM-SS>_seed<seed>``.
 
     Attributes:
         path: The run's own folder, absolute.
@@ -30,7 +31,7 @@ class RunDirectory:
         self._made = [self.path.parent]  # folders that go with it where no other run is left
 
     @classmethod
-    def create(cls, root: str | Path, name: str, now: datetime) -> RunDirectory:
+    def create(cls, root: str | Path, name: str, now: datetime, seed: int = 0) -> RunDirectory:
         """Make a new folder; two launches in one second get different ones.
 
         Raises:
@@ -39,13 +40,13 @@ class RunDirectory:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
             raise ConfigError(
                 f"name must be usable as a folder name (not empty, no '/', no leading '.'); "
-                f"got {name!r}. Runs land in <directory>/<name>/<time>."
+                f"got {name!r}. Runs land in <directory>/<name>/<time>_seed<seed>."
             )
-        parent = Path(root).expanduser() / name
+        parent = expanded(root, "directory") / name
         fresh = not parent.parent.exists()
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            run = cls(_make_unique(parent, now.strftime(_STAMP_FORMAT)))
+            run = cls(_make_unique(parent, f"{now.strftime(_STAMP_FORMAT)}_seed{seed}"))
             run._made += [run.path.parent.parent] if fresh else []
             for folder in (run.checkpoints, run.tensorboard, run.logs):
                 folder.mkdir()
@@ -66,7 +67,7 @@ class RunDirectory:
         Raises:
             ConfigError: There is no run; the message names what was found instead.
         """
-        given = Path(path).expanduser()
+        given = expanded(path, "the run")
         if not given.is_dir():
             raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
         if (given / "config.yaml").is_file():
@@ -113,6 +114,11 @@ class RunDirectory:
     def report(self) -> Path:
         """The run on one page."""
         return self.path / "report.html"
+
+    @property
+    def versions(self) -> Path:
+        """What each part of the run was made with."""
+        return self.path / "versions.json"
 
     @property
     def checkpoints(self) -> Path:

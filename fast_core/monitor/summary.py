@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 
 from fast_core.monitor.figures import count, duration, evaluation_text, number
+from fast_core.monitor.progress_line import LONGEST
 from fast_core.monitor.rates import per_second
 from fast_core.monitor.view import RunSummary
 
@@ -27,6 +29,8 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
     if summary.warnings:
         rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
     rows.append(("run directory", summary.run_directory))
+    if summary.report:
+        rows.append(("report", summary.report))
     rows.extend(_next_steps(summary))
     return rows
 
@@ -35,6 +39,9 @@ def summary_text(summary: RunSummary) -> str:
     """The summary as aligned plain lines."""
     rows = summary_rows(summary)
     width = max(len(label) for label, _ in rows)
+    (outcome, text), *others = rows  # commands and paths are there to be copied, so not wrapped
+    lines = textwrap.wrap(text, LONGEST - width - 2) or [""]
+    rows = [(outcome, lines[0]), *(("", line) for line in lines[1:]), *others]
     return "\n".join(f"{label:<{width}}  {text}" for label, text in rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from fast_core.monitor.figures import number
@@ -13,22 +13,28 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 30, 24
 _MOST_POINTS = 300
 _TICKS = 4
 
+_LARGEST = 1e300
+_SAME = 1e-6  # values that differ by a smaller share are one value
+
 Point = tuple[float, float | None]
+_Spread = tuple[float, float | None, float]  # a point and how far its band reaches to both sides
 
 
-def svg_chart(title: str, points: Sequence[Point]) -> str:
+def svg_chart(title: str, points: Sequence[Point], spread: Sequence[Point] = ()) -> str:
     """Draw a value over env steps.
 
     Args:
         title: Written above the chart.
         points: (env steps, value) in order; a value that is None or not finite breaks the line.
+        spread: (env steps, half the height of a band round the value), where it is known.
 
     Returns:
         An ``<svg>`` element styled by the page's classes.
     """
-    points = _thinned([(x, y if y is not None and math.isfinite(y) else None) for x, y in points])
-    values = [y for _, y in points if y is not None]
-    body = _drawing(points, values) if values else _text(_WIDTH / 2, 100, "no finite value", "mid")
+    halves = {x: abs(_drawable(half) or 0.0) for x, half in spread}
+    drawn = _thinned([(x, _drawable(y), halves.get(x, 0.0)) for x, y in points])
+    values = [y for _, y, _ in drawn if y is not None]
+    body = _drawing(drawn) if values else _text(_WIDTH / 2, 100, "no finite value", "mid")
     last = f" {number(values[-1])}" if values else ""
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title + last)}">'
@@ -36,11 +42,19 @@ def svg_chart(title: str, points: Sequence[Point]) -> str:
     )
 
 
-def _drawing(points: Sequence[Point], values: Sequence[float]) -> str:
-    y_ticks = ticks(min(values), max(values))
-    x_ticks = ticks(points[0][0], points[-1][0])
+def _drawable(value: float | None) -> float | None:
+    """None for what no axis can reach, also where twice the value is infinite."""
+    return value if value is not None and abs(value) < _LARGEST else None
+
+
+def _drawing(points: Sequence[_Spread]) -> str:
     x_low, x_high = points[0][0], points[-1][0]
-    y_low, y_high = min(y_ticks[0], *values), max(y_ticks[-1], *values)
+    x_ticks = ticks(x_low, x_high)
+    low, high = _reach(
+        [bound for _, y, half in points if y is not None for bound in (y - half, y + half)]
+    )
+    y_ticks = ticks(low, high)
+    y_low, y_high = min(y_ticks[0], low), max(y_ticks[-1], high)
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x_low) / (x_high - x_low) if x_high > x_low else 0.5
@@ -54,12 +68,45 @@ def _drawing(points: Sequence[Point], values: Sequence[float]) -> str:
     for tick in y_ticks:
         y = place(x_low, tick)[1]
         parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
-        parts.append(_text(_LEFT - 6, y + 3.5, tick_text(tick), "end"))
+        parts.append(_text(_LEFT - 6, y + 3.5, tick_text(tick, _step(y_ticks)), "end"))
     for tick in x_ticks:
         if x_low <= tick <= x_high:
-            parts.append(_text(place(tick, y_low)[0], _HEIGHT - 6, tick_text(tick), "mid"))
-    parts.append(_line([None if y is None else place(x, y) for x, y in points]))
+            text = tick_text(tick, _step(x_ticks))
+            parts.append(_text(place(tick, y_low)[0], _HEIGHT - 6, text, "mid"))
+    for run in _unbroken(points):
+        if any(half for _, _, half in run):
+            upper = [place(x, y + half) for x, y, half in run]
+            lower = [place(x, y - half) for x, y, half in reversed(run)]
+            outline = " ".join(f"{x:.1f},{y:.1f}" for x, y in upper + lower)
+            parts.append(f'<polygon class="band" points="{outline}"/>')
+    parts.append(_line([None if y is None else place(x, y) for x, y, _ in points]))
     return "".join(parts)
+
+
+def _reach(values: Sequence[float]) -> tuple[float, float]:
+    """What the chart must show; one value alone is shown against zero, and zero against one."""
+    low, high = min(values), max(values)
+    if high - low > _SAME * max(abs(low), abs(high)):
+        return low, high
+    only = values[0]
+    return (min(only, 0.0), max(only, 0.0)) if only else (0.0, 1.0)
+
+
+def _step(ticks: Sequence[float]) -> float:
+    return ticks[1] - ticks[0] if len(ticks) > 1 else 0.0
+
+
+def _unbroken(points: Sequence[_Spread]) -> Iterator[list[tuple[float, float, float]]]:
+    """Stretches without a missing value."""
+    stretch: list[tuple[float, float, float]] = []
+    for x, y, half in points:
+        if y is not None:
+            stretch.append((x, y, half))
+        elif stretch:
+            yield stretch
+            stretch = []
+    if stretch:
+        yield stretch
 
 
 def _line(places: Sequence[tuple[float, float] | None]) -> str:
@@ -76,15 +123,15 @@ def _line(places: Sequence[tuple[float, float] | None]) -> str:
     return f'<path class="line" d="{"".join(commands)}"/>' + "".join(dots)
 
 
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+def _thinned(points: Sequence[_Spread]) -> Sequence[_Spread]:
     """At most about 300 points: of each stretch the lowest and the highest, in their order."""
     if len(points) <= _MOST_POINTS:
         return points
-    kept: list[Point] = []
+    kept: list[_Spread] = []
     stretch = math.ceil(len(points) / (_MOST_POINTS / 2))
     for start in range(0, len(points), stretch):
         part = points[start : start + stretch]
-        known = [index for index, (_, y) in enumerate(part) if y is not None]
+        known = [index for index, (_, y, _) in enumerate(part) if y is not None]
         if not known:
             kept.append(part[0])
             continue
@@ -110,12 +157,15 @@ def ticks(low: float, high: float) -> list[float]:
     return [index * step for index in range(first, last + 1)]
 
 
-def tick_text(value: float) -> str:
-    """A tick's label, short: ``0``, ``250k``, ``1.5M``, ``0.02``."""
+def tick_text(value: float, step: float = 0.0) -> str:
+    """A tick's label, short: ``0``, ``250k``, ``1.5M``, ``0.02``; told from others a step away."""
+    if abs(value) < step / 2:
+        return "0"  # a sum of steps that rounding has left beside it
+    digits = 4 if not step else max(4, 1 + math.ceil(math.log10(abs(value) / step)))
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if limit <= abs(value) < 1e12:
-            return f"{value / limit:.4g}{unit}"
-    return f"{value:.4g}"
+            return f"{value / limit:.{digits}g}{unit}"
+    return f"{value:.{digits}g}"
 
 
 def _text(x: float, y: float, text: str, name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fast_core.events import StopReason
@@ -131,10 +132,12 @@ class ProgressView:
         mean_length: Their mean length in environment steps.
         episodes: Episodes finished so far.
         quarantined: Share of the last 100 whose outcome is not known, for NaN or infinity.
+        info: Means of numbers of the info of their last steps, by name.
         evaluation: The last evaluation.
         best: The best one.
-        lag_mean: Mean policy lag of the rows last trained on, in versions.
-        lag_max: Their largest.
+        lag_mean: Mean policy lag of the rows last trained on, in versions, beyond what one round
+            must have: the steps on a round are behind one another.
+        lag_max: The largest of any row.
         nodes: One row for each node.
         cores: The cores that the run may use, and what limits them, in words.
         replay: What is stored and drawn; None where the algorithm learns from rollouts.
@@ -153,6 +156,7 @@ class ProgressView:
     mean_length: float | None = None
     episodes: int = 0
     quarantined: float = 0.0
+    info: Mapping[str, float] = field(default_factory=dict)
     evaluation: EvaluationView | None = None
     best: EvaluationView | None = None
     lag_mean: float | None = None
@@ -180,6 +184,7 @@ class RunSummary:
         best: The best evaluation.
         last: The last evaluation.
         checkpoint: The newest complete checkpoint, empty where none was written.
+        report: Where ``report.html`` lies, empty where it could not be written.
         policy: Whether the policy with the best evaluation is on file.
         warnings: Warnings and errors logged.
     """
@@ -197,5 +202,6 @@ class RunSummary:
     best: EvaluationView | None = None
     last: EvaluationView | None = None
     checkpoint: str = ""
+    report: str = ""
     policy: bool = False
     warnings: int = 0

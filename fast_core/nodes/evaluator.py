@@ -82,6 +82,7 @@ class EvaluatorNode(Node):
             env_steps=request.env_steps,
             returns=tuple(runner.returns),
             lengths=tuple(runner.lengths),
+            info=runner.info_means(),
         )
         if plan.config.checkpoint.best and result.score is not None:
             policy = PolicyFile(

@@ -65,6 +65,7 @@ def _cut_batch(batches: Sequence[BatchState], first: int, size: int) -> bytes:
             [value for part in parts for value in part.returns],
             [value for part in parts for value in part.lengths],
             sum(part.quarantined for part in parts),
+            tuple(info for part in parts for info in part.infos),
         )
     part = msgspec.structs.replace(batches[0], finished=finished, open=opened[first : first + size])
     return encode_state(part)

@@ -288,6 +288,7 @@ class Shard:
             episode_returns=tuple(value for each in episodes for value in each.returns),
             episode_lengths=tuple(value for each in episodes for value in each.lengths),
             quarantined=sum(each.quarantined for each in episodes),
+            episode_infos=tuple(info for each in episodes for info in each.infos if info),
         )
 
     # --- checkpoints ---------------------------------------------------------------------------

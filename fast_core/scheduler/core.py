@@ -124,7 +124,7 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Tick():
             check_start_timeout(run)
-        case _:  # Heartbeat and LogLine are the shell's business
+        case _:  # Heartbeat, LogLine and Figures are the shell's business
             pass
 
 

@@ -82,6 +82,9 @@ def _check_limits(run: Run) -> None:
         )
     if reached is None:
         return
+    if run.resumed and run.now_s == run.began_s:
+        change = "stop.score to more, or to null" if solved else "what stands there to more"
+        reached += f"; it was so before the resume, and nothing was trained: set {change}"
     save = settings.checkpoint_at_end
     run.ending = Ending("finished", reached, evaluate=not solved, wait=True, save=save)
     run.decide("stop", reached)

@@ -17,6 +17,8 @@ class Settled(msgspec.Struct, kw_only=True):
         lag_last: Mean policy lag of the last ticket, in versions.
         lag_sum: Sum of that over all tickets.
         lag_max: Largest policy lag of any row.
+        lag_beyond: Mean policy lag of the last ticket, but for what the steps on it itself add.
+        lag_beyond_max: Largest one of any row, likewise.
     """
 
     env_steps: int = 0
@@ -25,6 +27,8 @@ class Settled(msgspec.Struct, kw_only=True):
     lag_last: float = 0.0
     lag_sum: float = 0.0
     lag_max: int = 0
+    lag_beyond: float = 0.0
+    lag_beyond_max: int = 0
 
     def fault(self, event: Trained, *, expected: int | None, granted: int) -> str | None:
         """What is wrong with a report; None if nothing is.
@@ -58,3 +62,7 @@ class Settled(msgspec.Struct, kw_only=True):
         self.lag_last = event.lag_mean
         self.lag_sum += event.lag_mean
         self.lag_max = max(self.lag_max, event.lag_max)
+        # Of n steps on one ticket, the last is n - 1 versions behind at the least.
+        last = max(event.updates - 1, 0)
+        self.lag_beyond = max(event.lag_mean - last / 2, 0.0)
+        self.lag_beyond_max = max(self.lag_beyond_max, event.lag_max - last)

@@ -12,6 +12,7 @@ from fast_core.scheduler.ledger import Rollout
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
 RECENT = 100
+MOST_INFO = 64
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         lag_now: Mean policy lag of the last ticket, in versions.
         lag_mean: Mean of that over all tickets.
         lag_max: Largest policy lag of any row.
+        lag_beyond: Mean lag of the last ticket beyond what one round must have, in versions.
+        lag_beyond_max: Largest one of any row, likewise.
         evaluations_finished: Evaluations that have a result.
         evaluations_coalesced: Requests replaced by a newer one before they started.
         evaluation_running: Whether one is in flight.
@@ -49,7 +52,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of those of the last 100 episodes whose outcome is known, None
             without any.
+        return_std: Their standard deviation.
         length_mean: Their mean length.
+        info: Means over the last 100 episodes that gave the number in the info of their last step.
         quarantined: Episodes cut because of non-finite values.
         quarantined_share: Share of the last 100 episodes whose outcome is not known for that.
         checkpoint: Serial number of the last checkpoint begun.
@@ -75,6 +80,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     lag_now: float
     lag_mean: float
     lag_max: int
+    lag_beyond: float
+    lag_beyond_max: int
     evaluations_finished: int
     evaluations_coalesced: int
     evaluation_running: bool
@@ -85,7 +92,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     stale_events: int
     episodes: int
     return_mean: float | None
+    return_std: float | None
     length_mean: float | None
+    info: dict[str, float]
     quarantined: int
     quarantined_share: float
     checkpoint: int
@@ -101,12 +110,14 @@ class Episodes(msgspec.Struct, kw_only=True):
         quarantined: Those cut because of non-finite values.
         recent_returns: Of the last 100.
         recent_lengths: Likewise.
+        recent_info: By name, the numbers of the info of the last 100 that gave one.
     """
 
     episodes: int = 0
     quarantined: int = 0
     recent_returns: list[float] = []
     recent_lengths: list[int] = []
+    recent_info: dict[str, list[float]] = {}
 
     def add(self, rollouts: list[Rollout]) -> None:
         """Count the episodes that ended in these rollouts."""
@@ -118,12 +129,32 @@ class Episodes(msgspec.Struct, kw_only=True):
                 self.episodes += len(result.episode_returns)
                 self.recent_returns += result.episode_returns
                 self.recent_lengths += result.episode_lengths
+            for info in result.episode_infos:
+                for name, value in info.items():
+                    if name in self.recent_info or len(self.recent_info) < MOST_INFO:
+                        values = self.recent_info.setdefault(name, [])
+                        values.append(value)
+                        del values[:-RECENT]
         del self.recent_returns[:-RECENT], self.recent_lengths[:-RECENT]
+
+    @property
+    def info_means(self) -> dict[str, float]:
+        """Mean of each number over the last 100 episodes that gave it."""
+        return {name: sum(values) / len(values) for name, values in self.recent_info.items()}
 
     @property
     def return_mean(self) -> float | None:
         """Mean return of the last 100 episodes, of those whose outcome is known."""
         return _mean([value for value in self.recent_returns if not math.isnan(value)])
+
+    @property
+    def return_std(self) -> float | None:
+        """Standard deviation of the returns that `return_mean` is the mean of."""
+        mean = self.return_mean
+        if mean is None:
+            return None
+        known = [each for each in self.recent_returns if not math.isnan(each)]
+        return math.sqrt(sum((each - mean) ** 2 for each in known) / len(known))
 
     @property
     def length_mean(self) -> float | None:

@@ -120,7 +120,7 @@ def test_episodes_account_for_every_step(make: Make) -> None:
     assert len(finished.lengths) == driver.ended.sum()
     assert finished.returns == finished.lengths
     assert finished.quarantined == 0
-    assert driver.batch.take_episodes() == ([], [], 0)
+    assert driver.batch.take_episodes() == ([], [], 0, ())
 
 
 def test_a_time_limit_truncates_and_nothing_is_longer(make: Make) -> None:
@@ -327,7 +327,7 @@ def test_a_value_that_is_not_finite_at_an_end_is_cut_everywhere() -> None:
     assert driver.obs[5][:, 0].tolist() == [0, 0]
     finished = batch.take_episodes()
     assert np.isnan(finished.returns).all()
-    assert finished[1:] == ([5, 5], 2)
+    assert finished[1:3] == ([5, 5], 2)
 
 
 @pytest.mark.parametrize("mode", ["Disabled", "SameStep"])

@@ -46,7 +46,7 @@ class FakeVideo:
         self.ended += "finish "
 
     def close(self) -> None:
-        self.ended += "close"
+        self.ended += "close "
 
 
 made: list[FakeVideo] = []
@@ -102,12 +102,12 @@ def test_watched_evaluation_equals_the_one_that_nobody_watches(
     run = make_trained(tmp_path, environment)
     unseen = evaluated(capsys, run, explore=explore)
     seen = evaluated(capsys, run, explore=explore, video=Path("x.mp4"))
-    assert seen.pop("video") == "x.mp4"
+    assert seen.pop("video") == str(Path("x.mp4").absolute())
     assert seen == unseen
     frames = video[0].frames
     # each reset and each step
     assert len(frames) == EPISODES + round(unseen["length_mean"] * EPISODES)
-    assert video[0].ended == "finish close"
+    assert video[0].ended == "finish close close "
 
 
 def test_frames_come_in_the_order_of_the_episodes(
@@ -207,4 +207,4 @@ def test_environment_that_fails_to_draw_is_told_as_that(
         EnvironmentFailed, match=r"no context \(while drawing, render mode 'rgb_array'\)\.$"
     ):
         evaluate_run(run.path, None, video=Path("x.mp4"))
-    assert video[0].ended == "close"
+    assert video[0].ended == "close close "

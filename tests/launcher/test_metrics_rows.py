@@ -7,13 +7,13 @@ import math
 import msgspec
 import pytest
 
-from fast_core.events import Evaluated, Trained
+from fast_core.events import Evaluated, Figures, Trained
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
     {
-        name: "training" if name == "phase" else False if kind == "bool" else 0
+        name: {"phase": "training", "info": {}}.get(name, False if kind == "bool" else 0)
         for name, kind in Statistics.__annotations__.items()
     },
     Statistics,
@@ -53,6 +53,25 @@ def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> Non
     assert later.values["loss"] == 5.0
     assert "kl" not in later.values
     assert later.values["time/env_steps_per_s"] == 25.0
+
+
+def test_row_averages_what_nodes_log_under_their_names(rows: MetricsRows) -> None:
+    rows.figures(Figures("bonus", {"cells": 10.0, "lost": math.nan}))
+    rows.figures(Figures("bonus", {"cells": 20.0}))
+    record = rows.due(1010.0, lambda: reading(200), force=False)
+    assert record is not None
+    assert record.values["bonus/cells"] == 15.0
+    assert "bonus/lost" not in record.values
+
+
+def test_numbers_of_the_info_have_groups_of_their_own(rows: MetricsRows) -> None:
+    rows.trained(trained())
+    current = reading(200, info={"cost": 0.5})
+    record = rows.due(1010.0, lambda: current, force=False)
+    assert record is not None
+    assert record.values["info/cost"] == 0.5
+    evaluated = Evaluated("evaluator-0", 1, 30, 640, (8.0,), (4,), {"cost": 0.25})
+    assert evaluation_row(evaluated, 2.5).values["eval_info/cost"] == 0.25
 
 
 def test_row_without_anything_new_is_not_written(rows: MetricsRows) -> None:

@@ -124,7 +124,7 @@ def test_table_with_as_many_nodes_as_fit_is_no_higher_than_the_terminal(
     full = replace(view, nodes=nodes, stops=VIEW.stops[:1])
     tail = ("one", "two", "three")
     height = 40
-    rows = height - fixed_rows(width, replay=view.replay is not None)
+    rows = height - fixed_rows(view, width)
     lines = drawn(full, width, tail=tail, max_nodes=rows)
     assert len(lines) <= height
 

@@ -29,8 +29,8 @@ def test_plain_lines_come_at_most_every_five_seconds_and_carry_the_rate() -> Non
     run_for(PlainProgress(stream, clock=clock), clock, 30)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 6
-    assert lines[-1].startswith("[25 s] training")
-    assert "2,000 env steps/s" in lines[-1]
+    assert lines[-1].startswith("[25 s] env steps")
+    assert "2,000 steps/s" in lines[-1]
     assert "\x1b" not in stream.getvalue()
 
 

@@ -80,6 +80,36 @@ def test_replay_has_charts_of_its_own(run: RunDirectory) -> None:
     assert 'aria-label="rows 640.0"' in page
 
 
+def test_returns_come_first_with_their_spread_and_then_what_the_user_asked_for(
+    run: RunDirectory,
+) -> None:
+    writer = MetricsWriter(run.path, tensorboard=False)
+    names = ("time/x", "notes/rows", "eval/return_mean", "eval/return_std", "info/cost")
+    for step in (6400, 6500):
+        values = dict.fromkeys((*names, "rollout/length_mean", "rollout/return_mean"), 2.0)
+        writer.write(Record(step, 100, 0.0, values))
+    writer.close()
+    page = report_html(run)
+    assert re.findall(r"<h2>([A-Z][\w ]*\w|notes)", page)[:7] == [
+        "Returns",
+        "Numbers of the info",
+        "Training episodes",
+        "Evaluation",
+        "Learning",
+        "Speed",
+        "notes",
+    ]
+    titles = re.findall(r'aria-label="(.*?) [\d.,]+"', page)
+    assert titles[:5] == ["training episodes", "evaluation", "cost", "return", "length_mean"]
+    assert "return_std" not in titles
+    assert page.count('class="band"') == 1
+
+
+def test_report_says_what_the_run_was_made_with(run: RunDirectory) -> None:
+    run.versions.write_text('[{"torch": "2.13.0"}]')
+    assert "2.13.0" in report_html(run)
+
+
 def test_report_loads_nothing_and_runs_no_script(run: RunDirectory) -> None:
     page = report_html(run)
     for word in ("http", "src=", "href=", "<script", "@import", "url("):

@@ -18,8 +18,8 @@ def make_run(root: Path, name: str = "cartpole", now: datetime = NOON) -> RunDir
 
 
 def test_create_makes_the_folder_named_after_the_time(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path / "runs", "cartpole", NOON)
-    assert run.path == tmp_path / "runs" / "cartpole" / "2025-03-09_12-00-05"
+    run = RunDirectory.create(tmp_path / "runs", "cartpole", NOON, seed=7)
+    assert run.path == tmp_path / "runs" / "cartpole" / "2025-03-09_12-00-05_seed7"
     assert sorted(child.name for child in run.path.iterdir()) == [
         "checkpoints",
         "logs",

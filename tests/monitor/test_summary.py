@@ -37,3 +37,17 @@ def test_run_that_ended_at_once_has_rates_of_zero() -> None:
     rows = dict(summary_rows(replace(SUMMARY, session_s=0.0, best=BEST, last=BEST)))
     assert rows["env steps"] == "300,000 (0/s)"
     assert "last evaluation" not in rows
+
+
+def test_outcome_is_wrapped_and_what_is_there_to_be_copied_is_not() -> None:
+    long = "/".join(["folder"] * 40)
+    lines = summary_text(replace(SUMMARY, text="word " * 50, run_directory=long)).splitlines()
+    assert all(len(line) < 120 for line in lines[:2])
+    assert lines[1].startswith("                 word")
+    assert f"run directory    {long}" in lines
+
+
+def test_summary_names_the_report() -> None:
+    rows = dict(summary_rows(replace(SUMMARY, report="runs/a/report.html")))
+    assert rows["report"] == "runs/a/report.html"
+    assert "report" not in dict(summary_rows(SUMMARY))

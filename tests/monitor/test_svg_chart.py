@@ -60,6 +60,51 @@ def test_long_series_is_thinned_but_keeps_its_extremes_and_its_end() -> None:
     assert line[-1][1] == pytest.approx(326.0)
 
 
+def test_values_beyond_any_axis_break_the_line_too() -> None:
+    points: list[Point] = [(0, 1e308), (1, -1e308), (2, 1.0), (3, 2.0)]
+    svg = svg_chart("a", points, [(2, 1e308), (3, math.nan)])
+    assert [kind for kind, _, _ in line_of(svg)] == ["M", "L"]
+    assert "inf" not in svg and "nan" not in svg
+
+
+def labels(svg: str) -> list[str]:
+    """What stands at the y axis, from below."""
+    return re.findall(r'<text class="end"[^>]*>([^<]*)</text>', svg)
+
+
+def test_spread_is_a_band_round_the_line_and_inside_the_frame() -> None:
+    svg = svg_chart("a", [(0, 5.0), (10, 6.0), (20, None), (30, 7.0)], [(0, 1.0), (10, 4.0)])
+    (outline,) = re.findall(r'<polygon class="band" points="([^"]*)"', svg)
+    band = [tuple(map(float, point.split(","))) for point in outline.split()]
+    (_, x, y), (_, _, other), *_ = line_of(svg)
+    assert len(band) == 4
+    assert band[0][0] == band[-1][0] == x
+    assert band[-1][1] - y == pytest.approx(y - band[0][1], abs=0.2)
+    assert (band[2][1] - other) == pytest.approx(4 * (band[3][1] - y), abs=0.5)
+    assert all(29.9 <= y <= 166.1 for _, y in band)
+    assert "band" not in svg_chart("a", [(0, 5.0), (10, 6.0)])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.0, ["0", "0.5", "1"]),
+        (3.0, ["0", "1", "2", "3"]),
+        (-0.2, ["-0.2", "-0.15", "-0.1", "-0.05", "0"]),
+    ],
+)
+def test_constant_value_is_flat_between_round_ticks(value: float, expected: list[str]) -> None:
+    noise = value * 1e-9
+    svg = svg_chart("a", [(step, value + noise * (step % 2)) for step in range(5)])
+    assert len({y for _, _, y in line_of(svg)}) == 1
+    assert labels(svg) == expected
+
+
+def test_labels_of_near_ticks_differ() -> None:
+    shown = labels(svg_chart("a", [(0, 12_345.6), (1, 12_345.9)]))
+    assert len(set(shown)) == len(shown) >= 3
+
+
 def test_title_is_escaped() -> None:
     svg = svg_chart('<script>"&', [(0, 1.0)])
     assert "<script>" not in svg

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import pytest
 
@@ -45,17 +46,22 @@ def test_video_is_written_and_the_mean_is_that_without(
         assert launched.wait() == 0, launched.screen
         found.append(json.loads(launched.screen.splitlines()[-1]))
         launched.assert_gone()
-    assert found[1].pop("video") == "play.mp4"
+    assert found[1].pop("video") == str(trained.home / "play.mp4")
     assert found[0] == found[1]
     assert (trained.home / "play.mp4").stat().st_size > 1000
 
 
-def test_interrupted_video_leaves_nothing(workplace: Workplace, trained: Launched) -> None:
+@pytest.mark.parametrize("pauses_s", [(0.0,), (0.25, 0.0)])
+def test_interrupted_video_leaves_nothing(
+    workplace: Workplace, trained: Launched, pauses_s: tuple[float, ...]
+) -> None:
     pytest.importorskip("imageio_ffmpeg")
     launched = command(workplace, trained, "eval", "--video", "play.mp4", "--episodes", "100000")
     eventually(lambda: list(trained.home.glob(".play.*.mp4")), f"a video\n{launched.screen}")
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 130
+    for pause_s in pauses_s:  # beyond what counts as the same press
+        launched.signal(signal.SIGINT)
+        time.sleep(pause_s)
+    assert launched.wait() == 130, launched.screen
     assert "Traceback" not in launched.screen
     assert not list(trained.home.rglob("*.mp4"))
     launched.assert_gone()

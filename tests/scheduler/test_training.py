@@ -272,3 +272,18 @@ def test_time_limit_lets_a_begun_ticket_train() -> None:
     train_one(world)
     assert world.ended is not None
     assert world.scheduler.statistics().env_steps_trained == 20
+
+
+def test_steps_on_a_round_itself_are_no_lag_beyond_it() -> None:
+    """Of four steps on one ticket the last is three versions behind, their mean 1.5."""
+    world = ready_world(stop_env_steps=1000)
+    seen = []
+    for ticket, (mean, largest) in enumerate([(1.5, 3), (3.5, 5), (1.5, 3)]):
+        collect_all(world)
+        world.busy.clear()
+        world.inbox["optimizer"].clear()
+        world.version += 4
+        world.deliver(Trained("optimizer", ticket, world.version, 4, 0, mean, largest, {}))
+        now = world.scheduler.statistics()
+        seen.append((now.lag_beyond, now.lag_beyond_max))
+    assert seen == [(0.0, 0), (2.0, 2), (0.0, 2)]
