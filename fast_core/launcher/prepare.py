@@ -68,6 +68,7 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     replace = msgspec.structs.replace
     return replace(
         config,
+        horizon_env_steps=config.horizon,
         nodes=replace(
             nodes,
             env=replace(nodes.env, count=divided.env_nodes),

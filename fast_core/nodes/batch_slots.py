@@ -66,7 +66,7 @@ class BatchSlots:
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._doorbell = memory.doorbell(REPLAY)
-        self._env_steps = plan.config.stop.env_steps
+        self._progress = plan.config.progress
         self._views = [batch_views(cell) for cell in self._batches]
         self._nothing = [tuple(view[:0] for view in views) for views in self._views]
         self._chain = chain
@@ -111,8 +111,8 @@ class BatchSlots:
     def _batch(self, slot: int) -> ReplayBatch:
         cell = self._batches[slot]
         views = (self._views if cell.incarnation else self._nothing)[slot]
-        env_steps, limit = cell.version, self._env_steps
-        progress = min(1.0, env_steps / limit) if limit else 0.0
+        env_steps = cell.version
+        progress = self._progress(env_steps)
         obs, action, reward, discount, next_obs, weight = views
         return ReplayBatch(obs, action, reward, discount, next_obs, weight, env_steps, progress)
 

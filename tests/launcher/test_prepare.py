@@ -20,6 +20,7 @@ from fast_core.config import (
     PolicyNodesConfig,
     RolloutConfig,
     SchedulerConfig,
+    StopConfig,
 )
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
@@ -35,6 +36,13 @@ def test_auto_takes_a_core_per_env_node_and_a_shard_at_least(
 ) -> None:
     config = make_config(rollout=RolloutConfig(shards=shards, envs_per_shard=2, steps=8))
     assert resolve(config, CARTPOLE, cores).nodes.env.count == count
+
+
+def test_first_limit_on_env_steps_becomes_the_horizon() -> None:
+    first = resolve(make_config(stop=StopConfig(env_steps=100)), CARTPOLE, 1)
+    assert first.horizon_env_steps == 100
+    again = msgspec.structs.replace(first, stop=StopConfig(env_steps=200))
+    assert resolve(again, CARTPOLE, 1).progress(50) == 0.5
 
 
 def test_auto_threads_grow_only_with_the_update() -> None:
@@ -76,7 +84,8 @@ def test_numpy_is_refused_for_convolutions_before_anything_starts() -> None:
 
 def test_what_is_given_stays() -> None:
     nodes = NodesConfig(env=EnvNodesConfig(count=1), optimizer=OptimizerNodeConfig(threads=3))
-    config = make_config(nodes=nodes, policy=PolicyConfig(backend="torch"))
+    policy = PolicyConfig(backend="torch")
+    config = make_config(nodes=nodes, policy=policy, horizon_env_steps=7)
     assert resolve(config, CARTPOLE, 8) == config
 
 
