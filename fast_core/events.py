@@ -263,11 +263,16 @@ class Noted(Message, frozen=True):
 
 
 class Saved(Message, frozen=True):
-    """The node's part of a checkpoint is written and flushed to disk."""
+    """The node's part of a checkpoint is written and flushed to disk, or could not be.
+
+    Attributes:
+        error: Why not, empty if it was; the run goes on without this checkpoint.
+    """
 
     node: str
     checkpoint: int
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    error: str = ""
 
 
 class Heartbeat(Message, frozen=True):
@@ -328,9 +333,14 @@ class StopRequested(Message, frozen=True):
 
 
 class CheckpointWritten(Message, frozen=True):
-    """The launcher has renamed the checkpoint to its final name."""
+    """The launcher has renamed the checkpoint to its final name, or could not.
+
+    Attributes:
+        error: Why not, empty if it has.
+    """
 
     checkpoint: int
+    error: str = ""
 
 
 class Tick(Message, frozen=True):
@@ -348,6 +358,13 @@ class CommitCheckpoint(Message, frozen=True):
     env_steps: int
     files: tuple[str, ...]
     scheduler: bytes
+
+
+class AbandonCheckpoint(Message, frozen=True):
+    """No node writes to it any more, and it can't be completed: remove what is there of it."""
+
+    checkpoint: int
+    error: str
 
 
 class EndRun(Message, frozen=True):
@@ -385,4 +402,4 @@ WireEvent = (
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
 LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
-LauncherCommand = CommitCheckpoint | EndRun | Decision
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | EndRun | Decision

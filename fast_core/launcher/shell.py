@@ -10,8 +10,7 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
-    CheckpointWritten,
+    AbandonCheckpoint,
     Command,
     CommitCheckpoint,
     Decision,
@@ -34,6 +33,7 @@ from fast_core.events import (
     Ready,
     RolloutReady,
     Save,
+    Saved,
     Stop,
     Tick,
     Trained,
@@ -100,7 +100,7 @@ class Shell:
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
-        self._quarantined = 0
+        self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
@@ -130,12 +130,17 @@ class Shell:
         return self._take_commit() or bool(events)
 
     def _take_commit(self) -> bool:
-        with self._ends_the_run_in_order("writing a checkpoint"):
-            number = self._committer.take()
-            if number is None:
-                return False
-            self._directory = ""
-            self.take(CheckpointWritten(number))
+        try:
+            written = self._committer.take()
+        except CheckpointError as error:
+            text = f"{type(error).__name__}: {error}"
+            self.take(Failed("launcher", "writing a checkpoint", text, traceback.format_exc(), {}))
+            return True
+        if written is None:
+            return False
+        if not written.error:
+            self._directory, self._unsaved = "", 0
+        self.take(written)
         return True
 
     def saved(self) -> SavedSoFar:
@@ -204,7 +209,7 @@ class Shell:
     def _count_quarantined(self, node: str, count: int) -> None:
         """Say it at the first one, then ten times more rarely each time."""
         before, self._quarantined = self._quarantined, self._quarantined + count
-        if len(str(before)) < len(str(self._quarantined)) or before == 0:
+        if _more_digits(before, self._quarantined):
             self._report(
                 f"{node}: the environment gave NaN or infinite values; {self._quarantined} "
                 "episodes were cut so far. environment.nonfinite=fail shows where"
@@ -226,19 +231,21 @@ class Shell:
         for node, command in sends:
             match command:
                 case CommitCheckpoint():
-                    self._commit(command)
+                    self._committer.begin(command, self._directory)
+                case AbandonCheckpoint(error=error):
+                    self._abandon(error)
                 case Decision(what, why):
                     self._journal.write(what, why)
                     if what in BEGIN:
-                        with self._ends_the_run_in_order("writing config.yaml"):
-                            self.run.write_config(self._config_text)
+                        self._write_config()
                 case EndRun():
                     self.end = command
                 case _:
                     assert node != LAUNCHER
-                    if isinstance(command, Save):
-                        self._prepare(command)
-                    self._send(node, command)
+                    if isinstance(command, Save) and (error := self._prepare(command)):
+                        self.take(Saved(node, command.checkpoint, (), error))
+                    else:
+                        self._send(node, command)
 
     def _send(self, node: str, command: Command) -> None:
         try:
@@ -248,23 +255,37 @@ class Shell:
             gone = (time.monotonic() + EXIT_NEWS_S, NodeExited(node, str(error)))
             self._unreachable.setdefault(node, gone)
 
-    def _prepare(self, command: Save) -> None:
+    def _prepare(self, command: Save) -> str:
+        """Make the directory of a checkpoint if it is not there; returns why it can't be."""
         if self._directory != command.directory:
-            self._directory = command.directory
-            with self._ends_the_run_in_order("preparing a checkpoint"):
+            try:
                 self._store.prepare(command.directory)
+            except OSError as error:
+                return str(error)
+            self._directory = command.directory
+        return ""
 
-    def _commit(self, command: CommitCheckpoint) -> None:
-        self._committer.begin(command, self._directory)
+    def _abandon(self, error: str) -> None:
+        """A full disk costs a checkpoint, not the run: say so, and ever more rarely again."""
+        self._remove_partial()
+        self._unsaved += 1
+        if _more_digits(self._unsaved - 1, self._unsaved):
+            count = "" if self._unsaved == 1 else f", {self._unsaved} in a row"
+            self._report(
+                f"a checkpoint could not be written{count}: {error}; those before it are kept, "
+                "training goes on, and the next one is tried when it is due"
+            )
 
-    @contextmanager
-    def _ends_the_run_in_order(self, doing: str) -> Iterator[None]:
-        """A full disk is a failure like any other: reported, every node stopped."""
+    def _remove_partial(self) -> None:
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = ""
+
+    def _write_config(self) -> None:
         try:
-            yield
-        except (OSError, CheckpointError) as error:
-            text = f"{type(error).__name__}: {error}"
-            self.take(Failed("launcher", doing, text, traceback.format_exc(), {}))
+            self.run.write_config(self._config_text)
+        except OSError as error:
+            self._report(f"can't write {self.run.config}: {error}; it stays as it was")
 
     def _write_metrics(self, now_s: float, *, force: bool = False) -> None:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
@@ -321,8 +342,7 @@ class Shell:
     def close(self) -> None:
         """Close the files; what is there of an unfinished checkpoint goes."""
         self._committer.close()
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove_partial()
         self._logs.close()
         self._journal.close()
 
@@ -332,6 +352,11 @@ class Shell:
 
     def _report(self, text: str) -> None:
         self.progress.log(LogLine("launcher", "WARNING", text))
+
+
+def _more_digits(before: int, now: int) -> bool:
+    """Whether it is time to say a count again: at the first, then ten times more rarely."""
+    return before == 0 or len(str(before)) < len(str(now))
 
 
 def _best_on_file(run: RunDirectory) -> EvaluationView | None:

@@ -7,7 +7,9 @@ simulated. An event costs time in proportion to the shards it touches, never to 
 from __future__ import annotations
 
 from fast_core.events import (
+    AbandonCheckpoint,
     CheckpointWritten,
+    CommitCheckpoint,
     Envelope,
     Evaluated,
     Event,
@@ -227,17 +229,24 @@ def _saved(run: Run, event: Saved) -> None:
     if not checkpoints.expects(event):
         run.stale += 1
         return
-    commit = checkpoints.saved(event)
-    if commit is not None:
-        run.send(LAUNCHER, commit)
+    _tell_launcher(run, checkpoints.saved(event))
 
 
 def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
     if not run.checkpoints.expects_written(event):
         run.stale += 1
         return
-    run.checkpoints.written()
-    run.decide("checkpoint written", f"number {event.checkpoint}")
+    abandoned = run.checkpoints.written(event)
+    _tell_launcher(run, abandoned)
+    if abandoned is None:
+        run.decide("checkpoint written", f"number {event.checkpoint}")
+
+
+def _tell_launcher(run: Run, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
+    if command is not None:
+        run.send(LAUNCHER, command)
+    if isinstance(command, AbandonCheckpoint):
+        run.decide("checkpoint failed", f"number {command.checkpoint}: {command.error}")
 
 
 def _stop_requested(run: Run, event: StopRequested) -> None:

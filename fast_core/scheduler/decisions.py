@@ -189,7 +189,7 @@ def _finish(run: Run, ending: Ending) -> None:
         _start_evaluation(run)
         return
     wanted = ending.save or checkpoints.stage is Stage.DUE
-    if wanted and not checkpoints.is_saved(run.tickets.settled):
+    if wanted and not checkpoints.is_settled(run.tickets.settled):
         checkpoints.ask()
         _save(run)
         return
@@ -203,8 +203,10 @@ def _last_version_wants_evaluation(run: Run) -> bool:
 
 
 def _final_text(run: Run, ending: Ending) -> str:
-    result = run.evaluations.result_text()
-    if not ending.evaluate or not result:
-        return ending.text
-    solved = " (solved)" if run.evaluations.solved else ""
-    return f"{ending.text}; last evaluation: {result}{solved}"
+    text, result = ending.text, run.evaluations.result_text()
+    if ending.evaluate and result:
+        solved = " (solved)" if run.evaluations.solved else ""
+        text += f"; last evaluation: {result}{solved}"
+    if run.checkpoints.error:
+        text += f"; the last checkpoint could not be written: {run.checkpoints.error}"
+    return text
