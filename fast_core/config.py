@@ -379,6 +379,14 @@ class CheckpointConfig(Section, frozen=True):
     at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
         True
     )
+    exact: Annotated[
+        Literal["auto", "require", "never"],
+        Meta(
+            description="What a resume does with open episodes. auto: reset and step them again, "
+            "and begin new ones, which is said, where the environment gives something else. "
+            "require: refuse to go on then. never: begin new ones at once."
+        ),
+    ] = "auto"
     replay: Annotated[
         bool,
         Meta(

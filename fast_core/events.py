@@ -184,6 +184,23 @@ class Ready(Message, frozen=True):
     pid: int
 
 
+class Restoring(Message, frozen=True):
+    """The node brings environments back into the open episodes of a checkpoint.
+
+    Attributes:
+        taken: Steps it has taken again.
+        steps: Steps there are to take.
+        anew: Environments that begin new episodes instead; known when all steps are taken.
+        why: Why the first of them does.
+    """
+
+    node: str
+    taken: int
+    steps: int
+    anew: int = 0
+    why: str = ""
+
+
 class RolloutReady(Message, frozen=True):
     """A shard rollout is complete and committed.
 
@@ -386,7 +403,8 @@ WireCommand = (
     Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
 )
 WireEvent = (
-    Ready
+    Restoring
+    | Ready
     | RolloutReady
     | Transformed
     | Trained

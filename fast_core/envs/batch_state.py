@@ -17,6 +17,7 @@ from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
 
 VERSION = 1
+NOT_KEPT = "its actions were not kept"
 
 
 class OpenEpisode(msgspec.Struct, frozen=True):

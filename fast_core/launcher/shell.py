@@ -31,6 +31,7 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    Restoring,
     RolloutReady,
     Save,
     Saved,
@@ -57,6 +58,7 @@ from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
+NOT_EXACT = "not exact"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -71,6 +73,7 @@ class Shell:
         best: The best one, of earlier parts of the run too.
         heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
+        restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Shell:
         self.best = _best_on_file(run)
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
+        self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
@@ -170,6 +174,9 @@ class Shell:
                 self._logs.write(event)
                 self.progress.log(event)
                 return
+            case Restoring(node):
+                since_s, _ = self.restoring.get(node, (now_s, event))
+                self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
                 self.heard_s[node] = now_s
@@ -238,6 +245,8 @@ class Shell:
                     self._journal.write(what, why)
                     if what in BEGIN:
                         self._write_config()
+                    elif what == NOT_EXACT:
+                        self._report(why)
                 case EndRun():
                     self.end = command
                 case _:

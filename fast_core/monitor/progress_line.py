@@ -20,7 +20,8 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     parts = [f"[{duration(view.elapsed_s)}] {view.phase}"]
     starting = [node.name for node in view.nodes if node.state == "starting"]
     if view.phase == "starting" and starting:
-        return " · ".join([*parts, f"not ready yet: {', '.join(starting)}"])
+        parts.append(view.restoring or f"not ready yet: {', '.join(starting)}")
+        return " · ".join(parts)
     nearest = nearest_stop(view.stops, stop_rates(view, env_steps_rate, updates_rate))
     if nearest is None or nearest[0].name != "env_steps":
         parts.append(f"env steps {count(view.env_steps)}")

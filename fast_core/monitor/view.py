@@ -135,6 +135,7 @@ class ProgressView:
         nodes: One row for each node.
         cores: The cores that the run may use, and what limits them, in words.
         replay: What is stored and drawn; None where the algorithm learns from rollouts.
+        restoring: How far a resume has stepped open episodes again, in words; empty otherwise.
     """
 
     run_name: str
@@ -156,6 +157,7 @@ class ProgressView:
     nodes: tuple[NodeView, ...] = ()
     cores: str = ""
     replay: ReplayView | None = None
+    restoring: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ class RunSummary:
         last: The last evaluation.
         checkpoint: The newest complete checkpoint, empty where none was written.
         policy: Whether the policy with the best evaluation is on file.
+        begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
     """
 
@@ -194,4 +197,5 @@ class RunSummary:
     last: EvaluationView | None = None
     checkpoint: str = ""
     policy: bool = False
+    begun_anew: int = 0
     warnings: int = 0

@@ -18,6 +18,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Restoring,
     RolloutReady,
     Saved,
     SnapshotTaken,
@@ -117,6 +118,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _saved(run, event)
         case CheckpointWritten():
             _checkpoint_written(run, event)
+        case Restoring():
+            _restoring(run, event)
         case Ready():
             _ready(run, event)
         case NodeExited():
@@ -138,6 +141,14 @@ def _ready(run: Run, event: Ready) -> None:
     run.awaited.discard(event.node)
     if not run.awaited:
         begin(run)
+
+
+def _restoring(run: Run, event: Restoring) -> None:
+    """A node that comes forward is waited for; how long it takes depends on its environments."""
+    run.start_deadline_s = run.now_s + run.settings.start_timeout_s
+    run.restoring = event.taken < event.steps
+    run.begun_anew += event.anew
+    run.why_anew = run.why_anew or event.why
 
 
 def _rollout_ready(run: Run, event: RolloutReady) -> None:

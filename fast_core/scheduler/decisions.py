@@ -22,6 +22,12 @@ def begin(run: Run) -> None:
     if progress.env_steps < run.ratio.learning_from:
         why += f", learning begins at {run.ratio.learning_from} env steps"
     run.decide("resume" if run.resumed else "start", why)
+    if run.why_anew:
+        run.decide(
+            "not exact",
+            f"this resume is not exact: with it, {run.begun_anew} open episodes of the run were "
+            f"given up for new ones. The first: {run.why_anew}",
+        )
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
@@ -62,10 +68,16 @@ def check_start_timeout(run: Run) -> None:
     if run.now_s < run.start_deadline_s:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
-    run.fail(
+    text = (
         f"not every node was ready within {run.settings.start_timeout_s:g} s "
         f"(supervision.start_timeout_s); missing: {', '.join(missing)}"
     )
+    if run.restoring:
+        text += (
+            ". They were stepping open episodes again, and came forward no more; "
+            "checkpoint.exact=never begins new ones instead"
+        )
+    run.fail(text)
 
 
 def _check_limits(run: Run) -> None:

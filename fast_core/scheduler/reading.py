@@ -54,6 +54,7 @@ def read_state(run: Run) -> bytes:
             learning_from=run.ratio.learning_from,
             updates_before=run.ratio.updates_before,
             replay_kept=run.settings.replay is not None and run.settings.replay_kept,
+            begun_anew=run.begun_anew,
         )
     )
 
@@ -95,6 +96,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes_lost=len(run.deaths.lost),
+        begun_anew=run.begun_anew,
     )
 
 

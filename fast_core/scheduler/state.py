@@ -48,6 +48,7 @@ class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     learning_from: int = 0
     updates_before: int = 0
     replay_kept: bool = False
+    begun_anew: int = 0
 
 
 def encode_state(state: SchedulerState) -> bytes:

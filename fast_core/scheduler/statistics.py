@@ -52,6 +52,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         quarantined: Episodes cut because of non-finite values.
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
+        begun_anew: Episodes that no resume went on with: if any, the run is not exact.
         env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
     """
 
@@ -87,6 +88,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     checkpoint: int
     elapsed_s: float
+    begun_anew: int = 0
     env_nodes_lost: int
 
 

@@ -108,8 +108,10 @@ def test_algorithm_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_environment_that_does_not_repeat_is_refused_where_resume_must_be_exact() -> None:
     once = msgspec.structs.replace(CARTPOLE, repeatable=False)
     config = resolve(make_config(), once, 1)
-    with pytest.raises(ConfigError, match=r"does not repeat.*checkpoint\.at_end=false"):
+    with pytest.raises(ConfigError, match=r"does not repeat.*checkpoint\.exact=never"):
         make_plan(config, once, "", None, None)
+    never = msgspec.structs.replace(config, checkpoint=CheckpointConfig(exact="never"))
+    make_plan(never, once, "", None, None)
     without = CheckpointConfig(every_updates=None, at_end=False)
     make_plan(msgspec.structs.replace(config, checkpoint=without), once, "", None, None)
     ahead = SchedulerConfig(off_policy_degree=1)

@@ -101,6 +101,26 @@ def test_full_disk_costs_checkpoints_and_not_the_run(workplace: Workplace) -> No
     launched.assert_gone()
 
 
+def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
+    workplace: Workplace,
+) -> None:
+    """It repeats as long as the probe looks, and drifts later."""
+    first = workplace.toy("drift", "stop={env_steps: 1440}", at=40)
+    assert first.wait() == 0, first.screen
+    refused = workplace.resume(first, "stop.env_steps=3200", "checkpoint.exact=require")
+    assert refused.wait() == 1
+    assert "the observation differs from the saved one" in refused.screen
+    assert "checkpoint.exact is 'require'" in refused.screen
+    again = workplace.resume(first, "stop.env_steps=3200")
+    assert again.wait() == 0, again.screen
+    assert again.screen.count("this resume is not exact: with it, 4 open episodes") == 1
+    assert "not exact" in again.screen.partition("\nfinished")[2]
+    never = workplace.resume(first, "stop.env_steps=4800", "checkpoint.exact=never")
+    assert never.wait() == 0, never.screen
+    assert "8 open episodes of the run were given up" in never.screen
+    never.assert_gone()
+
+
 def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace) -> None:
     """A paused pager, Ctrl-S: the run goes on, ends, and hears Ctrl-C meanwhile."""
     home = workplace.folder()
