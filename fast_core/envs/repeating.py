@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 
 from fast_core.algorithm import Array
 from fast_core.envs.batch import EnvBatch
@@ -33,6 +34,10 @@ def restore(batch: EnvBatch, state: bytes, obs: Array) -> dict[int, str]:
     return batch.end_restore(obs)
 
 
+class _Stopped(Exception):
+    """The run ends; nobody waits for what is left."""
+
+
 class Together:
     """Takes repetitions in this thread, or side by side where their environments wait.
 
@@ -41,16 +46,32 @@ class Together:
     raises in a thread of its own gets another try in this one: it may be bound to it.
     """
 
-    def __init__(self, repetitions: Iterable[Repetition], tell: Callable[[int], None]) -> None:
-        """``tell`` gets the number of steps taken so far, about once a second."""
+    def __init__(
+        self,
+        repetitions: Iterable[Repetition],
+        tell: Callable[[int], None],
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Nothing is taken yet.
+
+        Args:
+            repetitions: What is to be taken.
+            tell: Gets the number of steps taken so far, about once a second, in this thread.
+            stopping: Asked after each step, in any thread: whether to leave the rest.
+        """
         self._all = sorted(repetitions, key=lambda each: -each.steps)
         self._waiting = deque(self._all)
         self._tell, self._told_s = tell, time.monotonic()
+        self._stopping = stopping
         self._futures: dict[Future[None], Repetition] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self) -> None:
         """Take them all; what came of each stands in it."""
+        with suppress(_Stopped):
+            self._run()
+
+    def _run(self) -> None:
         try:
             while self._waiting:
                 self._sample()
@@ -63,7 +84,7 @@ class Together:
         for future, repetition in self._futures.items():
             future.result()
             if repetition.raised:
-                repetition.take(self._tell_if_due)
+                repetition.take(self._stepped)
 
     def _sample(self) -> None:
         self._steps = 0
@@ -72,12 +93,13 @@ class Together:
 
     def _stepped(self) -> None:
         self._steps += 1
+        self._check()
         self._tell_if_due()
         if self._waiting and self._waits_rather_than_computes():
             self._pool = ThreadPoolExecutor(min(THREADS, len(self._waiting)), "repeat")
             while self._waiting:
                 repetition = self._waiting.popleft()
-                self._futures[self._pool.submit(repetition.take)] = repetition
+                self._futures[self._pool.submit(repetition.take, self._check)] = repetition
 
     def _waits_rather_than_computes(self) -> bool:
         """Whether each step gave the processor away, and it computed for less than half the time.
@@ -88,6 +110,10 @@ class Together:
         if passed_s < SAMPLE_S or _waits() - self._waits < self._steps:
             return False
         return time.thread_time() - self._cpu_s < passed_s / 2
+
+    def _check(self) -> None:
+        if self._stopping():
+            raise _Stopped
 
     def _tell_if_due(self) -> None:
         if time.monotonic() >= self._told_s + TELL_S:

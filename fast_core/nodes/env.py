@@ -199,7 +199,11 @@ class EnvNode(Node):
         if repetitions:
             self.doing = "stepping open episodes again"
             self._tell(0, steps)
-            Together(repetitions, lambda taken: self._tell(taken, steps)).run()
+            Together(
+                repetitions, lambda taken: self._tell(taken, steps), lambda: self.stopping
+            ).run()
+            if self.stopping:
+                return
         self.doing = "beginning episodes"
         try:
             lost = [why for shard in shards for why in shard.begin().values()]

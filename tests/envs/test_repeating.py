@@ -80,6 +80,14 @@ def test_one_that_raises_outside_its_own_thread_is_tried_again_within() -> None:
     assert [(each.taken, each.why) for each in toy.repetitions] == [(STEPS, "")] * 3
 
 
+@pytest.mark.parametrize("step", [wait, compute])
+def test_whoever_stops_waits_for_no_step_but_those_being_taken(step: Callable[[], None]) -> None:
+    toy = Toy(step, [STEPS * 1000] * 3)
+    first = toy.repetitions[0]
+    Together(toy.repetitions, lambda _: None, lambda: first.taken >= STEPS).run()
+    assert all(each.taken < STEPS * 1000 for each in toy.repetitions)
+
+
 @pytest.mark.parametrize("error", [EnvironmentFailed("gone", {}), CheckpointError("differs")])
 def test_one_that_does_not_come_back_says_why_and_the_others_do(error: Exception) -> None:
     toy = Toy(compute, [1, 2])
