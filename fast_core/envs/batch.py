@@ -120,7 +120,7 @@ class EnvBatch(Protocol):
         ...
 
     def state(self) -> bytes:
-        """Everything that `restore` needs to continue exactly, open episodes included."""
+        """Everything that `begin_restore` needs to continue exactly, open episodes included."""
         ...
 
     def begin_restore(self, state: bytes) -> list[Repetition]:

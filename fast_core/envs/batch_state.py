@@ -43,7 +43,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
 
 
 class BatchState(msgspec.Struct, frozen=True):
-    """Everything `EnvBatch.restore` needs.
+    """Everything `EnvBatch.begin_restore` needs.
 
     Attributes:
         version: Layout of this record.

@@ -73,7 +73,7 @@ class GymnasiumBatch:
             role: Which stream seeds their episodes.
             incarnation: How often the shard was given out; seeds the constructors only.
             progress: `progress_words` 64-bit words to keep the position in, or None.
-            keep_actions: Keep the actions of open episodes, for an exact `restore`. Without,
+            keep_actions: Keep the actions of open episodes, for an exact restore. Without,
                 a restored batch begins the next episodes.
         """
         indices = range(first_env, first_env + envs)

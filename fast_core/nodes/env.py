@@ -53,9 +53,13 @@ class EnvNode(Node):
         self.doing = "trying out an environment"
         try_environment(plan, self.context.rank)
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
+        continues = plan.checkpoint is not None
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)
-        self._begin(tuple(self._shards.values()))
+            if not continues:  # before the next ones are made, which seeds global generators
+                self._begin((self._shards[shard],))
+        if continues:
+            self._begin(tuple(self._shards.values()))
 
     def handle(self, command: Command) -> None:
         """Queue orders; take shards; save."""
