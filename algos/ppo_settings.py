@@ -22,7 +22,7 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="`ppo`.")] = "ppo"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
     learning_rate_schedule: Annotated[
-        Schedule, Meta(description="linear falls to 0 at stop.env_steps.")
+        Schedule, Meta(description="linear falls to 0 at horizon_env_steps.")
     ] = "constant"
     adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-5
     gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
@@ -33,7 +33,7 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         float, Meta(gt=0, description="Distance of the probability ratio from 1 that is rewarded.")
     ] = 0.2
     clip_schedule: Annotated[
-        Schedule, Meta(description="linear lets clip_epsilon fall to 0 at stop.env_steps.")
+        Schedule, Meta(description="linear lets clip_epsilon fall to 0 at horizon_env_steps.")
     ] = "constant"
     value_clip_epsilon: Annotated[
         Annotated[float, Meta(gt=0)] | None,

@@ -165,7 +165,7 @@ class RolloutBatch:
     Attributes:
         rollouts: One `ShardRollout` per merged shard rollout, in merge order.
         env_steps: Environment steps trained on before this batch.
-        progress: ``env_steps`` as a share of ``stop.env_steps``, 0 when there is no such limit.
+        progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
     """
 
     rollouts: tuple[ShardRollout, ...]
@@ -191,7 +191,7 @@ class ReplayBatch:
             episode ended.
         weight: ``[N]`` float32, importance weights; 1 where draws are uniform.
         env_steps: Environment steps stored so far.
-        progress: ``env_steps`` as a share of ``stop.env_steps``, 0 when there is no such limit.
+        progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
     """
 
     obs: Array

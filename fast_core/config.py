@@ -214,7 +214,7 @@ class ReplayConfig(Section, frozen=True):
             ge=0,
             le=1,
             description="Exponent of the importance weights at the start; it rises to 1 with the "
-            "share of stop.env_steps that has passed, and stays where there is no such limit.",
+            "share of horizon_env_steps that has passed, and stays where there is none.",
         ),
     ] = 0.4
     epsilon: Annotated[
@@ -436,6 +436,14 @@ class CheckpointConfig(Section, frozen=True):
     at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
         True
     )
+    exact: Annotated[
+        Literal["auto", "require", "never"],
+        Meta(
+            description="What a resume does with open episodes. auto: reset and step them again, "
+            "and begin new ones, which is said, where the environment gives something else. "
+            "require: refuse to go on then. never: begin new ones at once."
+        ),
+    ] = "auto"
     replay: Annotated[
         bool,
         Meta(
@@ -546,6 +554,14 @@ class RunConfig(Section, frozen=True, kw_only=True):
     ] = "process"
     environment: EnvironmentConfig
     rollout: RolloutConfig = RolloutConfig()
+    horizon_env_steps: Annotated[
+        Count | None,
+        Meta(
+            description="Environment steps in which linear schedules fall to 0 and replay.beta "
+            "rises to 1; null: the first stop.env_steps. A run that is continued keeps it, "
+            "whatever stop.env_steps becomes."
+        ),
+    ] = None
     replay: ReplayConfig = ReplayConfig()
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig
@@ -587,6 +603,15 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.replays:
             raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
         return DEFAULT_STEPS
+
+    @property
+    def horizon(self) -> int | None:
+        """Environment steps that schedules are spread over, None where nothing says how many."""
+        return self.horizon_env_steps or self.stop.env_steps
+
+    def progress(self, env_steps: int) -> float:
+        """The share of `horizon` that has passed, at most 1; 0 where there is none."""
+        return min(1.0, env_steps / self.horizon) if self.horizon else 0.0
 
     @property
     def replays(self) -> bool:

@@ -80,15 +80,25 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
 
 
 def _schedules(config: RunConfig) -> Iterator[Problem]:
-    if config.stop.env_steps is not None:
-        return
-    for name in config.algorithm.__struct_fields__:
-        if name.endswith("schedule") and getattr(config.algorithm, name) == "linear":
+    algorithm, limit, horizon = config.algorithm, config.stop.env_steps, config.horizon
+    names = [name for name in algorithm.__struct_fields__ if name.endswith("schedule")]
+    for name in (name for name in names if getattr(algorithm, name) == "linear"):
+        if horizon is None:
             yield Problem(
                 f"algorithm.{name}",
-                "can be 'linear' only when stop.env_steps says how far the line goes",
-                "'linear' without stop.env_steps",
+                "can be 'linear' only when horizon_env_steps or stop.env_steps says how far the "
+                "line goes",
+                "'linear' without either",
                 "Set stop.env_steps or make the schedule constant.",
+            )
+        elif limit is not None and limit > horizon:
+            yield Problem(
+                "stop.env_steps",
+                f"can't be beyond horizon_env_steps, which is {horizon}, where algorithm.{name} is "
+                "'linear': it is 0 from there on, so nothing would be learned",
+                repr(limit),
+                f"Stretch the line with horizon_env_steps={limit}, or go on with "
+                f"algorithm.{name}=constant.",
             )
 
 

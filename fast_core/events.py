@@ -185,6 +185,23 @@ class Ready(Message, frozen=True):
     pid: int
 
 
+class Restoring(Message, frozen=True):
+    """The node brings environments back into the open episodes of a checkpoint.
+
+    Attributes:
+        taken: Steps it has taken again.
+        steps: Steps there are to take.
+        anew: Environments that begin new episodes instead; known when all steps are taken.
+        why: Why the first of them does.
+    """
+
+    node: str
+    taken: int
+    steps: int
+    anew: int = 0
+    why: str = ""
+
+
 class RolloutReady(Message, frozen=True):
     """A shard rollout is complete and committed.
 
@@ -281,11 +298,16 @@ class Noted(Message, frozen=True):
 
 
 class Saved(Message, frozen=True):
-    """The node's part of a checkpoint is written and flushed to disk."""
+    """The node's part of a checkpoint is written and flushed to disk, or could not be.
+
+    Attributes:
+        error: Why not, empty if it was; the run goes on without this checkpoint.
+    """
 
     node: str
     checkpoint: int
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    error: str = ""
 
 
 class Heartbeat(Message, frozen=True):
@@ -355,9 +377,14 @@ class StopRequested(Message, frozen=True):
 
 
 class CheckpointWritten(Message, frozen=True):
-    """The launcher has renamed the checkpoint to its final name."""
+    """The launcher has renamed the checkpoint to its final name, or could not.
+
+    Attributes:
+        error: Why not, empty if it has.
+    """
 
     checkpoint: int
+    error: str = ""
 
 
 class Tick(Message, frozen=True):
@@ -375,6 +402,13 @@ class CommitCheckpoint(Message, frozen=True):
     env_steps: int
     files: tuple[str, ...]
     scheduler: bytes
+
+
+class AbandonCheckpoint(Message, frozen=True):
+    """No node writes to it any more, and it can't be completed: remove what is there of it."""
+
+    checkpoint: int
+    error: str
 
 
 class EndRun(Message, frozen=True):
@@ -396,7 +430,8 @@ WireCommand = (
     Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
 )
 WireEvent = (
-    Ready
+    Restoring
+    | Ready
     | RolloutReady
     | Transformed
     | Trained
@@ -413,4 +448,4 @@ WireEvent = (
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
 LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
-LauncherCommand = CommitCheckpoint | EndRun | Decision
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | EndRun | Decision

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
-from fast_core.events import Command, Envelope, Figures, Message, Stop
+from fast_core.events import Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
@@ -170,6 +170,14 @@ class Node(ABC):
         words[StatsColumn.STATE_SINCE_NS] = now_ns
         self._state, self._since_ns, self.doing = state, now_ns, doing
 
+    def report_unsaved(self, checkpoint: int, error: OSError) -> None:
+        """Say that this node's part of a checkpoint can't be written; the run goes on.
+
+        What `handle` raises for a `Save` is reported so; one that is done later has to call it.
+        """
+        self.enter(NodeState.WAITING, "waiting for work")
+        self.context.channel.send(Saved(self.context.name, checkpoint, (), str(error)))
+
     # --- for whoever drives the node -----------------------------------------------------------
 
     def step(self) -> bool:
@@ -181,7 +189,12 @@ class Node(ABC):
             self._delay()
             if isinstance(command, Envelope):
                 command = self._messages.open(command)
-            self.handle(command)
+            try:
+                self.handle(command)
+            except OSError as error:
+                if not isinstance(command, Save):
+                    raise
+                self.report_unsaved(command.checkpoint, error)
         return self.work() or bool(commands)
 
     def run(self) -> None:

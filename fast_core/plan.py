@@ -113,6 +113,11 @@ class RunPlan:
         return checkpoint.every_updates is not None or checkpoint.at_end
 
     @property
+    def keeps_actions(self) -> bool:
+        """Whether open episodes are to be stepped again when the run is resumed."""
+        return self.environment.repeatable and self.config.checkpoint.exact != "never"
+
+    @property
     def extra_node_names(self) -> tuple[str, ...]:
         """Names of the user's nodes, in the order of ``nodes.extra``."""
         return tuple(extra.node_name for extra in self.config.nodes.extra)

@@ -286,7 +286,18 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
     linear = "algorithm.learning_rate_schedule=linear"
     message = refusal(MINIMAL, "stop={updates: 5}", linear)
-    assert "algorithm.learning_rate_schedule can be 'linear' only when stop.env_steps" in message
+    assert "algorithm.learning_rate_schedule can be 'linear' only when horizon_env" in message
+    assert read(MINIMAL, "stop={updates: 5}", linear, "horizon_env_steps=100").horizon == 100
+
+
+def test_run_beyond_the_end_of_its_schedule_is_refused() -> None:
+    linear = "algorithm.learning_rate_schedule=linear"
+    limits = ("stop.env_steps=200", "horizon_env_steps=100")
+    message = refusal(MINIMAL, *limits, linear)
+    assert "stop.env_steps can't be beyond horizon_env_steps, which is 100" in message
+    assert read(MINIMAL, *limits).progress(150) == 1.0  # nothing falls to 0
+    assert read(MINIMAL, *limits, linear, "horizon_env_steps=200").progress(150) == 0.75
+    assert read(MINIMAL, "stop={updates: 5}").progress(150) == 0.0
 
 
 def test_score_needs_evaluations() -> None:

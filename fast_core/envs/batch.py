@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.envs.repetition import Repetition
 from fast_core.spec import EnvironmentSpec
 
 ALL_ENVS = -1
@@ -122,17 +123,27 @@ class EnvBatch(Protocol):
         ...
 
     def state(self) -> bytes:
-        """Everything that `restore` needs to continue exactly, open episodes included."""
+        """Everything that `begin_restore` needs to continue exactly, open episodes included."""
         ...
 
-    def restore(self, state: bytes, obs: Array) -> None:
-        """Continue from `state`; the current observations are written to ``obs``.
+    def begin_restore(self, state: bytes) -> list[Repetition]:
+        """Begin to continue from `state`: returns how open episodes are stepped again.
 
-        Open episodes are reset and stepped again with the actions they had.
+        Each is to be taken, in any thread, before `end_restore`.
 
         Raises:
-            CheckpointError: ``state`` is damaged or belongs to another batch, or an environment
-                did not come back to the same observation bit for bit.
+            CheckpointError: ``state`` is damaged or belongs to another batch.
+        """
+        ...
+
+    def end_restore(self, obs: Array) -> dict[int, str]:
+        """Continue; the current observations are written to ``obs``.
+
+        An environment whose episode was not kept, or that did not come back to the same
+        observation bit for bit, begins the next episode.
+
+        Returns:
+            Why, for each of these, counted within the shard.
         """
         ...
 

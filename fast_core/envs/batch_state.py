@@ -17,6 +17,7 @@ from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
 
 VERSION = 1
+NOT_KEPT = "its actions were not kept"
 
 
 class OpenEpisode(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
 
 
 class BatchState(msgspec.Struct, frozen=True):
-    """Everything `EnvBatch.restore` needs.
+    """Everything `EnvBatch.begin_restore` needs.
 
     Attributes:
         version: Layout of this record.

@@ -33,5 +33,9 @@ class FrameStack:
         stack[:, -1] = rows
         self.age += self.age < stack.shape[1] - 1
         if began.any():
-            self.age[began] = 0
-            stack[began] = rows[began, None]
+            self.begin(rows, began)
+
+    def begin(self, rows: Array, began: NDArray[np.bool_]) -> None:
+        """Take the first frames of the episodes ``began``, out of ``rows`` ``[B, ...]``."""
+        self.age[began] = 0
+        self.array[began] = rows[began, None]

@@ -7,7 +7,8 @@ must be done between two environments; the rest is done once for the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,20 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
+from fast_core.envs.batch_state import (
+    NOT_KEPT,
+    OpenEpisode,
+    aligned_actions,
+    decode_state,
+    encode_open,
+)
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
+from fast_core.envs.repetition import Repetition
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
 from fast_core.envs.whereabouts import error_text
 from fast_core.errors import EnvironmentFailed
@@ -68,7 +76,7 @@ class GymnasiumBatch:
             role: Which stream seeds their episodes.
             incarnation: How often the shard was given out; seeds the constructors only.
             progress: `progress_words` 64-bit words to keep the position in, or None.
-            keep_actions: Keep the actions of open episodes, for an exact `restore`. Without,
+            keep_actions: Keep the actions of open episodes, for an exact restore. Without,
                 a restored batch begins the next episodes.
             number: That of the first environment, see `fast_core.envs.place.Place`.
         """
@@ -280,34 +288,48 @@ class GymnasiumBatch:
             starts=[instance.episode_start for instance in self._instances],
         )
 
-    def restore(self, state: bytes, obs: Array) -> None:
-        """See `EnvBatch.restore`."""
+    def begin_restore(self, state: bytes) -> list[Repetition]:
+        """See `EnvBatch.begin_restore`."""
         saved = decode_state(state, id=self.spec.id, envs=len(self._steps))
-        self._finished = saved.finished
+        self._finished, self._saved = saved.finished, saved.open
+        self._repetitions: dict[int, Repetition] = {}
         actions, starts = aligned_actions(saved.open, self.spec.action)
         self._open.count = len(actions)
+        if self._log is None:
+            return []
+        self._log.clear()
+        for row in actions:
+            self._log.append(row, 0)
         for place, episode in enumerate(saved.open):
-            if episode.actions is None:
+            if episode.actions is not None:
+                taken = actions[starts[place] :, place]
+                attempt = partial(self._repeat, place, episode, taken)
+                self._repetitions[place] = Repetition(episode.length, attempt)
+        return list(self._repetitions.values())
+
+    def end_restore(self, obs: Array) -> dict[int, str]:
+        """See `EnvBatch.end_restore`."""
+        lost = {}
+        for place, episode in enumerate(self._saved):
+            repetition = self._repetitions.get(place)
+            why = NOT_KEPT if repetition is None else repetition.why
+            if why:
+                lost[self._first_env + place] = why
                 self._open.episode[place] = episode.episode
                 self._begin(place)
-            else:
-                self._repeat(place, episode, actions[starts[place] :, place])
-        if self._log is not None:
-            self._log.clear()
-            for row in actions:
-                self._log.append(row, 0)
         self._find_due()
         obs[...] = self._obs.array
+        return lost
 
-    def _repeat(self, place: int, saved: OpenEpisode, actions: Array) -> None:
-        """Bring one environment back into the open episode ``saved``."""
+    def _repeat(self, place: int, saved: OpenEpisode, actions: Array) -> Iterator[None]:
+        """Bring one environment back into the open episode ``saved``, a step each time."""
         self._open.words[_ENV] = place
         start = self._open.count - saved.length
         instance = self._instances[place]
         if self._open.begin(place, saved.episode, start) != saved.seed:
             what = f"this run resets that episode with {self._open.seed(place)}"
             raise not_repeated(instance, saved, what)
-        repeat_episode(instance, self._obs.rows[place], saved, self._for_envs(actions))
+        yield from repeat_episode(instance, self._obs.rows[place], saved, self._for_envs(actions))
         if self._obs.array[place].tobytes() != saved.obs:
             raise not_repeated(instance, saved, "the observation differs from the saved one")
         self._returns[place] = saved.total

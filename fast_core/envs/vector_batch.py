@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -14,7 +15,13 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.batch_state import OpenEpisode, aligned_actions, decode_state, encode_open
+from fast_core.envs.batch_state import (
+    NOT_KEPT,
+    OpenEpisode,
+    aligned_actions,
+    decode_state,
+    encode_open,
+)
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.masks import valid_action
@@ -22,6 +29,7 @@ from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.place import Place
 from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.repeating import not_repeated
+from fast_core.envs.repetition import Repetition
 from fast_core.envs.rows import NONFINITE, Observations, fitting_rewards, rewards_fit
 from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
@@ -320,43 +328,67 @@ class VectorBatch:
             obs=self._obs.array,
         )
 
-    def restore(self, state: bytes, obs: Array) -> None:
-        """See `EnvBatch.restore`."""
+    def begin_restore(self, state: bytes) -> list[Repetition]:
+        """See `EnvBatch.begin_restore`; they are stepped together."""
         saved = decode_state(state, id=self.spec.id, envs=self._envs)
-        self._finished = saved.finished
+        self._finished, self._saved = saved.finished, saved.open
+        self._lost: dict[int, str] = {}
+        self._repetition: Repetition | None = None
         if self._log is None or any(episode.actions is None for episode in saved.open):
-            self._start([episode.episode + 1 for episode in saved.open])
-        else:
-            self._repeat(saved.open)
-        obs[...] = self._obs.array
+            return []
+        steps = max(episode.length for episode in saved.open)
+        self._repetition = Repetition(steps, partial(self._repeat, saved.open))
+        return [self._repetition]
 
-    def _repeat(self, saved: Sequence[OpenEpisode]) -> None:
-        """Bring all environments back into their open episodes ``saved``.
+    def end_restore(self, obs: Array) -> dict[int, str]:
+        """See `EnvBatch.end_restore`."""
+        why = NOT_KEPT if self._repetition is None else self._repetition.why
+        if why:
+            self._lost = dict.fromkeys(range(self._envs), why)
+            self._start([episode.episode + 1 for episode in self._saved])
+        elif self._lost:
+            places = np.array(sorted(self._lost), np.int64)
+            seeds = self._count_on(places)
+            self._begin(places, list(seeds.values()), forced=True)
+            self._returns[places] = 0.0
+            self._begin_finite(places)
+            self._find_due()
+        obs[...] = self._obs.array
+        return {self._first_env + place: text for place, text in self._lost.items()}
+
+    def _repeat(self, saved: Sequence[OpenEpisode]) -> Iterator[None]:
+        """Bring all environments back into their open episodes ``saved``, a step each time.
 
         They are stepped together, so those with fewer steps to repeat begin later; what they do
-        before is of no account.
+        before is of no account, and neither is what one does that did something else than before.
         """
         rows, starts = aligned_actions(saved, self.spec.action)
         cast("ActionLog", self._log).clear()
+        self._lost.clear()
         self._returns.fill(0.0)
         self._open.count = len(rows)
         seeds = []
         for place, episode in enumerate(saved):
             seed = self._open.begin(place, episode.episode, starts[place])
             if seed != episode.seed:
-                what = f"this run resets that episode with {seed}"
-                raise not_repeated(self._where.places[place], episode, what)
+                self._lose(place, f"this run resets that episode with {seed}")
             seeds.append(seed)
         with self._blamed("in reset"):
             self._writer.write(self._source.start(seeds), self._obs.array)
         for t, row in enumerate(rows):
             self._begin_at(t, starts, seeds)
             self._allow_waiting(t, row, starts)
-            self._repeat_step(t, row, starts, seeds, saved)
+            self._repeat_step(t, row, starts, seeds)
+            yield
         self._begin_at(len(rows), starts, seeds)
         for place, episode in enumerate(saved):
             self._check_same(place, episode)
         self._find_due()
+
+    def _lose(self, place: int, what: str) -> None:
+        """Give up an episode; the first cause counts."""
+        error = not_repeated(self._where.places[place], self._saved[place], what)
+        self._lost.setdefault(place, str(error))
 
     def _begin_at(self, t: int, starts: Sequence[int], seeds: Sequence[int]) -> None:
         places = np.array([p for p, start in enumerate(starts) if start == t > 0], np.int64)
@@ -377,7 +409,6 @@ class VectorBatch:
         action: Array,
         starts: Sequence[int],
         seeds: Sequence[int],
-        saved: Sequence[OpenEpisode],
     ) -> None:
         terminated, truncated = np.zeros((2, self._envs), np.bool_)
         self._step_all(action, terminated, truncated)
@@ -386,18 +417,15 @@ class VectorBatch:
         ended = np.flatnonzero(terminated | truncated)
         for place in ended.tolist():
             if starts[place] <= t:
-                what = f"the episode ended at step {t + 1 - starts[place]}"
-                raise not_repeated(self._where.places[place], saved[place], what)
+                self._lose(place, f"the episode ended at step {t + 1 - starts[place]}")
         self._begin(ended, [seeds[place] for place in ended.tolist()], forced=False)
 
     def _check_same(self, place: int, saved: OpenEpisode) -> None:
         total = float(self._returns[place])
         if total != saved.total:
-            what = f"the rewards add up to {total!r}, not {saved.total!r}"
-            raise not_repeated(self._where.places[place], saved, what)
+            self._lose(place, f"the rewards add up to {total!r}, not {saved.total!r}")
         if self._obs.array[place].tobytes() != saved.obs:
-            what = "the observation differs from the saved one"
-            raise not_repeated(self._where.places[place], saved, what)
+            self._lose(place, "the observation differs from the saved one")
 
     def close(self) -> None:
         """See `EnvBatch.close`."""

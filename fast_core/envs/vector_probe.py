@@ -14,8 +14,9 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.masks import random_action
+from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
-from fast_core.errors import CheckpointError, ConfigError
+from fast_core.errors import ConfigError
 from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
 
@@ -62,11 +63,7 @@ def _repeats(
         _disturb()
         row = batch.spec.row
         before()
-        try:
-            batch.restore(state, np.zeros((_ENVS, *row.shape), row.row_dtype))
-        except CheckpointError:
-            return False
-    return True
+        return not restore(batch, state, np.zeros((_ENVS, *row.shape), row.row_dtype))
 
 
 def _disturb() -> None:

@@ -78,6 +78,7 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: A part that a node reported is not there.
+            OSError: The disk is full, or it fails.
         """
         partial = Path(directory)
         final = partial.with_suffix("")
@@ -85,7 +86,7 @@ class CheckpointStore:
         try:
             names = (*command.files, SCHEDULER_FILE)
             files = {name: _entry(partial / name, check) for name in names}
-        except OSError as error:
+        except FileNotFoundError as error:
             raise CheckpointError(f"a part of checkpoint {final} is missing: {error}") from error
         manifest = Manifest(FORMAT, command.version, command.env_steps, self._identity, files)
         write_durably(partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))

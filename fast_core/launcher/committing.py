@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 
 from fast_core.errors import CheckpointError
-from fast_core.events import CommitCheckpoint
+from fast_core.events import CheckpointWritten, CommitCheckpoint
 from fast_core.launcher.checkpoints import CheckpointStore
 from fast_core.threads import yield_to_others
 
@@ -45,12 +45,11 @@ class Committer:
         self._future = self._pool.submit(self._store.commit, command, directory, self._check)
         self._future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
 
-    def take(self) -> int | None:
-        """Number of the checkpoint that has been committed since, None for none.
+    def take(self) -> CheckpointWritten | None:
+        """What became of the checkpoint that was being committed, None while that is open.
 
         Raises:
-            CheckpointError: It could not be committed: a part is missing.
-            OSError: Likewise, for instance because the disk is full.
+            CheckpointError: A part that a node reported is missing.
         """
         future = self._future
         if future is None or not future.done():
@@ -58,8 +57,11 @@ class Committer:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         self._future = None
-        future.result()
-        return self._number
+        try:
+            future.result()
+        except OSError as error:
+            return CheckpointWritten(self._number, str(error))
+        return CheckpointWritten(self._number)
 
     @property
     def busy(self) -> bool:

@@ -1,7 +1,7 @@
 """Whether the disk can hold the checkpoints of a run that learns from replay.
 
 Each holds the replay, so they are the only files of a run that may be larger than what is free.
-A disk that is full ends the run, hours later.
+A disk that is full costs the checkpoints, hours later.
 """
 
 from __future__ import annotations

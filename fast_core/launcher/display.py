@@ -10,6 +10,7 @@ from fast_core.launcher.records import TraceDrain
 from fast_core.launcher.replay_figures import ReplayCounters
 from fast_core.launcher.shell import Shell
 from fast_core.memory.stats import StatsSnapshot
+from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
@@ -74,7 +75,22 @@ class Display:
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
+            restoring=self._restoring(now_s) if now.phase == "starting" else "",
         )
+
+    def _restoring(self, now_s: float) -> str:
+        """How far the open episodes of a checkpoint are stepped again, in words."""
+        told = self._shell.restoring.values()
+        taken, steps = (sum(getattr(e, n) for _, e in told) for n in ("taken", "steps"))
+        if taken >= steps:
+            return ""
+        left = [
+            (now_s - since_s) * (event.steps / event.taken - 1)
+            for since_s, event in told
+            if event.taken
+        ]
+        time_left = f", about {duration(max(left))} left" if left else ""
+        return f"stepping open episodes again, {count(taken)} of {count(steps)} steps{time_left}"
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
         stop = self._shell.plan.config.stop
@@ -159,6 +175,7 @@ class Display:
             last=shell.evaluation,
             checkpoint=self._newest_checkpoint(),
             policy=best_policy_path(shell.run.path).exists(),
+            begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
         )
 

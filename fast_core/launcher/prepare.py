@@ -68,6 +68,7 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     replace = msgspec.structs.replace
     return replace(
         config,
+        horizon_env_steps=config.horizon,
         nodes=replace(
             nodes,
             env=replace(nodes.env, count=divided.env_nodes),
@@ -136,12 +137,15 @@ def make_plan(
         check_replay(plan)
     else:
         _check_granted(plan)
-    if plan.saves and config.scheduler.off_policy_degree == 0 and not environment.repeatable:
+    exact = config.checkpoint.exact
+    promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
+    must = exact == "require" or (exact == "auto" and config.scheduler.off_policy_degree == 0)
+    if plan.saves and must and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
-            f"environment.id {environment.id!r} does not repeat: {why}, so a run at "
-            f"off_policy_degree 0 can't be resumed exactly. {remedy}, or turn checkpoints off with "
-            "checkpoint.every_updates=null checkpoint.at_end=false."
+            f"environment.id {environment.id!r} does not repeat: {why}, so {promised} can't be "
+            f"resumed exactly. {remedy}, or let a resume begin new episodes with "
+            "checkpoint.exact=never."
         )
     return plan
 

@@ -135,8 +135,9 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                 )
                 origin = source.checkpoints / checkpoint.name
                 config = with_saved_steps(config, manifest)
+                config = with_horizon_of(source, config)
                 check_identity(manifest, identity(config), origin, "the configuration")
-            except CheckpointError:
+            except (CheckpointError, ConfigError):
                 run.remove()
                 raise
             except Interrupted as interrupt:
@@ -159,6 +160,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
+        config = with_horizon_of(found, config)
         drop_abandoned(found.checkpoints)
         try:
             path, manifest, notes = newest_valid(found.checkpoints, Checking(interrupts, progress))
@@ -203,6 +205,21 @@ def validate(config: RunConfig) -> int:
         except Interrupted:
             return interrupts.exit_code
     return 0
+
+
+def with_horizon_of(run: RunDirectory, config: RunConfig) -> RunConfig:
+    """What continues ``run`` keeps its horizon unless it is told another.
+
+    Runs of before have none of their own: their schedules followed ``stop.env_steps``.
+
+    Raises:
+        ConfigError: It would learn nothing, because a schedule ends before it does.
+    """
+    if config.horizon_env_steps is None:
+        horizon = load_run_config(run, []).horizon
+        config = msgspec.structs.replace(config, horizon_env_steps=horizon)
+        config_file.validate(config)
+    return config
 
 
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:

@@ -11,14 +11,13 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
-    CheckpointWritten,
+    AbandonCheckpoint,
     Command,
     CommitCheckpoint,
     Decision,
@@ -32,8 +31,10 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    Restoring,
     RolloutReady,
     Save,
+    Saved,
     Stop,
     Tick,
     Trained,
@@ -57,6 +58,7 @@ from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
+NOT_EXACT = "not exact"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -71,6 +73,7 @@ class Shell:
         best: The best one, of earlier parts of the run too.
         heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
+        restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
     def __init__(
@@ -97,10 +100,11 @@ class Shell:
         self.best = _best_on_file(run)
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
+        self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
-        self._quarantined = 0
+        self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
@@ -130,12 +134,17 @@ class Shell:
         return self._take_commit() or bool(events)
 
     def _take_commit(self) -> bool:
-        with self._ends_the_run_in_order("writing a checkpoint"):
-            number = self._committer.take()
-            if number is None:
-                return False
-            self._directory = ""
-            self.take(CheckpointWritten(number))
+        try:
+            written = self._committer.take()
+        except CheckpointError as error:
+            text = f"{type(error).__name__}: {error}"
+            self.take(Failed("launcher", "writing a checkpoint", text, traceback.format_exc(), {}))
+            return True
+        if written is None:
+            return False
+        if not written.error:
+            self._directory, self._unsaved = "", 0
+        self.take(written)
         return True
 
     def saved(self) -> SavedSoFar:
@@ -168,6 +177,9 @@ class Shell:
             case Figures():
                 self._rows.figures(event)
                 return
+            case Restoring(node):
+                since_s, _ = self.restoring.get(node, (now_s, event))
+                self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
                 self.heard_s[node] = now_s
@@ -207,7 +219,7 @@ class Shell:
     def _count_quarantined(self, node: str, count: int) -> None:
         """Say it at the first one, then ten times more rarely each time."""
         before, self._quarantined = self._quarantined, self._quarantined + count
-        if len(str(before)) < len(str(self._quarantined)) or before == 0:
+        if _more_digits(before, self._quarantined):
             self._report(
                 f"{node}: the environment gave NaN or infinite values; {self._quarantined} "
                 "episodes were cut so far. environment.nonfinite=fail shows where"
@@ -229,19 +241,23 @@ class Shell:
         for node, command in sends:
             match command:
                 case CommitCheckpoint():
-                    self._commit(command)
+                    self._committer.begin(command, self._directory)
+                case AbandonCheckpoint(error=error):
+                    self._abandon(error)
                 case Decision(what, why):
                     self._journal.write(what, why)
                     if what in BEGIN:
-                        with self._ends_the_run_in_order("writing config.yaml"):
-                            self.run.write_config(self._config_text)
+                        self._write_config()
+                    elif what == NOT_EXACT:
+                        self._report(why)
                 case EndRun():
                     self.end = command
                 case _:
                     assert node != LAUNCHER
-                    if isinstance(command, Save):
-                        self._prepare(command)
-                    self._send(node, command)
+                    if isinstance(command, Save) and (error := self._prepare(command)):
+                        self.take(Saved(node, command.checkpoint, (), error))
+                    else:
+                        self._send(node, command)
 
     def _send(self, node: str, command: Command) -> None:
         try:
@@ -251,23 +267,37 @@ class Shell:
             gone = (time.monotonic() + EXIT_NEWS_S, NodeExited(node, str(error)))
             self._unreachable.setdefault(node, gone)
 
-    def _prepare(self, command: Save) -> None:
+    def _prepare(self, command: Save) -> str:
+        """Make the directory of a checkpoint if it is not there; returns why it can't be."""
         if self._directory != command.directory:
-            self._directory = command.directory
-            with self._ends_the_run_in_order("preparing a checkpoint"):
+            try:
                 self._store.prepare(command.directory)
+            except OSError as error:
+                return str(error)
+            self._directory = command.directory
+        return ""
 
-    def _commit(self, command: CommitCheckpoint) -> None:
-        self._committer.begin(command, self._directory)
+    def _abandon(self, error: str) -> None:
+        """A full disk costs a checkpoint, not the run: say so, and ever more rarely again."""
+        self._remove_partial()
+        self._unsaved += 1
+        if _more_digits(self._unsaved - 1, self._unsaved):
+            count = "" if self._unsaved == 1 else f", {self._unsaved} in a row"
+            self._report(
+                f"a checkpoint could not be written{count}: {error}; those before it are kept, "
+                "training goes on, and the next one is tried when it is due"
+            )
 
-    @contextmanager
-    def _ends_the_run_in_order(self, doing: str) -> Iterator[None]:
-        """A full disk is a failure like any other: reported, every node stopped."""
+    def _remove_partial(self) -> None:
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = ""
+
+    def _write_config(self) -> None:
         try:
-            yield
-        except (OSError, CheckpointError) as error:
-            text = f"{type(error).__name__}: {error}"
-            self.take(Failed("launcher", doing, text, traceback.format_exc(), {}))
+            self.run.write_config(self._config_text)
+        except OSError as error:
+            self._report(f"can't write {self.run.config}: {error}; it stays as it was")
 
     def _write_metrics(self, now_s: float, *, force: bool = False) -> None:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
@@ -324,8 +354,7 @@ class Shell:
     def close(self) -> None:
         """Close the files; what is there of an unfinished checkpoint goes."""
         self._committer.close()
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove_partial()
         self._logs.close()
         self._journal.close()
 
@@ -335,6 +364,11 @@ class Shell:
 
     def _report(self, text: str) -> None:
         self.progress.log(LogLine("launcher", "WARNING", text))
+
+
+def _more_digits(before: int, now: int) -> bool:
+    """Whether it is time to say a count again: at the first, then ten times more rarely."""
+    return before == 0 or len(str(before)) < len(str(now))
 
 
 def _best_on_file(run: RunDirectory) -> EvaluationView | None:

@@ -16,6 +16,7 @@ from fast_core.events import (
     Noted,
     Ready,
     Record,
+    Restoring,
     RolloutReady,
     Save,
     Saved,
@@ -29,7 +30,7 @@ from fast_core.node import Node
 from fast_core.plan import RunPlan
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
-    {Ready, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}
+    {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}
 )
 
 

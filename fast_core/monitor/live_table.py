@@ -75,9 +75,10 @@ def live_table(
 
 
 def _title(view: ProgressView) -> Text:
+    doing = view.restoring or view.phase
     return Text.assemble(
         (printable(view.run_name), "bold cyan"),
-        (f" · seed {view.seed} · {view.phase} · {duration(view.elapsed_s)}", "default"),
+        (f" · seed {view.seed} · {doing} · {duration(view.elapsed_s)}", "default"),
         no_wrap=True,
         overflow="ellipsis",
     )

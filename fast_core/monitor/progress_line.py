@@ -26,7 +26,8 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     clock = f"[{duration(view.elapsed_s)}]"
     starting = [node.name for node in view.nodes if node.state == "starting"]
     if view.phase == "starting" and starting:
-        return _cut(f"{clock} starting · not ready yet: {', '.join(starting)}")
+        waits = view.restoring or f"not ready yet: {', '.join(starting)}"
+        return _cut(f"{clock} starting · {waits}")
     parts = [] if view.phase == "training" else [view.phase]
     nearest = nearest_stop(view.stops, stop_rates(view, env_steps_rate, updates_rate))
     if nearest is None or nearest[0].name != "env_steps":

@@ -26,6 +26,9 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
         rows.append(("best evaluation", evaluation_text(summary.best) + at))
     if summary.last is not None and summary.last != summary.best:
         rows.append(("last evaluation", evaluation_text(summary.last)))
+    if summary.begun_anew:
+        text = f"a resume gave up {count(summary.begun_anew)} open episodes for new ones"
+        rows.append(("not exact", text))
     if summary.warnings:
         rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
     rows.append(("run directory", summary.run_directory))

@@ -141,6 +141,7 @@ class ProgressView:
         nodes: One row for each node.
         cores: The cores that the run may use, and what limits them, in words.
         replay: What is stored and drawn; None where the algorithm learns from rollouts.
+        restoring: How far a resume has stepped open episodes again, in words; empty otherwise.
     """
 
     run_name: str
@@ -164,6 +165,7 @@ class ProgressView:
     nodes: tuple[NodeView, ...] = ()
     cores: str = ""
     replay: ReplayView | None = None
+    restoring: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ class RunSummary:
         checkpoint: The newest complete checkpoint, empty where none was written.
         report: Where ``report.html`` lies, empty where it could not be written.
         policy: Whether the policy with the best evaluation is on file.
+        begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
     """
 
@@ -204,4 +207,5 @@ class RunSummary:
     checkpoint: str = ""
     report: str = ""
     policy: bool = False
+    begun_anew: int = 0
     warnings: int = 0

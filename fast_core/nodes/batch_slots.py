@@ -68,8 +68,8 @@ class BatchSlots:
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._doorbell = memory.doorbell(REPLAY)
-        self._env_steps = plan.config.stop.env_steps
         self._views = [batch_views(box) for box in self._batches]
+        self._progress = plan.config.progress
         self._nothing = [tuple(view[:0] for view in views) for views in self._views]
         self._chain = chain
         self._awaits_errors = plan.config.replay.prioritized
@@ -112,8 +112,8 @@ class BatchSlots:
 
     def _batch(self, slot: int) -> ReplayBatch:
         rows, env_steps = self._batches[slot].words
-        views, limit = (self._views if rows else self._nothing)[slot], self._env_steps
-        progress = min(1.0, env_steps / limit) if limit else 0.0
+        views = (self._views if rows else self._nothing)[slot]
+        progress = self._progress(env_steps)
         obs, action, reward, discount, next_obs, weight = views
         return ReplayBatch(obs, action, reward, discount, next_obs, weight, env_steps, progress)
 

@@ -36,7 +36,7 @@ class Draws:
         """``slots`` of the group, by rank; ``tree`` is None where draws are uniform."""
         self._reader, self._tree, self._slots = reader, tree, tuple(slots)
         self._ahead, self._beta = plan.batch_slots, plan.config.replay.beta
-        self._limit = plan.config.stop.env_steps
+        self._progress = plan.config.progress
         self._applied = 0  # steps of this part of the run
         self._carried: deque[Answers] = deque()  # of the part before
 
@@ -62,7 +62,7 @@ class Draws:
             Whether there was anything to draw; without it the step is given out empty.
         """
         self._apply_due()
-        beta = beta_at(self._beta, env_steps / self._limit if self._limit else 0.0)
+        beta = beta_at(self._beta, self._progress(env_steps))
         draw, tree = self._reader.draw, self._tree
         drawn = all(draw(slots.next, tree, beta) for slots in self._slots)
         # The first optimizer last: when it is done with a step, the others have theirs.

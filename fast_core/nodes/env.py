@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
-from fast_core.errors import EnvironmentFailed, FastLoopError
+from fast_core.envs.repeating import Together
+from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import (
     Assign,
     Collect,
     Command,
     Ready,
+    Restoring,
     RolloutOrder,
     RolloutReady,
     Save,
@@ -30,7 +33,7 @@ class EnvNode(Node):
     """
 
     consumes = frozenset({Assign, Collect, Save})
-    emits = frozenset({Ready, RolloutReady, Saved})
+    emits = frozenset({Restoring, Ready, RolloutReady, Saved})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy if it acts here; environments come in `setup`."""
@@ -50,8 +53,13 @@ class EnvNode(Node):
         self.doing = "trying out an environment"
         try_environment(plan, self.context.rank)
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
+        continues = plan.checkpoint is not None
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)
+            if not continues:  # before the next ones are made, which seeds global generators
+                self._begin((self._shards[shard],))
+        if continues:
+            self._begin(tuple(self._shards.values()))
 
     def handle(self, command: Command) -> None:
         """Queue orders; take shards; save."""
@@ -62,6 +70,7 @@ class EnvNode(Node):
                     doing = f"building the environments of shard {shard}"
                     with self.state(NodeState.STARTING, doing):
                         self._build(shard, incarnation, taken_over=taken_over)
+                        self._begin((self._shards[shard],))
                 else:
                     held.incarnation = incarnation
             case Collect(rollouts):
@@ -181,6 +190,43 @@ class EnvNode(Node):
         self._shards[shard] = built
         if self._current is None:
             self._lines[shard] = [Line(context, built, group) for group in built.groups]
+
+    def _begin(self, shards: Sequence[Shard]) -> None:
+        """Begin, or bring the environments of all these shards back to where they were.
+
+        Raises:
+            CheckpointError: One did not come back, and ``checkpoint.exact`` says that it must.
+            EnvironmentFailed: An environment raised.
+        """
+        repetitions = [each for shard in shards for each in shard.repetitions]
+        steps = sum(each.steps for each in repetitions)
+        if repetitions:
+            self.doing = "stepping open episodes again"
+            self._tell(0, steps)
+            Together(
+                repetitions, lambda taken: self._tell(taken, steps), lambda: self.stopping
+            ).run()
+            if self.stopping:
+                return
+        self.doing = "beginning episodes"
+        try:
+            lost = [why for shard in shards for why in shard.begin().values()]
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+        exact = self.context.plan.config.checkpoint.exact
+        if lost and exact == "require":
+            raise CheckpointError(
+                f"{lost[0]} checkpoint.exact is 'require'; with 'auto' the run goes on with new "
+                "episodes."
+            )
+        if exact == "never":
+            lost = ["checkpoint.exact is 'never'"] * len(lost)
+        if repetitions or lost:
+            self._tell(steps, steps, len(lost), lost[0] if lost else "")
+
+    def _tell(self, taken: int, steps: int, anew: int = 0, why: str = "") -> None:
+        self.context.channel.send(Restoring(self.context.name, taken, steps, anew, why))
 
     def failure_context(self) -> dict[str, str]:
         """Shard, environment, seed, step and last action, where an environment raised."""

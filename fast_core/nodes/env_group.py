@@ -12,6 +12,8 @@ from fast_core.algorithm import Array
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.envs.batch_state import decode_state, lost_episodes
 from fast_core.envs.frames import FrameStack
+from fast_core.envs.repeating import restore
+from fast_core.envs.repetition import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.rollout_rows import RolloutRows
 from fast_core.plan import RunPlan
@@ -52,7 +54,7 @@ class EnvGroup:
     def __init__(
         self, plan: RunPlan, shard: int, index: int, incarnation: int, progress: memoryview
     ) -> None:
-        """Make the environments; `reset`, `take_over` or `restore` begins.
+        """Make the environments; `reset`, `take_over` or `end_restore` begins.
 
         ``progress`` is where they are, and until now where the node before this one left them.
         """
@@ -60,8 +62,7 @@ class EnvGroup:
         self.index, self.plan = index, plan
         self.envs = plan.group_envs(index)
         count = len(self.envs)
-        self._episodes = progress[ProgressWord.EPISODE :][:count]
-        self._left = self._episodes.tolist()
+        self._left = progress[ProgressWord.EPISODE :][:count].tolist()
         self.goes_on = [False] * count
         self.batch: EnvBatch = make_batch(
             plan.config.environment,
@@ -71,7 +72,7 @@ class EnvGroup:
             first_env=self.envs.start,
             incarnation=incarnation,
             progress=progress,
-            keep_actions=environment.repeatable,
+            keep_actions=plan.keeps_actions,
             number=shard * plan.config.rollout.envs_per_shard + self.envs.start,
         )
         row, frames = environment.row, environment.frames
@@ -130,24 +131,24 @@ class EnvGroup:
     def reset(self) -> None:
         """Begin an episode in every environment."""
         self.batch.reset(self.obs)
-        self._begin_episodes()
+        self._begin_episodes(np.ones(len(self.obs), np.bool_))
 
     def take_over(self) -> None:
         """Begin the episode after the one that a dead node left, in every environment.
 
         With episode 0 again, the shard would play once more what was trained on already.
         """
-        self.batch.restore(lost_episodes(self.batch.spec.id, self._left), self.obs)
-        self._begin_episodes()
+        restore(self.batch, lost_episodes(self.batch.spec.id, self._left), self.obs)
+        self._begin_episodes(np.ones(len(self.obs), np.bool_))
 
-    def _begin_episodes(self) -> None:
+    def _begin_episodes(self, began: NDArray[np.bool_]) -> None:
         if self.stack is not None:
-            self.stack.push(self.obs, np.ones(len(self.obs), np.bool_))
+            self.stack.begin(self.obs, began)
         if self.memory is not None:
-            self.memory[...] = 0.0
+            self.memory[began] = 0.0
 
     def state(self) -> GroupState:
-        """Everything that `restore` needs."""
+        """Everything that `begin_restore` needs."""
         stack, memory = self.stack, self.memory
         return GroupState(
             envs=len(self.envs),
@@ -157,28 +158,29 @@ class EnvGroup:
             memory=b"" if memory is None else memory.tobytes(),
         )
 
-    def restore(self, state: GroupState) -> None:
-        """Continue from `state`.
-
-        Environments that do not repeat begin new episodes.
+    def begin_restore(self, state: GroupState) -> list[Repetition]:
+        """Begin to continue from `state`; see `EnvBatch.begin_restore`.
 
         Raises:
             CheckpointError: It belongs to another configuration.
         """
-        self.batch.restore(state.batch, self.obs)
-        if not self.plan.environment.repeatable:
-            self._begin_episodes()
-            return
+        repetitions = self.batch.begin_restore(state.batch)
         saved = decode_state(state.batch, id=self.batch.spec.id, envs=len(self.envs)).open
-        self.goes_on = [
-            episode.length > 0 and episode.episode == now
-            for episode, now in zip(saved, self._episodes, strict=True)
-        ]
+        self.goes_on = [episode.length > 0 for episode in saved]
         if self.stack is not None:
             _fill(self.stack.array, state.frames, "stacked frames")
             _fill(self.stack.age, state.age, "ages of frames")
         if self.memory is not None:
             _fill(self.memory, state.memory, "policy's memory")
+        return repetitions
+
+    def end_restore(self) -> dict[int, str]:
+        """Continue; returns why an environment begins a new episode instead, for each that does."""
+        lost = self.batch.end_restore(self.obs)
+        began = np.array([env in lost for env in self.envs])
+        self._begin_episodes(began)
+        self.goes_on = [goes and not new for goes, new in zip(self.goes_on, began, strict=True)]
+        return lost
 
 
 def _fill(target: Array, data: bytes, what: str) -> None:

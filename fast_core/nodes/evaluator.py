@@ -33,6 +33,7 @@ class EvaluatorNode(Node):
         self._views = memory.parameters.views(self._flat)
         self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
         self._best = BestPolicy(best_policy_path(plan.run_directory))
+        self._unwritten = False  # the best, for want of room
         self._request: Evaluate | None = None
         self._runner: Runner | None = None
         self._episodes = 0
@@ -92,10 +93,8 @@ class EvaluatorNode(Node):
                 std_return=float(np.std(runner.returns)),
                 parameters=self._flat.tobytes(),
             )
-            try:
-                self._best.offer(policy)
-            except OSError as error:  # training is worth more than this file
-                context.log.warning("can't keep the best policy: %s", error)
+            self._best.offer(policy)
+            self._write_best(again=False)
         if runner.cut:
             context.log.warning(
                 "%d of %d evaluation episodes were cut after %d steps "
@@ -115,6 +114,19 @@ class EvaluatorNode(Node):
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes
         context.channel.send(result)
+
+    def _write_best(self, *, again: bool) -> None:
+        """Write it if it is not; training is worth more than this file.
+
+        ``again`` says it although it was said before.
+        """
+        try:
+            self._best.write()
+            self._unwritten = False
+        except OSError as error:
+            if again or not self._unwritten:
+                self.context.log.warning("can't write the best policy: %s", error)
+            self._unwritten = True
 
     def _make_runner(self, episodes: int) -> Runner:
         """A runner at its beginning; environments are kept while their number fits."""
@@ -145,6 +157,7 @@ class EvaluatorNode(Node):
 
     def close(self) -> None:
         """Close every environment once."""
+        self._write_best(again=True)
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()

@@ -61,9 +61,8 @@ class OptimizerNode(LearningNode):
         name, config = self.context.name, self.context.plan.config
         with self.state(NodeState.LEARNING, f"training on ticket {command.ticket}"):
             rollouts = tuple(self._rollouts.view(ref) for ref in command.rollouts)
-            limit = config.stop.env_steps
-            progress = min(1.0, command.env_steps / limit) if limit else 0.0
             before, started_ns = self._version, time.monotonic_ns()
+            progress = config.progress(command.env_steps)
             batch = RolloutBatch(rollouts, command.env_steps, progress)
             report = checked_report(self.algorithm.update(batch))
             self._version += report.updates

@@ -52,11 +52,21 @@ class BestPolicy:
         """``path`` may hold the best policy of an earlier part of the run."""
         self._path = path
         self._best = read_policy(path).mean_return if path.exists() else float("-inf")
+        self._unwritten: PolicyFile | None = None
 
     def offer(self, policy: PolicyFile) -> bool:
-        """Keep ``policy`` if nothing better was evaluated; True when it was kept."""
+        """Keep ``policy``, if nothing better was evaluated, for `write`; True when it is kept."""
         if not policy.mean_return >= self._best:
             return False
-        write_durably(self._path, msgspec.msgpack.encode(policy))
-        self._best = policy.mean_return
+        self._best, self._unwritten = policy.mean_return, policy
         return True
+
+    def write(self) -> None:
+        """Write the best policy unless it is written.
+
+        Raises:
+            OSError: The disk is full, say; to be tried again.
+        """
+        if self._unwritten is not None:
+            write_durably(self._path, msgspec.msgpack.encode(self._unwritten))
+            self._unwritten = None

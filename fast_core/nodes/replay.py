@@ -134,12 +134,13 @@ class ReplayNode(Node):
         self._save = None
         rows = self.context.plan.config.checkpoint.replay
         with self.state(NodeState.SAVING, f"noting checkpoint {command.checkpoint}"):
-            self._saving = ReplaySave(
-                command.checkpoint,
-                Path(command.directory),
-                self.replay.state(rows=rows),
-                self._logs if rows else (),
-            )
+            state = self.replay.state(rows=rows)
+            logs = self._logs if rows else ()
+            try:
+                self._saving = ReplaySave(command.checkpoint, Path(command.directory), state, logs)
+            except OSError as error:
+                self.report_unsaved(command.checkpoint, error)
+                return True
         if self.context.plan.config.mode == "process":
             self._background = BackgroundSave(self._saving, self.context.doorbell.ring)
         self.context.channel.send(Noted(self.context.name, command.checkpoint))
@@ -149,13 +150,18 @@ class ReplayNode(Node):
         saving = self._saving
         if saving is None:
             return False
-        if self._background is not None:
-            if not self._background.finished:
-                return False
-        else:
-            with self.state(NodeState.SAVING, f"writing checkpoint {saving.checkpoint}"):
-                if saving.write():
-                    return True
+        try:
+            if self._background is not None:
+                if not self._background.finished:
+                    return False
+            else:
+                with self.state(NodeState.SAVING, f"writing checkpoint {saving.checkpoint}"):
+                    if saving.write():
+                        return True
+        except OSError as error:
+            self._abandon()
+            self.report_unsaved(saving.checkpoint, error)
+            return True
         self._saving = self._background = None
         if saving.missing:
             self.context.log.warning(

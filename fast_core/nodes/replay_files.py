@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,11 +75,13 @@ class ReplaySave:
         if isinstance(tree := state.get("tree"), dict):
             for name in TREE:
                 sources[tree_file(name)] = ArrayBytes(tree.pop(name))
-        self._stack, self._unflushed = ExitStack(), 0
-        self._left = [
-            (self._stack.enter_context((directory / name).open("wb")), source)
-            for name, source in sources.items()
-        ]
+        self._unflushed = 0
+        with ExitStack() as stack:
+            self._left = [
+                (stack.enter_context((directory / name).open("wb")), source)
+                for name, source in sources.items()
+            ]
+            self._stack = stack.pop_all()
         self._path, self._state = directory / STATE_FILE, state
         self.files = (STATE_FILE, *sources)
 
@@ -117,7 +119,8 @@ class ReplaySave:
 
     def close(self) -> None:
         """Let go of the files; can be called twice."""
-        self._stack.close()
+        with suppress(OSError):  # of what was given up; all else is flushed
+            self._stack.close()
 
 
 def restore_rows(directory: Path, logs: Sequence[ReplayLog]) -> None:

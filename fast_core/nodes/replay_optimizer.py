@@ -184,7 +184,10 @@ class ReplayOptimizerNode(LearningNode):
         if self._tickets or self.stepper.pending or self._slots.next() is not None:
             return False
         self._save = None
-        self.save(command.checkpoint, Path(command.directory))
+        try:
+            self.save(command.checkpoint, Path(command.directory))
+        except OSError as error:
+            self.report_unsaved(command.checkpoint, error)
         return True
 
     def saved_state(self) -> dict[str, object]:

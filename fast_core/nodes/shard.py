@@ -13,6 +13,7 @@ from fast_core.algorithm import Array, NoiseSpec, Policy
 from fast_core.durable import write_durably
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
+from fast_core.envs.repetition import Repetition
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import RolloutSlot, StatsColumn
@@ -118,6 +119,7 @@ class Shard:
         shard: Which one.
         incarnation: How often it was given out.
         groups: Its environments, in groups that are stepped together.
+        repetitions: What is to be taken before `begin`, to go on from the plan's checkpoint.
 
     Concurrency: that of `fast_core.nodes.rollout_sinks`; the node holds the shard alone.
     """
@@ -132,7 +134,7 @@ class Shard:
         *,
         taken_over: bool = False,
     ) -> None:
-        """Build the environments and reset them, or continue from the plan's checkpoint.
+        """Build the environments; `begin` begins, or continues from the plan's checkpoint.
 
         A shard that is ``taken_over`` from a dead node begins new episodes, with random numbers
         of its incarnation: what the checkpoint holds of it has been trained on since.
@@ -152,29 +154,46 @@ class Shard:
         if plan.checkpoint is not None and not taken_over:
             saved = _read(shard_file(plan.checkpoint, shard), shard)
         self._made_in = incarnation if saved is None else saved.made_in
+        self._plan, self._memory, self._taken_over = plan, memory, taken_over
+        self._continues = saved is not None
+        self.repetitions: list[Repetition] = []
         try:
             for index in range(plan.groups):
                 progress = memory.progress(shard, index)
                 self.groups.append(EnvGroup(plan, shard, index, self._made_in, progress))
-            self._begin(saved, taken_over=taken_over)
-            self._sink = self._make_sink(plan, memory)
+            if saved is not None:
+                self._restore(saved)
         except BaseException:
             with suppress(EnvironmentFailed):  # the first error is the cause
                 self.close()
             raise
 
-    def _begin(self, saved: ShardState | None, *, taken_over: bool) -> None:
-        if saved is not None:
-            groups = regrouped(saved.groups, [len(group.envs) for group in self.groups])
-            for group, state in zip(self.groups, groups, strict=True):
-                group.restore(state)
-            self._noise.restore(saved.noise)
-            return
+    def _restore(self, saved: ShardState) -> None:
+        groups = regrouped(saved.groups, [len(group.envs) for group in self.groups])
+        for group, state in zip(self.groups, groups, strict=True):
+            self.repetitions += group.begin_restore(state)
+        self._noise.restore(saved.noise)
+
+    def begin(self) -> dict[int, str]:
+        """Begin episodes, or go on in those of the checkpoint.
+
+        Returns:
+            Why an environment begins a new one instead, for each that does.
+
+        Raises:
+            EnvironmentFailed: An environment raised.
+        """
+        lost: dict[int, str] = {}
         for group in self.groups:
-            if taken_over:
+            if self._continues:
+                lost |= group.end_restore()
+            elif self._taken_over:
                 group.take_over()
             else:
                 group.reset()
+        self.repetitions.clear()
+        self._sink = self._make_sink(self._plan, self._memory)
+        return lost
 
     def _make_sink(self, plan: RunPlan, memory: RunMemory) -> RolloutSink:
         if not plan.replays:

@@ -7,6 +7,9 @@ doesn't hold it up.
 A replay node notes what the cut is and writes its rows while training goes on: admission is held
 only until it has noted it (`Noted`) and every other part is there. The next checkpoint waits for
 the whole, and so does the end.
+
+One that can't be written, because the disk is full say, is given up once every node is done with
+it. The next one is due when it would have been.
 """
 
 from __future__ import annotations
@@ -15,7 +18,14 @@ from enum import Enum
 
 import msgspec
 
-from fast_core.events import CheckpointWritten, CommitCheckpoint, Noted, Save, Saved
+from fast_core.events import (
+    AbandonCheckpoint,
+    CheckpointWritten,
+    CommitCheckpoint,
+    Noted,
+    Save,
+    Saved,
+)
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.state import Counters, SavedState, kept
@@ -37,6 +47,7 @@ class Checkpoints:
     Attributes:
         number: Serial number of the last checkpoint begun in the whole run.
         cut: How far the current one has come.
+        error: Why the last one could not be written, empty if it was.
     """
 
     def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
@@ -46,8 +57,9 @@ class Checkpoints:
         self.number = before.checkpoint
         self.cut = Cut.IDLE
         # A state is only ever written as part of a checkpoint, so its ticket is saved.
-        self._saved_ticket = before.settled
+        self._tried_ticket = before.settled
         self._ticket = 0
+        self.error = ""
         self._nodes: tuple[str, ...] = ()
         self._missing: set[str] = set()
         self._unnoted: set[str] = set()
@@ -93,9 +105,9 @@ class Checkpoints:
         elif self.cut is not Cut.DUE:
             self._asked = True
 
-    def is_saved(self, settled: int) -> bool:
-        """Whether a checkpoint of this cut exists, or it is the cut before the first ticket."""
-        return self._saved_ticket == settled
+    def is_settled(self, settled: int) -> bool:
+        """Whether this cut was written, or tried in vain, or is the one before any ticket."""
+        return self._tried_ticket == settled
 
     def start(self, settled: int, env_steps: int, nodes: tuple[str, ...]) -> Save:
         """Begin to write; the same command goes to each of ``nodes``, which hold the parts.
@@ -106,7 +118,7 @@ class Checkpoints:
         assert self.cut is Cut.DUE
         self.cut = Cut.SAVING
         self.number += 1
-        self._ticket = settled
+        self._ticket, self.error = settled, ""
         self._parts.clear()
         self._nodes, self._missing = nodes, set(nodes)
         self._unnoted = self._missing & self._streams
@@ -133,13 +145,18 @@ class Checkpoints:
             and event.node in self._missing
         )
 
-    def saved(self, event: Saved) -> CommitCheckpoint | None:
-        """Take a node's part; returns what to tell the launcher once every part is there."""
+    def saved(self, event: Saved) -> CommitCheckpoint | AbandonCheckpoint | None:
+        """Take a node's part; returns what to tell the launcher once every node is done."""
         self._missing.discard(event.node)
+        self._unnoted.discard(event.node)
         self._parts[event.node] = event.files
+        if event.error and not self.error:
+            self.error = f"{event.node}: {event.error}"
         if self._missing:
             self._let_train()
             return None
+        if self.error:
+            return self._give_up()
         self.cut = Cut.WRITING
         assert self._commit is not None
         files = tuple(file for node in self._nodes for file in self._parts[node])
@@ -161,8 +178,19 @@ class Checkpoints:
         """Whether the launcher was asked to commit this checkpoint."""
         return self.cut is Cut.WRITING and event.checkpoint == self.number
 
-    def written(self) -> None:
-        """Take the launcher's word that the current checkpoint is committed."""
+    def written(self, event: CheckpointWritten) -> AbandonCheckpoint | None:
+        """Take the launcher's word on the current checkpoint; returns what to tell it."""
+        self.error = event.error
+        if self.error:
+            return self._give_up()
+        self._settle()
+        return None
+
+    def _give_up(self) -> AbandonCheckpoint:
+        self._settle()
+        return AbandonCheckpoint(self.number, self.error)
+
+    def _settle(self) -> None:
         self.cut = Cut.DUE if self._asked else Cut.IDLE
         self._asked = False
-        self._saved_ticket = self._ticket
+        self._tried_ticket = self._ticket

@@ -7,7 +7,9 @@ simulated. An event costs time in proportion to the shards it touches, never to 
 from __future__ import annotations
 
 from fast_core.events import (
+    AbandonCheckpoint,
     CheckpointWritten,
+    CommitCheckpoint,
     Envelope,
     Evaluated,
     Event,
@@ -16,6 +18,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Restoring,
     RolloutReady,
     Saved,
     SnapshotTaken,
@@ -114,6 +117,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _saved(run, event)
         case CheckpointWritten():
             _checkpoint_written(run, event)
+        case Restoring():
+            _restoring(run, event)
         case Ready():
             _ready(run, event)
         case NodeExited():
@@ -135,6 +140,14 @@ def _ready(run: Run, event: Ready) -> None:
     run.awaited.discard(event.node)
     if not run.awaited:
         begin(run)
+
+
+def _restoring(run: Run, event: Restoring) -> None:
+    """A node that comes forward is waited for; how long it takes depends on its environments."""
+    run.start_deadline_s = run.now_s + run.settings.start_timeout_s
+    run.restoring = event.taken < event.steps
+    run.counters.begun_anew += event.anew
+    run.why_anew = run.why_anew or event.why
 
 
 def _rollout_ready(run: Run, event: RolloutReady) -> None:
@@ -230,17 +243,24 @@ def _saved(run: Run, event: Saved) -> None:
     if not checkpoints.expects(event):
         run.counters.stale += 1
         return
-    commit = checkpoints.saved(event)
-    if commit is not None:
-        run.send(LAUNCHER, commit)
+    _tell_launcher(run, checkpoints.saved(event))
 
 
 def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
     if not run.checkpoints.expects_written(event):
         run.counters.stale += 1
         return
-    run.checkpoints.written()
-    run.decide("checkpoint written", f"number {event.checkpoint}")
+    abandoned = run.checkpoints.written(event)
+    _tell_launcher(run, abandoned)
+    if abandoned is None:
+        run.decide("checkpoint written", f"number {event.checkpoint}")
+
+
+def _tell_launcher(run: Run, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
+    if command is not None:
+        run.send(LAUNCHER, command)
+    if isinstance(command, AbandonCheckpoint):
+        run.decide("checkpoint failed", f"number {command.checkpoint}: {command.error}")
 
 
 def _stop_requested(run: Run, event: StopRequested) -> None:

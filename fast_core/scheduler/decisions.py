@@ -21,6 +21,12 @@ def begin(run: Run) -> None:
     if progress.env_steps < run.ratio.learning_from:
         why += f", learning begins at {run.ratio.learning_from} env steps"
     run.decide("resume" if run.resumed else "start", why)
+    if run.why_anew:
+        run.decide(
+            "not exact",
+            f"this resume is not exact: with it, {run.counters.begun_anew} open episodes of the run "
+            f"were given up for new ones. The first: {run.why_anew}",
+        )
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
@@ -61,10 +67,16 @@ def check_start_timeout(run: Run) -> None:
     if run.now_s < run.start_deadline_s:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
-    run.fail(
+    text = (
         f"not every node was ready within {run.settings.start_timeout_s:g} s "
         f"(supervision.start_timeout_s); missing: {', '.join(missing)}"
     )
+    if run.restoring:
+        text += (
+            ". They were stepping open episodes again, and came forward no more; "
+            "checkpoint.exact=never begins new ones instead"
+        )
+    run.fail(text)
 
 
 def _check_limits(run: Run) -> None:
@@ -200,7 +212,7 @@ def _finish(run: Run, ending: Ending) -> None:
         _start_evaluation(run)
         return
     wanted = ending.save or checkpoints.cut is Cut.DUE
-    if wanted and not checkpoints.is_saved(run.tickets.settled):
+    if wanted and not checkpoints.is_settled(run.tickets.settled):
         checkpoints.ask()
         _save(run)
         return
@@ -224,4 +236,6 @@ def _final_text(run: Run, ending: Ending) -> str:
     if by is not None and by.version != version:
         text += f"; training went on to version {version}"
         text += ", where a resume begins" if ending.save else ""
+    if run.checkpoints.error:
+        text += f"; the last checkpoint could not be written: {run.checkpoints.error}"
     return text

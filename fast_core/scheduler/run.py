@@ -49,6 +49,8 @@ class Run:
         awaited: Nodes that are not ready yet.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
+        why_anew: Why the first of them in this part of it, empty for none.
+        restoring: Whether a node steps open episodes again, as it said last.
         began_s: When training began; None while nodes start.
         ending: The end that has been decided, None while the run goes on.
         ended: Whether `EndRun` has been sent.
@@ -75,6 +77,8 @@ class Run:
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
         self.start_deadline_s: float | None = None
+        self.why_anew = ""
+        self.restoring = False
         self.began_s: float | None = None
         self.ending: Ending | None = None
         self.ended = False

@@ -33,6 +33,7 @@ class Counters(msgspec.Struct, kw_only=True):
         checkpoint: Its serial number.
         stale: Events ignored because they named nothing that was expected.
         rollouts_dropped: Rollouts whose env node died while it collected them.
+        begun_anew: Episodes that no resume went on with: if any, the run is not exact.
     """
 
     settled: int = 0
@@ -40,6 +41,7 @@ class Counters(msgspec.Struct, kw_only=True):
     checkpoint: int = 0
     stale: int = 0
     rollouts_dropped: int = 0
+    begun_anew: int = 0
 
 
 class SavedState:

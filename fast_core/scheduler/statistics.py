@@ -59,6 +59,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         quarantined_share: Share of the last 100 episodes whose outcome is not known for that.
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
+        begun_anew: Episodes that no resume went on with: if any, the run is not exact.
         env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
     """
 
@@ -99,6 +100,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     quarantined_share: float
     checkpoint: int
     elapsed_s: float
+    begun_anew: int = 0
     env_nodes_lost: int
 
 

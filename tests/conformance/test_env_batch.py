@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
+from fast_core.envs.batch_state import BatchState, encode_state
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
@@ -447,7 +450,7 @@ def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
     state = stopped.batch.state()
     batch = make(config)
     obs = np.zeros_like(stopped.obs[0])
-    batch.restore(state, obs)
+    assert restore(batch, state, obs) == {}
     assert np.array_equal(obs, stopped.obs[-1])
     assert batch.state() == state
     rest = Driver(batch, 3, obs).run(actions[stop:])
@@ -465,7 +468,7 @@ def test_restoring_works_after_many_steps_of_episodes_of_different_age(make: Mak
     driver = make.run(config, 700, 4)
     batch = make(config, 4)
     obs = np.zeros_like(driver.obs[0])
-    batch.restore(driver.batch.state(), obs)
+    assert restore(batch, driver.batch.state(), obs) == {}
     assert np.array_equal(obs, driver.obs[-1])
     actions = random_actions(batch, 4, 300, seed=5)
     one, other = Driver(driver.batch, 4, obs), Driver(batch, 4, obs)
@@ -478,56 +481,88 @@ def test_a_state_holds_open_episodes_only(make: Maker) -> None:
     assert len(batch.state()) < 500
 
 
+def anew(
+    make: Maker, state: bytes, config: EnvironmentConfig, **kwargs: Any
+) -> tuple[dict[int, str], Driver]:
+    """Why environments did not go on with ``state``, and the batch, which has taken more steps."""
+    batch = make(config, **kwargs)
+    obs = np.zeros((3, 3), np.float32)
+    lost = restore(batch, state, obs)
+    return lost, Driver(batch, 3, obs).run(random_actions(batch, 3, 12))
+
+
 @pytest.mark.parametrize("name", ["Unrepeatable", "Drifting"])
-def test_an_environment_that_does_not_come_back_is_refused(make: Maker, name: str) -> None:
+def test_an_environment_that_does_not_come_back_begins_the_next_episode(
+    make: Maker, name: str
+) -> None:
     state = make.run(toy(name), 7).batch.state()
-    with pytest.raises(
-        CheckpointError, match=r"environment 0 of shard 2 .*episode 1.*the 2 actions"
-    ):
-        make(toy(name)).restore(state, np.zeros((3, 3), np.float32))
+    lost, driver = anew(make, state, toy(name))
+    assert sorted(lost) == [0, 1, 2]
+    for env, why in lost.items():
+        assert f"environment {env} of shard 2" in why
+        assert "episode 1" in why and "the 2 actions" in why
+    assert driver.batch.take_episodes().lengths[:3] == [5, 5, 5], "whole ones, from their reset"
 
 
 def test_different_rewards_are_noticed_when_restoring(make: Maker) -> None:
     state = make.run(toy("Counter"), 2).batch.state()
-    batch = make(toy("Counter", kwargs={"nan_at": 2, "nan_in": "large reward"}))
-    with pytest.raises(CheckpointError, match=r"rewards add up to 1e\+39, not 3.0"):
-        batch.restore(state, np.zeros((3, 3), np.float32))
+    mended = toy("Counter", kwargs={"nan_at": 2, "nan_in": "large reward"})
+    lost, _ = anew(make, state, mended)
+    assert "rewards add up to 1e+39, not 3.0" in lost[1]
 
 
 def test_an_episode_that_ends_early_is_noticed_when_restoring(make: Maker) -> None:
     state = make.run(toy("Counter"), 4).batch.state()
-    with pytest.raises(CheckpointError, match="the episode ended at step 3"):
-        make(toy("Counter", kwargs={"length": 3})).restore(state, np.zeros((3, 3), np.float32))
+    lost, _ = anew(make, state, toy("Counter", kwargs={"length": 3}))
+    assert "the episode ended at step 3" in lost[2]
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "said"),
-    [
-        ({"seed": 2}, "resets that episode with"),
-        ({"shard": 1}, "resets that episode with"),
-        ({"envs": 4}, "of 3 environments .* has 4"),
-    ],
-)
-def test_a_state_of_another_batch_is_refused(
-    make: Maker, kwargs: dict[str, Any], said: str
-) -> None:
+def test_an_environment_that_raises_when_restoring_begins_the_next_episode(make: Maker) -> None:
     state = make.run(toy("Counter"), 4).batch.state()
-    batch = make(toy("Counter"), **({"envs": 3} | kwargs))
-    with pytest.raises(CheckpointError, match=said):
-        batch.restore(state, np.zeros((kwargs.get("envs", 3), 3), np.float32))
+    batch, obs = make(toy("Counter", kwargs={"raise_at": 3})), np.zeros((3, 3), np.float32)
+    lost = restore(batch, state, obs)
+    assert sorted(lost) == [0, 1, 2] and "failed in" in lost[0]
+    assert (obs[:, 0] == 0).all()
+
+
+def test_only_what_did_not_come_back_begins_anew(make: Maker) -> None:
+    stopped = make.run(toy("Counter", kwargs={"length": 100}), 4)
+    state = msgspec.msgpack.decode(stopped.batch.state(), type=BatchState)
+    state.open[1] = replace(state.open[1], total=-1.0)
+    batch, obs = make(toy("Counter", kwargs={"length": 100})), np.zeros((3, 3), np.float32)
+    assert list(restore(batch, encode_state(state), obs)) == [1]
+    for env in (0, 2):
+        assert np.array_equal(obs[env], stopped.obs[-1][env])
+    assert not np.array_equal(obs[1], stopped.obs[-1][1])
+    again, other = make(toy("Counter", kwargs={"length": 100})), np.zeros_like(obs)
+    assert restore(again, batch.state(), other) == {}, "what it saves now is whole"
+    assert np.array_equal(other, obs)
+
+
+@pytest.mark.parametrize("kwargs", [{"seed": 2}, {"shard": 1}])
+def test_episodes_of_other_seeds_are_not_gone_on_with(make: Maker, kwargs: dict[str, Any]) -> None:
+    state = make.run(toy("Counter"), 4).batch.state()
+    lost, _ = anew(make, state, toy("Counter"), **kwargs)
+    assert len(lost) == 3 and "resets that episode with" in lost[0]
+
+
+def test_a_state_of_another_number_of_environments_is_refused(make: Maker) -> None:
+    state = make.run(toy("Counter"), 4).batch.state()
+    with pytest.raises(CheckpointError, match=r"of 3 environments .* has 4"):
+        make(toy("Counter"), envs=4).begin_restore(state)
 
 
 @pytest.mark.parametrize("state", [b"", b"\x00\x01", b"\x93\x01\x02\x03"])
 def test_a_damaged_state_is_refused(make: Maker, state: bytes) -> None:
     with pytest.raises(CheckpointError, match="damaged"):
-        make(toy("Counter")).restore(state, np.zeros((3, 3), np.float32))
+        make(toy("Counter")).begin_restore(state)
 
 
 def test_without_kept_actions_a_restored_batch_begins_the_next_episodes(make: Maker) -> None:
     batch = make.run(toy("Counter"), 7, keep_actions=False).batch
     restored = make(toy("Counter"), keep_actions=False)
     obs = np.zeros((3, 3), np.float32)
-    restored.restore(batch.state(), obs)
+    assert len(restore(restored, batch.state(), obs)) == 3
     drawn = [
         np.float32(np.random.default_rng(EpisodeSeeds(1, ROLE, 2, env)[2]).random())
         for env in range(3)

@@ -16,6 +16,7 @@ from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs import make_batch
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.probe import probe
+from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.errors import ConfigError, EnvironmentFailed
@@ -166,7 +167,7 @@ def test_without_seeds_of_single_episodes_a_restored_batch_begins_new_ones(make:
     saved = driver.batch.state()
     restored = make(CARTPOLE, 3)
     obs = np.zeros_like(driver.obs[0])
-    restored.restore(saved, obs)
+    assert len(restore(restored, saved, obs)) == 3
     assert (np.abs(obs) <= 0.05).all()
     seen = np.array(driver.obs).reshape(-1, 4)
     assert not any((seen == row).all(axis=1).any() for row in obs)

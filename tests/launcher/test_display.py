@@ -17,6 +17,7 @@ from fast_core.config import (
     PolicyConfig,
     PolicyNodesConfig,
 )
+from fast_core.events import Restoring
 from fast_core.launcher import display
 from fast_core.launcher.display import Display
 from fast_core.memory import StatsColumn
@@ -59,6 +60,10 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
         lost={"env-1"},
+        restoring={
+            "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),
+            "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),
+        },
         evaluation=None,
         best=None,
     )
@@ -127,3 +132,14 @@ def test_time_goes_on_while_nothing_happens(stage: Stage, monkeypatch: pytest.Mo
     )
     assert shown(stage).view().elapsed_s == 30.0
     assert shown(stage, "starting").view().elapsed_s == 35.0, "since it was started"
+
+
+def test_start_shows_how_far_open_episodes_are_stepped_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        display, "time", SimpleNamespace(monotonic=lambda: 1030.0, monotonic_ns=int)
+    )
+    again = "stepping open episodes again, 300 of 2,000 steps, about 1 min 30 s left"
+    assert shown(stage, "starting").view().restoring == again
+    assert shown(stage).view().restoring == ""

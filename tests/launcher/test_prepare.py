@@ -20,6 +20,7 @@ from fast_core.config import (
     PolicyNodesConfig,
     RolloutConfig,
     SchedulerConfig,
+    StopConfig,
     WrapperConfig,
 )
 from fast_core.errors import ConfigError
@@ -36,6 +37,13 @@ def test_auto_takes_a_core_per_env_node_and_a_shard_at_least(
 ) -> None:
     config = make_config(rollout=RolloutConfig(shards=shards, envs_per_shard=2, steps=8))
     assert resolve(config, CARTPOLE, cores).nodes.env.count == count
+
+
+def test_first_limit_on_env_steps_becomes_the_horizon() -> None:
+    first = resolve(make_config(stop=StopConfig(env_steps=100)), CARTPOLE, 1)
+    assert first.horizon_env_steps == 100
+    again = msgspec.structs.replace(first, stop=StopConfig(env_steps=200))
+    assert resolve(again, CARTPOLE, 1).progress(50) == 0.5
 
 
 def test_auto_threads_grow_only_with_the_update() -> None:
@@ -77,7 +85,8 @@ def test_numpy_is_refused_for_convolutions_before_anything_starts() -> None:
 
 def test_what_is_given_stays() -> None:
     nodes = NodesConfig(env=EnvNodesConfig(count=1), optimizer=OptimizerNodeConfig(threads=3))
-    config = make_config(nodes=nodes, policy=PolicyConfig(backend="torch"))
+    policy = PolicyConfig(backend="torch")
+    config = make_config(nodes=nodes, policy=policy, horizon_env_steps=7)
     assert resolve(config, CARTPOLE, 8) == config
 
 
@@ -100,8 +109,10 @@ def test_algorithm_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_environment_that_does_not_repeat_is_refused_where_resume_must_be_exact() -> None:
     once = msgspec.structs.replace(CARTPOLE, repeatable=False)
     config = resolve(make_config(), once, 1)
-    with pytest.raises(ConfigError, match=r"does not repeat.*checkpoint\.at_end=false"):
+    with pytest.raises(ConfigError, match=r"does not repeat.*checkpoint\.exact=never"):
         make_plan(config, once, "", None, None)
+    never = msgspec.structs.replace(config, checkpoint=CheckpointConfig(exact="never"))
+    make_plan(never, once, "", None, None)
     without = CheckpointConfig(every_updates=None, at_end=False)
     make_plan(msgspec.structs.replace(config, checkpoint=without), once, "", None, None)
     ahead = SchedulerConfig(off_policy_degree=1)

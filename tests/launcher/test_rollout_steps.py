@@ -1,4 +1,4 @@
-"""What ``rollout.steps: auto`` stands for, and what is known before the environment is."""
+"""What ``rollout.steps: auto`` stands for, what a continued run keeps, what is known early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fast_core import config_file
 from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.ppo_config import PPOConfig
 from fast_core.algos.sac_config import SACConfig
 from fast_core.config import (
     EvaluationConfig,
@@ -21,13 +23,15 @@ from fast_core.config import (
     RolloutConfig,
     RunConfig,
     SchedulerConfig,
+    StopConfig,
 )
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.checkpoints import Manifest, check_identity
 from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.prepare import identity, resolve
-from fast_core.launcher.run import with_saved_steps
+from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.trial import trial_plan
+from fast_core.monitor.run_directory import RunDirectory
 from fast_core.plan import RunPlan
 from fast_core.run_memory import layout_of
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -199,3 +203,16 @@ def test_trial_of_the_placement_reserves_no_replay() -> None:
     networks = 4 * 2**20
     assert layout_of(plan).nbytes < networks
     assert plan.optimizers == plan.batch_slots == 1
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own", "none, as runs of before"])
+def test_continued_run_keeps_the_horizon(tmp_path: Path, own: bool) -> None:
+    before = RunDirectory(tmp_path)
+    first = make_config(stop=StopConfig(env_steps=1000), horizon_env_steps=500 if own else None)
+    before.write_config(config_file.dumps(first))
+    longer = replace(first, stop=StopConfig(env_steps=4000), horizon_env_steps=None)
+    assert with_horizon_of(before, longer).horizon == (500 if own else 1000)
+    assert with_horizon_of(before, replace(longer, horizon_env_steps=7)).horizon == 7
+    linear = replace(longer, algorithm=PPOConfig(learning_rate_schedule="linear"))
+    with pytest.raises(ConfigError, match="horizon_env_steps=4000"):
+        with_horizon_of(before, linear)

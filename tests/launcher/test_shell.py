@@ -11,6 +11,8 @@ import pytest
 
 from fast_core.errors import TransportError
 from fast_core.events import (
+    AbandonCheckpoint,
+    CheckpointWritten,
     Collect,
     Command,
     CommitCheckpoint,
@@ -19,13 +21,21 @@ from fast_core.events import (
     NodeExited,
     Ready,
     Save,
+    Saved,
     Stop,
 )
 from fast_core.launcher import shell as module
 from fast_core.launcher.shell import EXIT_NEWS_S, Shell
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.scheduler import LAUNCHER, Send
 from tests.nodes.stage import Stage
+
+FULL = "[Errno 28] No space left on device"
+
+
+def fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 class Lossy:
@@ -54,7 +64,8 @@ class Desk:
         self.stage = Stage(folder)
         self.hub = Lossy(self.stage)
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
-        progress = PlainProgress(io.StringIO())
+        self.screen = io.StringIO()
+        progress = PlainProgress(self.screen)
         stats = self.stage.memory.stats()
         self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
 
@@ -134,26 +145,45 @@ def test_signs_of_life_are_noted_on_the_monotonic_clock(desk: Desk) -> None:
     assert desk.shell.pids == {"env-1": 77}
 
 
-@pytest.mark.parametrize("broken", ["prepare", "commit"])
-def test_checkpoint_that_cannot_be_written_ends_the_run_in_order(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, broken: str
+def test_checkpoint_that_cannot_be_begun_is_refused_for_every_node(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(desk.shell._store, broken, fail)
+    monkeypatch.setattr(desk.shell._store, "prepare", fail)
     desk.make_ready()
-    if broken == "prepare":
-        desk.shell._prepare(Save(1, str(desk.shell.run.checkpoints / "1.tmp")))
-    else:
-        desk.shell._commit(CommitCheckpoint(1, 0, 0, (), b""))
-        assert desk.shell.end is None, "it is on its way"
-        assert desk.shell.await_commit(60.0)
-        assert desk.shell.receive()
-    assert desk.shell.end is not None
-    assert desk.shell.end.reason == "failed"
-    assert desk.shell.end.cause is not None
-    assert "No space left on device" in desk.shell.end.cause.error
+    desk.hub.sent.clear()
+    taken: list[object] = []
+    monkeypatch.setattr(desk.shell, "take", taken.append)
+    save = Save(1, str(desk.shell.run.checkpoints / "1.tmp"))
+    desk.shell._carry_out([Send(node, save) for node in ("env-0", "env-1")])
+    assert taken == [Saved(n, 1, (), FULL) for n in ("env-0", "env-1")]
+    assert desk.hub.sent == []
+
+
+def test_checkpoint_that_is_given_up_leaves_nothing_and_is_told_ever_more_rarely(
+    desk: Desk,
+) -> None:
+    directory = desk.shell.run.checkpoints / "1.tmp"
+    for number in range(1, 101):
+        desk.shell._prepare(Save(number, str(directory)))
+        (directory / "learner").write_bytes(b"half")
+        desk.shell._carry_out([Send(LAUNCHER, AbandonCheckpoint(number, FULL))])
+        assert not directory.exists()
+    told = desk.screen.getvalue().splitlines()
+    assert [FULL in line for line in told] == [True] * 3
+    assert "10 in a row" in told[1] and "100 in a row" in told[2]
+    assert desk.shell.end is None
+
+
+def test_commit_that_fails_reaches_the_scheduler(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.shell._store, "commit", fail)
+    taken: list[object] = []
+    monkeypatch.setattr(desk.shell, "take", taken.append)
+    desk.shell._carry_out([Send(LAUNCHER, CommitCheckpoint(1, 0, 0, (), b""))])
+    assert desk.shell.await_commit(60.0)
+    assert desk.shell.receive()
+    assert taken == [CheckpointWritten(1, FULL)]
 
 
 def test_how_far_a_checkpoint_is_can_be_seen(desk: Desk) -> None:
@@ -165,7 +195,8 @@ def test_how_far_a_checkpoint_is_can_be_seen(desk: Desk) -> None:
     for name, size in (("learner", 100), ("rows", 3 << 20)):
         (directory / name).write_bytes(bytes(size))
     assert shell.saved() == (100 + (3 << 20), 0, False)
-    shell._commit(CommitCheckpoint(1, 0, 0, ("learner", "rows"), b"state"))
+    commit = CommitCheckpoint(1, 0, 0, ("learner", "rows"), b"state")
+    shell._carry_out([Send(LAUNCHER, commit)])
     shell.await_commit(60.0)
     saved = shell.saved()
     assert saved.committing and saved.pieces == 1 + 3 + 1, "read back piece by piece"
@@ -179,14 +210,10 @@ def test_configuration_is_written_when_every_node_has_accepted_it(desk: Desk) ->
     assert desk.shell.run.config.read_text() == "name: toy\n"
 
 
-def test_configuration_that_cannot_be_written_ends_the_run_in_order(
+def test_configuration_that_cannot_be_written_stays_as_it_was(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(text: str) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(desk.shell.run, "write_config", fail)
     desk.make_ready()
-    assert desk.shell.end is not None
-    assert desk.shell.end.cause is not None
-    assert "No space left on device" in desk.shell.end.cause.error
+    assert desk.shell.end is None
+    assert "config.yaml: [Errno 28]" in desk.screen.getvalue()

@@ -30,6 +30,8 @@ def test_line_of_a_start_names_what_it_waits_for() -> None:
     nodes = (NodeView("env-0", "waiting"), NodeView("optimizer-0", "starting"))
     line = progress_line(replace(EMPTY, elapsed_s=12.0, nodes=nodes), 0.0, 0.0)
     assert line == "[12 s] starting · not ready yet: optimizer-0"
+    again = replace(EMPTY, nodes=nodes, restoring="stepping again, 3 of 9 steps")
+    assert progress_line(again, 0.0, 0.0) == "[0.0 s] starting · stepping again, 3 of 9 steps"
 
 
 def test_env_steps_are_told_when_another_limit_is_nearer() -> None:

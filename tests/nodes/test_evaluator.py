@@ -118,9 +118,24 @@ def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:
     assert not best.offer(policy(2, 4.0))
     assert not best.offer(policy(3, float("nan")))
     assert best.offer(policy(4, 5.0)), "the later one of two equals"
+    best.write()
     assert read_policy(path).version == 4
     again = BestPolicy(path)
     assert not again.offer(policy(5, 4.9)), "also after a restart"
+
+
+def test_best_policy_that_finds_no_room_is_written_later(
+    stage: Stage, node: EvaluatorNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = best_policy_path(stage.plan.run_directory)
+    aside = path.parent.rename(path.parent.with_name("aside"))
+    for version in (1, 2):
+        snapshot(stage, version)
+        evaluate(stage, node, version)
+    assert caplog.text.count("can't write the best policy") == 1
+    aside.rename(path.parent)
+    node.close()
+    assert read_policy(path).version == 2
 
 
 def test_damaged_policy_is_an_error(tmp_path: Path) -> None:

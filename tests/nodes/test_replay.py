@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
 from fast_core.nodes import replay
 from fast_core.nodes.learner_file import load, save
-from fast_core.nodes.replay_files import STATE_FILE
+from fast_core.nodes.replay_files import STATE_FILE, ReplaySave
 from tests.nodes.replay_stage import (
     BATCH,
     ENVS,
@@ -406,6 +407,27 @@ def test_replay_that_is_not_kept_begins_empty(make: Make, tmp_path: Path) -> Non
     restored.collect(10)
     restored.grant(0, 5)
     assert len(take_all(restored, 1.0)) == 5
+
+
+@pytest.mark.parametrize("when", ["begun", "written"])
+def test_part_that_finds_no_room_is_reported_and_draws_go_on(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    stage = make()
+    stage.collect()
+    save_to(stage, tmp_path / "saved")
+    if when == "begun":
+        (tmp_path / "saved").rmdir()
+    else:
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(ReplaySave, "write", Mock(side_effect=full))
+    stage.drain()
+    saved = stage.stage.events()[-1]
+    assert isinstance(saved, Saved)
+    assert (saved.files, saved.checkpoint) == ((), 1)
+    assert ("No such file" if when == "begun" else "No space left") in saved.error
+    stage.grant(0, 1)
+    assert len(take_all(stage)) == 1
 
 
 def test_second_save_gives_up_the_first(make: Make, tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fast_core.config import PolicyConfig, RolloutConfig
+from fast_core.config import CheckpointConfig, PolicyConfig, RolloutConfig
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder
@@ -23,6 +22,7 @@ from tests.nodes.counting import CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
 
 Make = Callable[..., "Acting"]
+Exact = Literal["auto", "never"]
 ENVS, STEPS, FRAMES = 3, 40, 3
 
 
@@ -37,17 +37,22 @@ class Acting:
         *,
         checkpoint: Path | None = None,
         policy: PolicyConfig | None = None,
+        exact: Exact = "auto",
     ) -> None:
         config = make_config(
             rollout=RolloutConfig(shards=1, envs_per_shard=ENVS, steps=STEPS),
             algorithm=CountingConfig(remembers=remembers),
             policy=policy or PolicyConfig(),
+            checkpoint=CheckpointConfig(exact=exact),
         )
         self.stage = Stage(folder, config, checkpoint=checkpoint, environment=environment)
         self.policy = CountingPolicy()
         self.policy.load([np.zeros(1)])
         words = self.stage.memory.stats().row(0).words
         self.shard = Shard(self.stage.plan, self.stage.memory, 0, 1, words)
+        for repetition in self.shard.repetitions:
+            repetition.take()
+        self.lost = self.shard.begin()
         self._number = 0
 
     def collect(self) -> dict[str, NDArray[np.generic]]:
@@ -79,9 +84,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-def test_shard_that_can_not_begin_closes_its_environments_and_tells_why(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+def test_shard_that_can_not_be_built_closes_its_environments_and_tells_why(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make().shard.save(str(tmp_path))
     closed = []
 
     def fail(*_: object) -> NoReturn:
@@ -91,10 +97,11 @@ def test_shard_that_can_not_begin_closes_its_environments_and_tells_why(
         closed.append(batch)
         raise EnvironmentFailed("window gone", {})
 
-    monkeypatch.setattr(EnvGroup, "reset", fail)
-    monkeypatch.setattr(GymnasiumBatch, "close", close)
-    with pytest.raises(EnvironmentFailed, match="no licence"):
-        make()
+    monkeypatch.setattr(EnvGroup, "begin_restore", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(GymnasiumBatch, "close", close)
+        with pytest.raises(EnvironmentFailed, match="no licence"):
+            make(checkpoint=tmp_path)
     assert len(closed) == 1
 
 
@@ -167,22 +174,46 @@ def test_restored_shard_goes_on_exactly(
             assert np.array_equal(restored[name], expected[name]), name
 
 
-def test_environments_that_do_not_repeat_begin_anew_when_restored(make: Make) -> None:
-    group = make(stacked(FRAMES), remembers=True).shard.groups[0]
+def test_told_to_begin_new_episodes_nothing_is_left_of_the_old_ones(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    acting = make(stacked(FRAMES), remembers=True)
+    acting.collect()
+    acting.shard.save(str(tmp_path / "checkpoint"))
+    anew = make(stacked(FRAMES), remembers=True, checkpoint=tmp_path / "checkpoint", exact="never")
+    assert sorted(anew.lost) == list(range(ENVS))
+    assert anew.shard.repetitions == []
+    (group,) = anew.shard.groups
     assert group.stack is not None and group.memory is not None
-    group.stack.age[:] = 2
-    group.memory[:] = 5.0
-    state = group.state()
-    changed = msgspec.structs.replace(group.plan.environment, repeatable=False)
-    group.plan = replace(group.plan, environment=changed)
-    group.restore(state)
     assert (group.stack.age == 0).all()
     assert (group.memory == 0).all()
     assert (group.stack.array == group.obs[:, None]).all()
+    assert group.goes_on == [False] * ENVS
+
+
+def test_environment_that_did_not_come_back_begins_anew_alone(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    acting = make(stacked(FRAMES), remembers=True)
+    acting.collect()
+    acting.shard.save(str(tmp_path / "checkpoint"))
+    restored = make(stacked(FRAMES), remembers=True, checkpoint=tmp_path / "checkpoint")
+    (old,), (group,) = acting.shard.groups, restored.shard.groups
+    assert restored.lost == {}
+    repetitions = group.begin_restore(old.state())
+    for repetition in repetitions:
+        repetition.take()
+    repetitions[1].why = "it differs"
+    assert group.end_restore() == {1: "it differs"}
+    assert group.goes_on == [env != 1 for env in range(ENVS)]
+    assert group.stack is not None and group.memory is not None and old.stack is not None
+    assert group.stack.age[1] == 0 and (group.memory[1] == 0).all()
+    assert (group.stack.array[1] == group.obs[1]).all()
+    assert (group.stack.array[0] == old.stack.array[0]).all()
 
 
 def test_state_of_another_configuration_is_refused(make: Make) -> None:
     group = make(stacked(FRAMES)).shard.groups[0]
     state = msgspec.structs.replace(group.state(), frames=b"short")
     with pytest.raises(CheckpointError, match="stacked frames have 5 bytes; this run has"):
-        group.restore(state)
+        group.begin_restore(state)

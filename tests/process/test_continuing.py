@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fast_core.launcher.checkpoints import newest_valid
 from tests.process.harness import ROOT, TOY, Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
@@ -22,6 +24,18 @@ CARTPOLE: dict[str, Any] = {
     "environment": {"id": "CartPole-v1"},
     "checkpoint": {"every_updates": 4, "keep": 1},
     "stop": {"env_steps": 320},
+}
+
+
+SAC: dict[str, Any] = {
+    **CARTPOLE,
+    "environment": {"id": "Pendulum-v1"},
+    "rollout": {"shards": 1, "envs_per_shard": 2, "steps": 8},
+    "algorithm": {"name": "sac", "hidden_sizes": [4], "batch_size": 4},
+    "replay": {"capacity": 2000, "learning_starts": 16},
+    "nodes": {"env": {"count": 1}},
+    "scheduler": {"replay_ratio": 0.25},
+    "checkpoint": {"every_updates": 40, "keep": 1},
 }
 
 
@@ -64,18 +78,48 @@ def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) ->
     source.assert_gone()
 
 
-def test_disk_that_fails_ends_the_run_in_order(workplace: Workplace) -> None:
-    launched = workplace.launch("stop.env_steps=null", "stop.time_s=60", config=CARTPOLE)
+def test_full_disk_costs_checkpoints_and_not_the_run(workplace: Workplace) -> None:
+    """A limit on the size of files stands for it, at one node after the other."""
+    endless = ("stop.env_steps=null", "stop.time_s=60")
+    launched = workplace.launch(*endless, config=SAC)
     launched.await_training()
-    eventually(lambda: checkpoints(launched), "a checkpoint")
     folder = launched.run / "checkpoints"
-    folder.rename(launched.run / "moved")
-    folder.write_text("not a folder")
-    assert launched.wait() == 1
-    assert "checkpoint" in launched.screen.splitlines()[-1], launched.screen
-    assert "NotADirectoryError" in (launched.run / "crash.txt").read_text()
-    assert (launched.run / "report.html").exists()
+    eventually(lambda: checkpoints(launched), "a checkpoint")
+    for node in ("optimizer-0", "replay-0", "env-0"):
+        pid = launched.node(node)
+        limits = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        failed = f"could not be written: {node}: [Errno 27] File too large"
+        eventually(lambda text=failed: text in launched.screen, failed)
+        before = checkpoints(launched)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+        eventually(lambda old=before: checkpoints(launched) > old, "one that finds room again")
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130, launched.screen
+    assert f"Ctrl-C; the last checkpoint {failed}" in launched.screen
+    assert not list(folder.glob("*.tmp"))
+    assert newest_valid(folder)[1].env_steps > 0
     launched.assert_gone()
+
+
+def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
+    workplace: Workplace,
+) -> None:
+    """It repeats as long as the probe looks, and drifts later."""
+    first = workplace.toy("drift", "stop={env_steps: 1440}", at=40)
+    assert first.wait() == 0, first.screen
+    refused = workplace.resume(first, "stop.env_steps=3200", "checkpoint.exact=require")
+    assert refused.wait() == 1
+    assert "the observation differs from the saved one" in refused.screen
+    assert "checkpoint.exact is 'require'" in refused.screen
+    again = workplace.resume(first, "stop.env_steps=3200")
+    assert again.wait() == 0, again.screen
+    assert again.screen.count("this resume is not exact: with it, 4 open episodes") == 1
+    assert "not exact" in again.screen.partition("\nfinished")[2]
+    never = workplace.resume(first, "stop.env_steps=4800", "checkpoint.exact=never")
+    assert never.wait() == 0, never.screen
+    assert "8 open episodes of the run were given up" in never.screen
+    never.assert_gone()
 
 
 def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace) -> None:

@@ -113,6 +113,22 @@ def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace) -> None:
     assert sorted(digests(run.run)) == list(range(TICKETS + 5))
 
 
+def test_schedule_does_not_follow_a_limit_that_is_raised(workplace: Workplace) -> None:
+    """A run that stops early and goes on equals the one that went all the way at once."""
+    limit = TICKETS * ROWS
+    schedule = "algorithm.learning_rate_schedule=linear"
+    whole = workplace.launch(schedule, config=config("discrete"))
+    early = ("stop.env_steps=640", f"horizon_env_steps={limit}")
+    short = workplace.launch(schedule, *early, config=config("discrete"))
+    assert (whole.wait(), short.wait()) == (0, 0), whole.screen + short.screen
+    resumed = workplace.resume(short, f"stop.env_steps={limit}")
+    assert resumed.wait() == 0, resumed.screen
+    assert digests(short.run) == digests(whole.run)
+    over = workplace.resume(short, f"stop.env_steps={limit + ROWS}")
+    assert over.wait() != 0
+    assert f"horizon_env_steps={limit + ROWS}" in over.screen
+
+
 def test_new_run_may_begin_at_anothers_checkpoint(workplace: Workplace) -> None:
     first = workplace.launch(config=config("discrete"))
     assert first.wait() == 0

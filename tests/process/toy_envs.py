@@ -98,7 +98,9 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             raise RuntimeError("window gone")
 
     def _observe(self) -> np.ndarray:
-        return np.array([self._steps / self._length, self._drawn], np.float32)
+        drifts = self._fault_name == "drift" and self._steps > self._at
+        drift = time.perf_counter_ns() % 97 if drifts else 0.0
+        return np.array([self._steps / self._length, self._drawn + drift], np.float32)
 
     def _fault(self) -> None:
         match self._fault_name:

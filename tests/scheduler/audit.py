@@ -11,6 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fast_core.events import (
+    AbandonCheckpoint,
     Assign,
     CheckpointWritten,
     Collect,
@@ -213,6 +214,9 @@ class Audit:
                 case CommitCheckpoint():
                     assert node == LAUNCHER and not self.saving
                     self.committing = True
+                case AbandonCheckpoint():
+                    assert node == LAUNCHER and not self.saving, "a node may still write to it"
+                    self.committing = False
                 case EndRun():
                     self.ended = command
                 case Decision():

@@ -5,6 +5,7 @@ import pytest
 
 from fast_core.errors import CheckpointError
 from fast_core.events import (
+    AbandonCheckpoint,
     CheckpointWritten,
     Collect,
     CommitCheckpoint,
@@ -12,6 +13,7 @@ from fast_core.events import (
     Save,
     Saved,
     Snapshot,
+    StopRequested,
 )
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from tests.scheduler.simulation import World, make_settings, simulate, work_of
@@ -29,6 +31,12 @@ def save_parts(world: World) -> None:
     for node in world.settings.working_nodes:
         world.start(node)
         world.finish(node)
+
+
+def fail_part(world: World, node: str) -> list[Send]:
+    world.start(node)
+    world.busy.pop(node)
+    return world.deliver(Saved(node, world.scheduler.statistics().checkpoint, (), "no room"))
 
 
 def test_checkpoint_saves_every_part_then_commits_then_goes_on() -> None:
@@ -108,6 +116,47 @@ def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
         world.finish(node)
     assert world.scheduler.handle(CheckpointWritten(2), 0.0) == []
     assert world.scheduler.statistics().phase == "checkpointing"
+
+
+def test_checkpoint_of_which_a_part_fails_is_given_up_when_every_node_is_done() -> None:
+    world = saving_world(checkpoint_every_updates=4)
+    collect_all(world)
+    train_one(world)
+    assert fail_part(world, "env0") == []
+    world.start("optimizer")
+    assert world.finish("optimizer") == []
+    sends = fail_part(world, "env1")
+    assert sends[0] == Send(LAUNCHER, AbandonCheckpoint(1, "env0: no room"))
+    assert len(commands(sends, Collect)) == 2, "training goes on"
+    collect_all(world)
+    assert commands(train_one(world), Save)[0].command.checkpoint == 2, "when it is due"
+
+
+def test_checkpoint_that_can_not_be_committed_is_given_up() -> None:
+    world = saving_world(checkpoint_every_updates=4)
+    collect_all(world)
+    train_one(world)
+    save_parts(world)
+    sends = world.deliver(CheckpointWritten(1, "no room"))
+    assert sends[0] == Send(LAUNCHER, AbandonCheckpoint(1, "no room"))
+    assert len(commands(sends, Collect)) == 2
+
+
+@pytest.mark.parametrize("stop", [False, True], ids=["finished", "interrupted"])
+def test_last_checkpoint_is_tried_once_and_the_end_says_so(stop: bool) -> None:
+    world = saving_world(checkpoint_every_updates=None, checkpoint_at_end=True, stop_env_steps=40)
+    collect_all(world)
+    train_one(world)
+    collect_all(world)
+    if stop:
+        world.deliver(StopRequested("Ctrl-C", save=True))
+    train_one(world)
+    for node in world.settings.working_nodes:
+        sends = fail_part(world, node)
+    assert sends[0].command == AbandonCheckpoint(1, "optimizer: no room")
+    (end,) = (command for _, command in sends if isinstance(command, EndRun))
+    assert end.reason == ("interrupted" if stop else "finished")
+    assert end.text.endswith("; the last checkpoint could not be written: optimizer: no room")
 
 
 def test_evaluation_in_flight_does_not_hold_a_checkpoint_up_and_is_due_on_resume() -> None:

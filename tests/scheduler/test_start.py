@@ -1,6 +1,6 @@
-from fast_core.events import Assign, Collect, Decision, EndRun, Ready, Tick
+from fast_core.events import Assign, Collect, Decision, EndRun, Ready, Restoring, Tick
 from fast_core.scheduler import LAUNCHER, Scheduler
-from tests.scheduler.simulation import World, make_settings
+from tests.scheduler.simulation import World, make_settings, simulate
 
 
 def test_nothing_is_sent_until_every_node_is_ready() -> None:
@@ -50,6 +50,32 @@ def test_missing_nodes_end_the_run_by_name_at_the_time_limit() -> None:
     assert "within 30 s" in end.text
     assert end.text.endswith("missing: optimizer, env1")
     assert scheduler.next_wakeup_s() is None
+
+
+def test_node_that_steps_open_episodes_again_is_waited_for_while_it_comes_forward() -> None:
+    scheduler = Scheduler(make_settings(start_timeout_s=30.0))
+    scheduler.handle(Tick(), 100.0)
+    for now_s in (125.0, 150.0, 175.0):
+        assert scheduler.handle(Restoring("env0", int(now_s), 1000), now_s) == []
+        assert scheduler.handle(Tick(), now_s + 24.0) == []
+    end = scheduler.handle(Tick(), 205.0)[-1].command
+    assert isinstance(end, EndRun)
+    assert "checkpoint.exact=never begins new ones" in end.text
+
+
+def test_run_that_begins_episodes_anew_is_marked_for_good() -> None:
+    world = World(make_settings(checkpoint_at_end=True, stop_env_steps=20))
+    world.deliver(Restoring("env0", 9, 9, 2, "it differs"))
+    world.deliver(Restoring("env1", 9, 9, 1, "it differs too"))
+    world.make_ready()
+    (told,) = (each for each in world.audit.decisions if each.what == "not exact")
+    assert " 3 open episodes" in told.why and told.why.endswith("The first: it differs")
+    simulate(world)
+    resumed = World(world.settings, resumed=world.checkpoints[-1])
+    resumed.deliver(Restoring("env0", 9, 9))
+    resumed.make_ready()
+    assert resumed.scheduler.statistics().begun_anew == 3
+    assert not [each for each in resumed.audit.decisions if each.what == "not exact"]
 
 
 def test_nodes_whose_reports_were_read_late_count_as_ready() -> None:
