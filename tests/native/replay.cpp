@@ -88,8 +88,8 @@ void expect(const char* what, std::uint64_t expected, std::uint64_t got) {
   if (expected != got) fail(what, expected, got);
 }
 
-// Observations are numbered; every word of one has its number. Column 3 is the number of the
-// first observation of the episode, column 2 the number as a float.
+// Observations are numbered; every word of one has its number. An action is that number and the
+// one of the episode's first observation, a reward the number as a float.
 struct Writer {
   alignas(kCacheLine) static inline char memory[8192];
   std::unique_ptr<ReplayLog> log;
@@ -100,8 +100,7 @@ struct Writer {
   Writer() {
     delayed.clear();
     remembered.clear();
-    ReplayLog::create(memory, sizeof memory, kCapacity, kEnvs, {8 * kWords, 8, 4, 8},
-                      reserve);
+    ReplayLog::create(memory, sizeof memory, kCapacity, kEnvs, {8 * kWords, 16, 4}, reserve);
     restart();
   }
 
@@ -113,20 +112,20 @@ struct Writer {
   }
 
   void step() {
-    std::uint64_t obs[kEnvs][kWords], final_obs[kEnvs][kWords], action[kEnvs], first[kEnvs];
+    std::uint64_t obs[kEnvs][kWords], final_obs[kEnvs][kWords], action[kEnvs][2];
     float reward[kEnvs];
     std::uint8_t terminated[kEnvs], truncated[kEnvs];
     for (std::uint64_t env = 0; env < kEnvs; ++env) {
       std::fill_n(obs[env], kWords, next[env]);
       std::fill_n(final_obs[env], kWords, next[env] + 1);
-      action[env] = next[env];
+      action[env][0] = next[env];
+      action[env][1] = began[env];
       reward[env] = static_cast<float>(next[env]);
-      first[env] = began[env];
       terminated[env] = random() % 4 == 0;
       truncated[env] = random() % 4 == 0;
     }
     const char* columns[] = {reinterpret_cast<char*>(obs), reinterpret_cast<char*>(action),
-                             reinterpret_cast<char*>(reward), reinterpret_cast<char*>(first)};
+                             reinterpret_cast<char*>(reward)};
     writing = true;
     log->append(0, kEnvs, columns, terminated, truncated, reinterpret_cast<char*>(final_obs));
     writing = false;
@@ -143,7 +142,7 @@ struct Reader {
   ReplayReader reader{{&log}, kSteps, 0.5, kFrames, {{1, 2}, 0}};
   PriorityTree tree{reader.leaves(), 0.6, 0.1, {{3, 4}, 0}};
   std::uint64_t obs[kBatch][kFrames][kWords], next_obs[kBatch][kFrames][kWords];
-  std::uint64_t action[kBatch], first[kBatch];
+  std::uint64_t action[kBatch][2];
   float reward[kBatch], discount[kBatch], weight[kBatch];
   std::int32_t source[kBatch];
   std::int64_t row[kBatch];
@@ -151,8 +150,7 @@ struct Reader {
 
   void draw(bool prioritized) {
     const BatchTarget to{reinterpret_cast<char*>(obs), reinterpret_cast<char*>(next_obs),
-                         reinterpret_cast<char*>(action), reward, discount, weight, source, row,
-                         {reinterpret_cast<char*>(first)}};
+                         reinterpret_cast<char*>(action), reward, discount, weight, source, row};
     const bool was_writing = writing;
     writing = false;
     const auto drawn =
@@ -165,15 +163,15 @@ struct Reader {
 
   void check(std::uint64_t k) {
     ++checked;
-    const auto at = action[k];
+    const auto [at, first] = action[k];
     const auto after = next_obs[k][kFrames - 1][0];
     const auto steps = after - at;
     if (steps < 1 || steps > kSteps) fail("steps of a window", kSteps, steps);
     for (std::uint64_t j = 0; j < kFrames; ++j)
       for (std::uint64_t w = 0; w < kWords; ++w) {
         const auto back = kFrames - 1 - j;
-        expect("frame", std::max(at - back, first[k]), obs[k][j][w]);
-        expect("frame after", std::max(after - back, first[k]), next_obs[k][j][w]);
+        expect("frame", std::max(at - back, first), obs[k][j][w]);
+        expect("frame after", std::max(after - back, first), next_obs[k][j][w]);
       }
     float sum = 0;
     for (std::uint64_t j = 0; j < steps; ++j)

@@ -59,6 +59,7 @@ void draw(std::uint64_t leaves, std::uint64_t seed) {
     for (int k = 0; k < 3; ++k)
       tree.insert(random() % leaves, 1, scale * (k == 0 ? 1.0 : unlike) * (1 + 1e-16 * k));
     tree.repair();
+    if (!(tree.total() > 0.0)) continue;  // all were put on one leaf, the last of them a zero
     std::uint64_t drawn[200];
     tree.draw(drawn, 200);
     for (const auto leaf : drawn)
