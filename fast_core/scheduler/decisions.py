@@ -22,10 +22,11 @@ def begin(run: Run) -> None:
         why += f", learning begins at {run.ratio.learning_from} env steps"
     run.decide("resume" if run.resumed else "start", why)
     if run.why_anew:
+        anew = run.counters.begun_anew
         run.decide(
             "not exact",
-            f"this resume is not exact: with it, {run.counters.begun_anew} open episodes of the run "
-            f"were given up for new ones. The first: {run.why_anew}",
+            f"this resume is not exact: with it, {anew} open episodes of the run were given up for "
+            f"new ones. The first: {run.why_anew}",
         )
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
