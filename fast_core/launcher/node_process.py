@@ -7,23 +7,23 @@ import faulthandler
 import importlib
 import os
 import random
-import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 import numpy as np
 import setproctitle
 
+from fast_core import forks
 from fast_core.config import EnvironmentConfig
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failure import describe_failure, environment_traceback
+from fast_core.launcher.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
@@ -71,8 +71,9 @@ def node_main(name: str, link: socket.socket) -> int:
     start, descriptor = take(link)
     link.close()
     assert isinstance(start, NodeStart)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave_it_to_the_launcher)
+    # A batch system signals every process of a job; the launcher then ends the run in order.
+    for number in LAUNCHER_DECIDES:
+        forks.take(number, forks.nothing)
     _redirect_output(Path(start.plan.run_directory) / "logs" / f"{name}.log")
     setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -96,13 +97,6 @@ def node_main(name: str, link: socket.socket) -> int:
         return _live(context, start.node_class)
     finally:
         channel.close()
-
-
-def _leave_it_to_the_launcher(number: int, frame: FrameType | None) -> None:
-    """A batch system signals every process of a job; the launcher then ends the run in order.
-
-    A handler, because an ignored signal would stay ignored in what an environment starts.
-    """
 
 
 def _live(context: NodeContext, node_class: str) -> int:
@@ -148,4 +142,4 @@ def _redirect_output(path: Path) -> None:
     os.dup2(log, 2)
     os.close(log)
     faulthandler.enable(file=2)
-    faulthandler.register(STACK_SIGNAL, file=2)  # written without Python, whatever holds the GIL
+    forks.write_stacks_on(STACK_SIGNAL)

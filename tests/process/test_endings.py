@@ -161,6 +161,17 @@ def test_forked_helper_does_not_hold_up_the_start(workplace: Workplace) -> None:
     assert launched.leftovers() == []
 
 
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_forked_simulator_ends_when_its_environment_terminates_it(
+    workplace: Workplace, mode: str
+) -> None:
+    """The probe's, the nodes' and, inline, the launcher's own handlers don't reach it."""
+    launched = workplace.toy("simulator", f"mode={mode}", "stop={env_steps: 300}")
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+    assert "is killed" not in launched.screen
+
+
 @pytest.mark.parametrize("how", ["finish", "kill"])
 def test_forked_helper_of_another_session_does_not_outlive_the_run(
     workplace: Workplace, how: str

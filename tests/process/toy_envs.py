@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -61,6 +62,11 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             subprocess.Popen(["bash", "-c", f"trap '' TERM; sleep {FOR_EVER_S} & wait; wait"])
         if fault == "daemon":
             subprocess.Popen(["sleep", str(FOR_EVER_S)], start_new_session=True)
+        if fault == "simulator":
+            self._simulator = multiprocessing.get_context("fork").Process(
+                target=time.sleep, args=(FOR_EVER_S,), daemon=True
+            )
+            self._simulator.start()
         if fault in ("helper", "helper session"):
             self._leave_mark("helpers", _fork_and_stay(session=fault == "helper session"))
         if fault == "deaf":
@@ -90,6 +96,9 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
     def close(self) -> None:
         if self._folder != Path():
             self._leave_mark("closed")
+        if self._fault_name == "simulator":
+            self._simulator.terminate()
+            self._simulator.join()
         if self._fault_name.startswith("close") and (self._folder / "trained").exists():
             if self._fault_name == "close exit":
                 os._exit(7)
