@@ -22,9 +22,9 @@ from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
-from fast_core.envs.whereabouts import error_text
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.text import error_text
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -164,7 +164,7 @@ class GymnasiumBatch:
                     ended[place] = bool(terminated), bool(truncated)
         except EnvironmentFailed:
             raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self._failure(place, error_text(error), action) from error
         wrong = store_rewards(given, self._reward)
         if wrong is not None:

@@ -14,9 +14,10 @@ from fast_core.envs.description import info_key, with_info_mask
 from fast_core.envs.making import Env, describe_env, make_env
 from fast_core.envs.records import Row, mismatch
 from fast_core.envs.rows import Observations, as_reward
-from fast_core.envs.whereabouts import Whereabouts, error_text
+from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
+from fast_core.text import error_text
 
 StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]
@@ -60,7 +61,7 @@ class Instance:
             self._env = make_env(config)
         except ConfigError:
             raise
-        except (Exception, SystemExit) as error:  # a constructor may raise anything
+        except BaseException as error:  # a constructor may raise anything
             raise self.failure("while it was made", error_text(error)) from error
         self._closed = False
         self._game = self._env if isinstance(self._env, AtariGame) else None
@@ -102,7 +103,7 @@ class Instance:
             obs, info = self._env.reset(seed=seed, options=options)
             if self._info_key is not None:
                 obs = with_info_mask(obs, info, self._info_key)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self.failure(0, error_text(error), episode, seed) from error
         try:
             row[:] = obs
@@ -127,7 +128,7 @@ class Instance:
             obs, given, terminated, truncated, _ = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self.failure(number, error_text(error), episode, seed, action) from error
         try:
             row[:] = obs
@@ -155,7 +156,7 @@ class Instance:
         """
         try:
             return self._env.render()
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self.failure("while it was drawn", error_text(error)) from error
 
     @property
@@ -175,7 +176,7 @@ class Instance:
         self._closed = True
         try:
             self._env.close()
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self.failure("in close", error_text(error)) from error
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.text import error_text
 
 _ACTION_TEXT = 200
 
@@ -83,13 +84,8 @@ class BatchWhereabouts:
             yield
         except (ConfigError, EnvironmentFailed):
             raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything
+        except BaseException as error:  # an environment may raise anything
             raise self._all.failure(when, error_text(error)) from error
-
-
-def error_text(error: BaseException) -> str:
-    """Type and message of ``error``, as a traceback ends."""
-    return f"{type(error).__name__}: {error}"
 
 
 def action_text(action: object) -> str:

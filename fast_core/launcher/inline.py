@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
+from fast_core import forks
 from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import FastLoopError
 from fast_core.events import LogLine, Ready, StopRequested
@@ -21,6 +22,7 @@ from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.text import error_text
 from fast_core.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts
@@ -54,8 +56,8 @@ class InlineRun:
                 self._nodes.append(node)
                 self._use_threads(node)
                 node.setup()
-            except (Exception, SystemExit) as error:
-                self._shell.take(describe_failure(spec.name, node, error))
+            except BaseException as error:
+                self._take_failure(spec.name, node, error)
                 return
             node.enter(NodeState.WAITING, "waiting for work")
             node.context.channel.send(Ready(spec.name, os.getpid()))
@@ -102,9 +104,14 @@ class InlineRun:
         try:
             self._use_threads(node)
             return node.step()
-        except (Exception, SystemExit) as error:
-            self._shell.take(describe_failure(node.context.name, node, error))
+        except BaseException as error:
+            self._take_failure(node.context.name, node, error)
             return True
+
+    def _take_failure(self, name: str, node: Node | None, error: BaseException) -> None:
+        forks.leave_if_copy(error)
+        self._interrupts.check_forced()
+        self._shell.take(describe_failure(name, node, error))
 
     def _use_threads(self, node: Node) -> None:
         """Every node computes with the threads that its own process would have."""
@@ -114,6 +121,7 @@ class InlineRun:
 
     def _take_interrupts(self) -> None:
         interrupts = self._interrupts
+        interrupts.keep()
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
@@ -131,6 +139,7 @@ class InlineRun:
         for node in nodes:
             try:
                 node.close()
-            except (Exception, SystemExit) as error:
-                text = f"{type(error).__name__} while closing: {error}"
+            except BaseException as error:
+                forks.leave_if_copy(error)
+                text = f"{error_text(error)} (while closing)"
                 self._shell.take(LogLine(node.context.name, "ERROR", text))

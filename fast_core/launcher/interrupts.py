@@ -62,6 +62,8 @@ class Interrupts:
         self._previous.clear()
         os.close(self._wake_in)
         os.close(self._wake_out)
+        if error is not None:
+            self.check_forced()
 
     def fileno(self) -> int:
         """Readable once a signal came; `drain` makes it quiet again."""
@@ -76,6 +78,20 @@ class Interrupts:
         """Raise `Interrupted` if a signal came."""
         if self.count:
             raise Interrupted(self.text)
+
+    def check_forced(self) -> None:
+        """Raise `KeyboardInterrupt` if it was raised, whatever user code has made of it."""
+        if self.raises and self.count > 1:
+            raise KeyboardInterrupt
+
+    def keep(self) -> None:
+        """Take the signals again that user code has taken, ignored or blocked meanwhile."""
+        if self._previous:
+            signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._previous)
+        for number in self._previous:
+            if signal.getsignal(number) != self._handle:
+                signal.signal(number, self._handle)
 
     @property
     def text(self) -> str:

@@ -29,6 +29,7 @@ from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
 from fast_core.run_memory import RunMemory
+from fast_core.text import error_text
 from fast_core.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001
@@ -60,8 +61,9 @@ def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it
-    except (Exception, SystemExit) as error:
-        return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    except BaseException as error:
+        forks.leave_if_copy(error)
+        return {"error": error_text(error), "traceback": traceback.format_exc()}
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -111,7 +113,8 @@ def _live(context: NodeContext, node_class: str) -> int:
         node.setup()
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
-    except (Exception, SystemExit) as error:  # the process boundary of a node
+    except BaseException as error:  # the process boundary of a node
+        forks.leave_if_copy(error)
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
@@ -119,7 +122,8 @@ def _live(context: NodeContext, node_class: str) -> int:
     try:
         if node is not None:
             node.close()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        forks.leave_if_copy(error)
         if status == 0:
             context.channel.send(describe_failure(context.name, node, error))
         status = FAILED_STATUS

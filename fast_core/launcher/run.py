@@ -217,6 +217,7 @@ def _run(
             run.remove()
         raise
     except FastLoopError as error:
+        interrupts.check_forced()
         write_crash(run, f"{error}\n", progress)
         raise
 

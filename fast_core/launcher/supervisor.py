@@ -314,6 +314,7 @@ class Supervisor:
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()
+        interrupts.keep()  # a user's modules are imported here too
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count

@@ -1,4 +1,4 @@
-"""User code that leaves the program is caught where a node ends, in process mode and inline."""
+"""What user code raises past `Exception` is caught where a node ends, also inline."""
 
 from __future__ import annotations
 
@@ -18,9 +18,22 @@ from tests.nodes.stage import CARTPOLE, Stage, make_config
 HERE = "tests.launcher.test_boundaries"
 
 
+class Gone(BaseException):
+    """Hides what it can: no `Exception`, and no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+GONE = "Gone: <its text can't be made>"
+
+
 class LeavesInSetup(Node):
     def setup(self) -> None:
-        raise SystemExit("no licence")
+        raise Gone
+
+    def failure_context(self) -> dict[str, str]:
+        raise KeyError("place")
 
     def handle(self, command: Command) -> None: ...
 
@@ -29,7 +42,7 @@ class LeavesInWork(LeavesInSetup):
     def setup(self) -> None: ...
 
     def work(self) -> bool:
-        raise SystemExit("no licence")
+        raise Gone
 
 
 class LeavesInClose(LeavesInSetup):
@@ -38,7 +51,7 @@ class LeavesInClose(LeavesInSetup):
     def run(self) -> None: ...
 
     def close(self) -> None:
-        raise SystemExit("no licence")
+        raise Gone
 
 
 @pytest.fixture
@@ -54,12 +67,12 @@ def test_process_reports_it_and_fails(stage: Stage, kind: type[Node]) -> None:
     assert status == node_process.FAILED_STATUS
     (failed,) = [event for event in stage.hub.receive() if not isinstance(event, Ready)]
     assert isinstance(failed, Failed)
-    assert (failed.node, failed.error) == ("metrics-0", "SystemExit: no licence")
+    assert (failed.node, failed.error) == ("metrics-0", GONE)
 
 
 def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(*_: object, **__: object) -> None:
-        raise SystemExit("no licence")
+        raise Gone
 
     quiet = SimpleNamespace(
         enable=lambda: None,
@@ -69,7 +82,7 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
     monkeypatch.setattr(node_process, "probe", leave)
     answer = node_process._probe(make_config().environment, 0)
-    assert answer["error"] == "SystemExit: no licence"
+    assert answer["error"] == GONE
     monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
     assert node_process._probe(make_config().environment, 0) == {"spec": CARTPOLE}
 
@@ -96,7 +109,7 @@ class RecordingShell:
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
 def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     shell = RecordingShell()
-    quiet = SimpleNamespace(count=0)
+    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
     run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0)  # type: ignore[arg-type]
     run.start([NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0)])
     if kind is LeavesInWork:
@@ -104,7 +117,7 @@ def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     run.close()
     first = shell.taken[0]
     if kind is LeavesInClose:
-        assert first == LogLine("metrics-0", "ERROR", "SystemExit while closing: no licence")
+        assert first == LogLine("metrics-0", "ERROR", f"{GONE} (while closing)")
     else:
         assert isinstance(first, Failed)
-        assert first.error == "SystemExit: no licence"
+        assert first.error == GONE

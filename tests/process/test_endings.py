@@ -362,10 +362,10 @@ def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "cause"),
-    [("leave", "SystemExit: 0"), ("leave with text", "SystemExit: the licence has expired")],
+    [("cancelled", "CancelledError: by the"), ("leave with text", "SystemExit: the licence has")],
 )
 @pytest.mark.parametrize("mode", ["process", "inline"])
-def test_environment_that_leaves_the_program_ends_the_run_with_its_cause(
+def test_environment_that_raises_past_exception_ends_the_run_with_its_cause(
     workplace: Workplace, mode: str, fault: str, cause: str
 ) -> None:
     launched = workplace.toy(fault, f"mode={mode}")

@@ -12,11 +12,13 @@ from tests.process.harness import Workplace, eventually
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "fault"), [(signal.SIGINT, ""), (signal.SIGTERM, "seizes signals")]
+)
 def test_signal_ends_the_run_in_order_and_saves(
-    workplace: Workplace, number: signal.Signals
+    workplace: Workplace, number: signal.Signals, fault: str
 ) -> None:
-    launched = workplace.toy("", "mode=inline", step_s=0.001)
+    launched = workplace.toy(fault, "mode=inline", step_s=0.001)
     launched.await_training()
     time.sleep(0.3)
     launched.signal(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import logging
@@ -71,6 +72,10 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             self._leave_mark("helpers", _fork_and_stay(session=fault == "helper session"))
         if fault == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if fault == "seizes signals":
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         if fault == "chatty":
             logging.getLogger("toy").warning("made in process %d", os.getpid())
 
@@ -123,6 +128,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 sys.exit(0)
             case "leave with text":
                 sys.exit("the licence has expired")
+            case "cancelled":
+                raise asyncio.CancelledError("by the simulator")
             case "segfault":
                 ctypes.string_at(0)
             case "killed":
