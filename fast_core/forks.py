@@ -19,9 +19,11 @@ from types import FrameType
 
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
 
+STACK_SIGNAL = signal.SIGUSR1  # a process writes the stacks of its threads to descriptor 2
+
 _ours: dict[int, Handler] = {}
 _outside: dict[int, Handler] = {}
-_stacks: set[int] = set()
+_writes_stacks = False
 _wakeup = -1
 _mask = threading.local()
 _process = os.getpid()
@@ -58,10 +60,11 @@ def take_wakeup(descriptor: int) -> int:
     return signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
 
-def write_stacks_on(number: int) -> None:
-    """Write the stacks of all threads to descriptor 2 on a signal, whatever holds the GIL."""
-    faulthandler.register(number, file=2)
-    _stacks.add(number)
+def write_stacks() -> None:
+    """Do it on `STACK_SIGNAL`, without Python, whatever holds the GIL."""
+    global _writes_stacks
+    faulthandler.register(STACK_SIGNAL, file=2)
+    _writes_stacks = True
 
 
 def own() -> None:
@@ -109,22 +112,20 @@ def _unblock() -> None:
 
 
 def _forget() -> None:
-    global _wakeup
+    global _wakeup, _writes_stacks
     try:
         # Where they are not FastLoop's any more, user code has set its own.
         for number, ours in _ours.items():
             if signal.getsignal(number) == ours:
                 signal.signal(number, _outside[number])
-        for number in _stacks:
-            if signal.getsignal(number) == signal.SIG_DFL:
-                faulthandler.unregister(number)
+        if _writes_stacks and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+            faulthandler.unregister(STACK_SIGNAL)
         if (descriptor := signal.set_wakeup_fd(-1)) != _wakeup:
             signal.set_wakeup_fd(descriptor)
     finally:
         _ours.clear()
         _outside.clear()
-        _stacks.clear()
-        _wakeup = -1
+        _wakeup, _writes_stacks = -1, False
         _unblock()
 
 

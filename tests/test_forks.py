@@ -18,7 +18,7 @@ from fast_core import forks
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     forks.take(number, forks.nothing)
 faulthandler.enable()
-forks.write_stacks_on(signal.SIGUSR1)
+forks.write_stacks()
 forks.take_wakeup(os.pipe2(os.O_NONBLOCK)[1])
 context = multiprocessing.get_context("fork")
 

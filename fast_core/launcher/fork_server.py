@@ -48,6 +48,7 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     for number in LAUNCHER_DECIDES:
         forks.take(number, forks.nothing)
     die_with_parent(launcher)
+    forks.write_stacks()
     control = socket.socket(fileno=descriptor)
     for module in preload:
         _import(module)

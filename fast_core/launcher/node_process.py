@@ -24,7 +24,7 @@ from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.fork_server import LAUNCHER_DECIDES
-from fast_core.launcher.processes import STACK_SIGNAL, frame, take
+from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
@@ -56,6 +56,7 @@ def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
             faulthandler.dump_traceback_later(limit_s, exit=True)
 
     faulthandler.enable()
+    forks.write_stacks()
     try:
         return {"spec": probe(environment, seed, before=before)}
     except ConfigError as error:
@@ -146,4 +147,4 @@ def _redirect_output(path: Path) -> None:
     os.dup2(log, 2)
     os.close(log)
     faulthandler.enable(file=2)
-    forks.write_stacks_on(STACK_SIGNAL)
+    forks.write_stacks()

@@ -279,6 +279,12 @@ class Shell:
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick())
 
+    def overdue(self) -> list[str]:
+        """Nodes that are not ready although they had to be by now."""
+        due_s = self._scheduler.next_wakeup_s()
+        missing = [name for name in self.plan.node_names if name not in self.pids]
+        return missing if due_s and time.monotonic() >= due_s and self.end is None else []
+
     def give_up_unreachable(self) -> None:
         """Report nodes that took no message and of whose death nothing was heard since."""
         for deadline_s, event in list(self._unreachable.values()):

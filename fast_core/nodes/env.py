@@ -47,8 +47,8 @@ class EnvNode(Node):
     def setup(self) -> None:
         """Step one environment for real, then build the shards this node will likely be given."""
         plan = self.context.plan
-        self.doing = "trying out an environment"
-        try_environment(plan, self.context.rank)
+        try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
+        self.enter(NodeState.STARTING, "building shards")
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)

@@ -214,10 +214,14 @@ def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) 
 def test_node_that_has_to_be_killed_is_told_to_the_person(workplace: Workplace) -> None:
     launched = workplace.toy("sleep", "supervision.grace_s=0.5")
     eventually((launched.home / "went-wrong").exists, "the fault")
+    time.sleep(0.1)
     launched.signal(signal.SIGINT)
     assert launched.wait() == INTERRUPTED, launched.screen
     launched.assert_gone()
-    assert "did not stop within 0.5 s and is killed" in launched.screen
+    told = " ".join(launched.screen.split())
+    assert "did not stop within 0.5 s (supervision.grace_s) and is killed" in told
+    assert "it was in _fault (" in told
+    assert "toy_envs.py, line" in told
 
 
 @pytest.mark.parametrize(
