@@ -50,6 +50,7 @@ class Checkpoints:
         self._missing: set[str] = set()
         self._unnoted: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._owed: set[tuple[str, int]] = set()  # parts of those begun anew among them
         self._streams = frozenset(() if settings.replay is None else (settings.replay,))
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
@@ -108,6 +109,7 @@ class Checkpoints:
         self._parts.clear()
         self._nodes, self._missing = nodes, set(nodes)
         self._unnoted = self._missing & self._streams
+        self._owed |= {(node, self.number) for node in nodes}
         return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
 
     def shows(self, commit: CommitCheckpoint) -> None:
@@ -123,6 +125,10 @@ class Checkpoints:
         if self.stage is Stage.SAVING:
             self.stage = Stage.DUE
 
+    def owes(self, event: Saved) -> bool:
+        """Whether the node was asked for this part and has not answered yet."""
+        return (event.node, event.checkpoint) in self._owed
+
     def expects(self, event: Saved) -> bool:
         """Whether this node's part of this checkpoint is still missing."""
         return (
@@ -134,6 +140,7 @@ class Checkpoints:
     def saved(self, event: Saved) -> CommitCheckpoint | None:
         """Take a node's part; returns what to tell the launcher once every part is there."""
         self._missing.discard(event.node)
+        self._owed.discard((event.node, event.checkpoint))
         self._parts[event.node] = event.files
         if self._missing:
             self._let_train()
