@@ -48,6 +48,7 @@ from fast_core.launcher.prepare import budget, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.sources import Sources
 from fast_core.launcher.start import ProbeStart
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import check_topology, topology
@@ -238,6 +239,7 @@ def _run_processes(
     interrupts: Interrupts,
 ) -> int:
     cores = resources.cores().granted
+    sources = Sources()
     with ExitStack() as stack:
         tree = ProcessTree(
             preload=preloaded(config),
@@ -275,7 +277,7 @@ def _run_processes(
         socket_path = tree.directory / SOCKET_NAME
         hub = ZmqHub(str(socket_path))
         stack.callback(hub.close)
-        shell = _shell(plan, run, hub, memory, progress, continuation)
+        shell = _shell(plan, run, hub, memory, progress, continuation, sources)
         stack.callback(shell.close)
         _tell_budget(shell, divided)
         _tell_placement(shell, placed)
@@ -314,10 +316,11 @@ def _shell(
     memory: RunMemory,
     progress: Progress,
     continuation: Continuation | None,
+    sources: Sources | None = None,
 ) -> Shell:
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    return Shell(plan, run, hub, memory.stats(), progress, state, text)
+    return Shell(plan, run, hub, memory.stats(), progress, state, text, sources)
 
 
 def _tell_budget(shell: Shell, divided: CoreBudget) -> None:

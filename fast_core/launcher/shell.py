@@ -44,6 +44,7 @@ from fast_core.launcher.last_save import SavedSoFar
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.replay_figures import ReplayCounters
+from fast_core.launcher.sources import Sources
 from fast_core.memory import StatsBoard
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
@@ -82,13 +83,15 @@ class Shell:
         progress: Progress,
         scheduler_state: bytes | None,
         config_text: str,
+        sources: Sources | None = None,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
-        whose overrides don't fit must leave the run as it was.
+        whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
+        by then is told.
         """
-        self._config_text = config_text
+        self._config_text, self._sources = config_text, sources
         self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
@@ -232,6 +235,7 @@ class Shell:
                     if what in BEGIN:
                         with self._ends_the_run_in_order("writing config.yaml"):
                             self.run.write_config(self._config_text)
+                        self._tell_changed_sources()
                 case EndRun():
                     self.end = command
                 case _:
@@ -239,6 +243,14 @@ class Shell:
                     if isinstance(command, Save):
                         self._prepare(command)
                     self._send(node, command)
+
+    def _tell_changed_sources(self) -> None:
+        changed = self._sources.changed() if self._sources is not None else ()
+        if changed:
+            self._report(
+                f"{', '.join(changed)} changed while the run started: its processes may execute "
+                "different code, differ, or wait for each other for ever. Start it again"
+            )
 
     def _send(self, node: str, command: Command) -> None:
         try:
