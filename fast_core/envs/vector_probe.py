@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -14,6 +14,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.masks import random_action
+from fast_core.envs.probe import Before
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.seeding import Role, stream
@@ -23,9 +24,7 @@ _ENVS = 2
 _STEPS = 30
 
 
-def probe_batch(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None]
-) -> EnvironmentSpec:
+def probe_batch(config: EnvironmentConfig, seed: int, before: Before) -> EnvironmentSpec:
     """As `probe`, for environments that are stepped together.
 
     They can only be repeatable where every episode is seeded.
@@ -45,7 +44,7 @@ def probe_batch(
 
 
 def _repeats(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None], digest: bytes, state: bytes
+    config: EnvironmentConfig, seed: int, before: Before, digest: bytes, state: bytes
 ) -> bool:
     """Whether a fresh batch gives the same, and another comes back to where the first one was."""
     with _batch(config, seed, before) as batch:
@@ -55,7 +54,7 @@ def _repeats(
     with _batch(config, seed, before) as batch:
         _disturb()
         row = batch.spec.row
-        before()
+        before("call")
         try:
             batch.restore(state, np.zeros((_ENVS, *row.shape), row.row_dtype))
         except CheckpointError:
@@ -70,30 +69,29 @@ def _disturb() -> None:
 
 
 @contextmanager
-def _batch(
-    config: EnvironmentConfig, seed: int, before: Callable[[], None]
-) -> Iterator[VectorBatch]:
+def _batch(config: EnvironmentConfig, seed: int, before: Before) -> Iterator[VectorBatch]:
+    before("make")
     batch = VectorBatch(config, seed=seed, shard=0, envs=_ENVS, role=Role.PROBE)
     try:
         yield batch
     finally:
-        before()
+        before("call")
         batch.close()
 
 
-def _play(batch: VectorBatch, seed: int, before: Callable[[], None]) -> bytes:
+def _play(batch: VectorBatch, seed: int, before: Before) -> bytes:
     spec, generator = batch.spec, stream(seed, Role.PROBE, 0)
     obs = np.zeros((_ENVS, *spec.row.shape), spec.row.row_dtype)
     final = np.zeros_like(obs)
     reward = np.zeros(_ENVS, np.float32)
     terminated, truncated = np.zeros((2, _ENVS), np.bool_)
     digest = hashlib.sha256()
-    before()
+    before("call")
     batch.reset(obs)
     for _ in range(_STEPS):
         masks = [None] * _ENVS if spec.action_mask is None else list(obs[spec.action_mask])
         actions = np.array([random_action(spec.action, generator, mask) for mask in masks])
-        before()
+        before("call")
         batch.step(
             actions,
             next_obs=obs,

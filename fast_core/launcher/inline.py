@@ -16,7 +16,9 @@ from fast_core.errors import FastLoopError
 from fast_core.events import LogLine, Ready, StopRequested
 from fast_core.launcher.failure import describe_failure
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.limits import Limits
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
@@ -39,8 +41,10 @@ class InlineRun:
         shell: Shell,
         interrupts: Interrupts,
         refresh: Callable[[], float],
+        limits: Limits,
     ) -> None:
         """``refresh`` draws the display when it is time to."""
+        self._limits, limits.detector = limits, StallDetector(plan, memory)
         self._plan, self._memory, self._hub = plan, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._nodes: list[Node] = []
@@ -51,6 +55,9 @@ class InlineRun:
         """Construct and set up every node."""
         for spec in specs:
             node: Node | None = None
+            start_s = self._plan.config.supervision.start_timeout_s
+            what, key = f"{spec.name} was not ready", "supervision.start_timeout_s"
+            self._limits.begin(spec.name, what, key, start_s)
             try:
                 node = node_class(spec.node_class)(self._context(spec))
                 self._nodes.append(node)
@@ -59,6 +66,7 @@ class InlineRun:
             except BaseException as error:
                 self._take_failure(spec.name, node, error)
                 return
+            self._limits.rest()
             node.enter(NodeState.WAITING, "waiting for work")
             node.context.channel.send(Ready(spec.name, os.getpid()))
 
@@ -101,12 +109,15 @@ class InlineRun:
             )
 
     def _step(self, node: Node) -> bool:
+        self._limits.begin(node.context.name)
         try:
             self._use_threads(node)
             return node.step()
         except BaseException as error:
             self._take_failure(node.context.name, node, error)
             return True
+        finally:
+            self._limits.rest()
 
     def _take_failure(self, name: str, node: Node | None, error: BaseException) -> None:
         forks.leave_if_copy(error)
@@ -137,9 +148,12 @@ class InlineRun:
         """Close every node once."""
         nodes, self._nodes = self._nodes, []
         for node in nodes:
+            name, grace_s = node.context.name, self._plan.config.supervision.grace_s
+            self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
             try:
                 node.close()
             except BaseException as error:
                 forks.leave_if_copy(error)
                 text = f"{error_text(error)} (while closing)"
-                self._shell.take(LogLine(node.context.name, "ERROR", text))
+                self._shell.take(LogLine(name, "ERROR", text))
+        self._limits.rest()

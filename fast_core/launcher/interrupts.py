@@ -36,6 +36,7 @@ class Interrupts:
         self.count = 0
         self.number = signal.SIGINT
         self._counted_s = 0.0
+        self._error: Exception | None = None
         self._previous: dict[int, forks.Handler] = {}
         self._wake_in = self._wake_out = -1
         self._previous_wakeup = -1
@@ -84,6 +85,12 @@ class Interrupts:
         if self.raises and self.count > 1:
             raise KeyboardInterrupt
 
+    def raise_in_main(self, error: Exception) -> None:
+        """Raise ``error`` in the main thread, out of what it waits for; from another thread."""
+        if signal.SIGINT in self._previous:
+            self._error = error
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
     def keep(self) -> None:
         """Take the signals again that user code has taken, ignored or blocked meanwhile."""
         if self._previous:
@@ -104,6 +111,9 @@ class Interrupts:
         return 128 + int(self.number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
         now_s = time.monotonic()
         if self.count == 0:
             self.number = signal.Signals(number)

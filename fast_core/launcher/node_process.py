@@ -11,6 +11,7 @@ import socket
 import sys
 import traceback
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -50,9 +51,11 @@ def probe_main(name: str, link: socket.socket) -> int:
 def _probe(environment: EnvironmentConfig, seed: int) -> dict[str, object]:
     limit_s = environment.step_timeout_s
 
-    def before() -> None:
+    def before(what: Literal["make", "call"]) -> None:
         """Let a call that does not return end this process with its stack, even one in C."""
-        if limit_s is not None:
+        if what == "make":  # the launcher limits that
+            faulthandler.cancel_dump_traceback_later()
+        elif limit_s is not None:
             faulthandler.dump_traceback_later(limit_s, exit=True)
 
     faulthandler.enable()

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -28,7 +29,7 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import LogLine
+from fast_core.events import Failed, LogLine
 from fast_core.launcher.blame import blaming
 from fast_core.launcher.budget import CoreBudget
 from fast_core.launcher.checkpoints import (
@@ -42,7 +43,9 @@ from fast_core.launcher.checkpoints import (
 from fast_core.launcher.disk_room import check_disk, checkpoints_bytes
 from fast_core.launcher.display import Display
 from fast_core.launcher.early import expected_nodes, preloaded, warm
+from fast_core.launcher.failure import environment_traceback
 from fast_core.launcher.interrupts import Interrupted, Interrupts
+from fast_core.launcher.limits import Limits
 from fast_core.launcher.placement import Choice
 from fast_core.launcher.prepare import budget, identity, make_plan, resolve
 from fast_core.launcher.processes import ProcessTree
@@ -354,9 +357,25 @@ def _run_inline(
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
 
+    def end(failed: Failed) -> NoReturn:
+        """What the main thread can't do: it does not come back."""
+        report = crash_report(failed, [], run_directory=str(run.path))
+        write_crash(run, report, progress)
+        progress.fail(report)
+        progress.close()
+        os._exit(EXIT_FAILED)
+
     interrupts.raises = True
     with ExitStack() as stack:
-        environment = probe(config.environment, config.seed)
+        limits = stack.enter_context(Limits(interrupts, end))
+        try:
+            environment = probe(config.environment, config.seed, before=limits.probing(config))
+        except ConfigError as error:
+            own = environment_traceback(error)
+            raise ConfigError(
+                f"the environment raised:\n{own}{error}" if own else str(error)
+            ) from error
+        limits.rest()
         cores = resources.cores().granted
         divided = budget(config, environment, cores)
         config = resolve(config, environment, cores)
@@ -370,7 +389,7 @@ def _run_inline(
         _tell_budget(shell, divided)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
-        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
+        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh, limits)
         stack.callback(inline.close)
         inline.start(nodes)
         inline.run()

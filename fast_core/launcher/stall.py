@@ -40,11 +40,15 @@ class StallDetector:
         self._forgiven_s: float = 0.0
 
     def check(
-        self, now_s: float, heard_s: dict[str, float], lost: Collection[str] = ()
+        self,
+        now_s: float,
+        heard_s: dict[str, float],
+        lost: Collection[str] = (),
+        only: str | None = None,
     ) -> Failed | None:
         """The first node found hanging, as a failure; None while all is well.
 
-        Nodes in ``lost`` are gone, which is known.
+        Nodes in ``lost`` are gone, which is known. With ``only`` no other node has its turn.
         """
         pause_s = now_s - self._checked_s
         if pause_s < CHECK_INTERVAL_S:
@@ -53,7 +57,7 @@ class StallDetector:
         if pause_s > 2.0:
             self._forgiven_s = now_s
         for index, node in enumerate(self._plan.node_names):
-            if node in lost:
+            if node in lost or only not in (None, node):
                 continue
             snapshot = self._stats.row(index).snapshot()
             failure = self._hangs(node, snapshot, now_s)

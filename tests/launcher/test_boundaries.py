@@ -110,7 +110,8 @@ class RecordingShell:
 def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     shell = RecordingShell()
     quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
-    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0)  # type: ignore[arg-type]
+    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
+    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
     run.start([NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0)])
     if kind is LeavesInWork:
         run.run()

@@ -120,6 +120,10 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 time.sleep(FOR_EVER_S)
             case "gil":
                 ctypes.PyDLL(None).sleep(FOR_EVER_S)  # unlike CDLL, it keeps the GIL
+            case "stuck in c":
+                mutex = ctypes.create_string_buffer(64)
+                for _ in range(2):  # the second time for ever, whatever signals come
+                    ctypes.CDLL(None).pthread_mutex_lock(mutex)
             case "surrogate":
                 raise RuntimeError("caf\udce9")
             case "exit":
