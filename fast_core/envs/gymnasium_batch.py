@@ -24,7 +24,6 @@ from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
-from fast_core.text import error_text
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -165,7 +164,7 @@ class GymnasiumBatch:
         except EnvironmentFailed:
             raise
         except BaseException as error:  # an environment may raise anything
-            raise self._failure(place, error_text(error), action) from error
+            raise self._failure(place, error, action) from error
         wrong = store_rewards(given, self._reward)
         if wrong is not None:
             cause = f"the reward must be one number; got {given[wrong]!r}"
@@ -231,7 +230,9 @@ class GymnasiumBatch:
     def _find_due(self) -> None:
         self._due = self._open.find_oldest() + self._limit
 
-    def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
+    def _failure(
+        self, place: int, cause: str | BaseException, action: Array | None
+    ) -> EnvironmentFailed:
         return self._instances[place].failure(
             self._open.length(place) if action is not None else 0,
             cause,

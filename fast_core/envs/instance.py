@@ -17,7 +17,6 @@ from fast_core.envs.rows import Observations, as_reward
 from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
-from fast_core.text import error_text
 
 StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]
@@ -62,7 +61,7 @@ class Instance:
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
-            raise self.failure("while it was made", error_text(error)) from error
+            raise self.failure("while it was made", error) from error
         self._closed = False
         self._game = self._env if isinstance(self._env, AtariGame) else None
         description = describe_env(self._env, config)
@@ -104,7 +103,7 @@ class Instance:
             if self._info_key is not None:
                 obs = with_info_mask(obs, info, self._info_key)
         except BaseException as error:  # an environment may raise anything
-            raise self.failure(0, error_text(error), episode, seed) from error
+            raise self.failure(0, error, episode, seed) from error
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
@@ -129,7 +128,7 @@ class Instance:
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
         except BaseException as error:  # an environment may raise anything
-            raise self.failure(number, error_text(error), episode, seed, action) from error
+            raise self.failure(number, error, episode, seed, action) from error
         try:
             row[:] = obs
         except (ValueError, TypeError) as error:
@@ -140,7 +139,7 @@ class Instance:
     def failure(
         self,
         when: int | str,
-        cause: str,
+        cause: str | BaseException,
         episode: int | None = None,
         seed: int | None = None,
         action: object = None,
@@ -157,7 +156,7 @@ class Instance:
         try:
             return self._env.render()
         except BaseException as error:  # an environment may raise anything
-            raise self.failure("while it was drawn", error_text(error)) from error
+            raise self.failure("while it was drawn", error) from error
 
     @property
     def render_fps(self) -> float | None:
@@ -177,7 +176,7 @@ class Instance:
         try:
             self._env.close()
         except BaseException as error:  # an environment may raise anything
-            raise self.failure("in close", error_text(error)) from error
+            raise self.failure("in close", error) from error
 
 
 def make_instances(

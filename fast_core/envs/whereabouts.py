@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from fast_core import forks
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.text import error_text
 
@@ -24,7 +25,7 @@ class Whereabouts:
     def failure(
         self,
         when: int | str,
-        cause: str,
+        cause: str | BaseException,
         episode: int | None = None,
         seed: int | None = None,
         action: object = None,
@@ -33,11 +34,14 @@ class Whereabouts:
 
         Args:
             when: Step of the episode, counted from 1, or 0 for its reset; else in words.
-            cause: What went wrong.
+            cause: What went wrong, or what was raised.
             episode: Number of the episode, if there is one.
             seed: Seed the episode was reset with.
             action: Action of the step.
         """
+        if isinstance(cause, BaseException):
+            forks.leave_if_copy(cause)
+            cause = error_text(cause)
         context, words = dict(self._place), str(when)
         if isinstance(when, int):
             context["step"] = str(when)
@@ -85,7 +89,7 @@ class BatchWhereabouts:
         except (ConfigError, EnvironmentFailed):
             raise
         except BaseException as error:  # an environment may raise anything
-            raise self._all.failure(when, error_text(error)) from error
+            raise self._all.failure(when, error) from error
 
 
 def action_text(action: object) -> str:

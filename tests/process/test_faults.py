@@ -193,9 +193,10 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
         assert maps_later - maps < 100, name
 
 
-def test_environment_that_forks_disturbs_nothing(workplace: Workplace) -> None:
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str) -> None:
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
-    launched = workplace.toy("forks", "stop={env_steps: 960}")
+    launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
 

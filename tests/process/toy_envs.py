@@ -162,13 +162,15 @@ def _move_joint(number: int) -> NoReturn:
 
 
 def _fork_helper() -> None:
-    """What simulators do that call ``fork`` themselves: a child that does little and leaves."""
+    """What simulators do that call ``fork`` themselves: a child that does little and leaves.
+
+    It leaves as a program does, through all that called this.
+    """
     pid = os.fork()
     if pid == 0:
-        with contextlib.suppress(OSError):
-            os.getppid()
-        os._exit(0)
-    os.waitpid(pid, 0)
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0
 
 
 def _fork_and_stay(*, session: bool) -> int:
