@@ -147,6 +147,7 @@ class InlineRun:
     def close(self) -> None:
         """Close every node once."""
         nodes, self._nodes = self._nodes, []
+        self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
             name, grace_s = node.context.name, self._plan.config.supervision.grace_s
             self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)

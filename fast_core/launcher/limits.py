@@ -87,6 +87,8 @@ class Limits:
             if failed is None:
                 continue
             stack = "".join(traceback.format_stack(frame))
+            if self._turn is not turn:  # it has just returned
+                continue
             self._interrupts.raise_in_main(NodeFailed(failed.error))
             deadline_s = time.monotonic() + GIVE_UP_S
             while self._turn is turn and not self._closed.wait(CHECK_INTERVAL_S):

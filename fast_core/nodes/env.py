@@ -49,6 +49,8 @@ class EnvNode(Node):
         plan = self.context.plan
         try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
         self.enter(NodeState.STARTING, "building shards")
+        # The scheduler limits what follows, until the node is ready.
+        self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)

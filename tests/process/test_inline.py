@@ -58,6 +58,10 @@ def test_call_that_does_not_return_ends_the_run_with_its_stack(
     last = launched.screen.strip().splitlines()[-1]
     assert all(part in last for part in cause.split(".*")), launched.screen
     assert 'toy_envs.py", line' in launched.screen
+    if fault == "sleep":
+        made = sorted((launched.home / "made").read_text().splitlines())
+        assert sorted((launched.home / "closed").read_text().splitlines()) == made
+        assert "while closing" not in launched.screen
 
 
 def test_failing_environment_is_reported(workplace: Workplace) -> None:
