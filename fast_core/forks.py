@@ -61,7 +61,7 @@ def take_wakeup(descriptor: int) -> int:
 
 
 def write_stacks() -> None:
-    """Do it on `STACK_SIGNAL`, without Python, whatever holds the GIL."""
+    """Write the stacks of all threads on `STACK_SIGNAL`, by C, so whatever holds the GIL."""
     global _writes_stacks
     faulthandler.register(STACK_SIGNAL, file=2)
     _writes_stacks = True
