@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from fast_core.algorithm import Array
 from fast_core.spec import EnvironmentSpec
 
 ALL_ENVS = -1
+
+# Told before an environment that is tried out is made, or else called, to limit how long it takes.
+Before = Callable[[Literal["make", "call"]], None]
 
 
 class ProgressWord(enum.IntEnum):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.batch import Before
 from fast_core.envs.instance import Instance
 from fast_core.envs.masks import random_action
 from fast_core.errors import ConfigError, EnvironmentFailed
@@ -17,7 +16,6 @@ from fast_core.seeding import Role, draw_seed, stream
 from fast_core.spec import EnvironmentSpec
 
 _STEPS = 30
-Before = Callable[[Literal["make", "call"]], None]
 
 
 def probe(

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.batch import Before
 from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.masks import random_action
-from fast_core.envs.probe import Before
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.seeding import Role, stream
