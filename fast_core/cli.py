@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from fast_core import forks
+
 INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 
 
@@ -26,11 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First, so that Ctrl-C during the imports ends quietly. `launch` puts its own in its place.
     # Also where a script's background job inherited it ignored: whoever interrupts the script
     # wants its runs gone too.
-    before = signal.signal(signal.SIGINT, _exit_interrupted)
+    before = forks.take(signal.SIGINT, _exit_interrupted)
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
     finally:
-        signal.signal(signal.SIGINT, before)
+        forks.give_back(signal.SIGINT, before)
 
 
 def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:

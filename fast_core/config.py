@@ -146,7 +146,8 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
     step_timeout_s: Annotated[
         Seconds | None,
         Meta(
-            description="Longest a single reset or step may take, in seconds; null waits for ever."
+            description="Longest a single reset or step may take, in seconds, or a close while "
+            "the environment is tried out; null waits for ever."
         ),
     ] = 60.0
     nonfinite: Annotated[
@@ -490,10 +491,24 @@ class MetricsConfig(Section, frozen=True):
 class SupervisionConfig(Section, frozen=True):
     """Limits on waiting for nodes."""
 
-    start_timeout_s: Annotated[Seconds, Meta(description="Until every node must be ready.")] = 120.0
+    start_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="Until every node must be ready; longest that imports, the constructors "
+            "and first resets of environments may take."
+        ),
+    ] = 120.0
     heartbeat_timeout_s: Annotated[
         Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
     ] = 30.0
+    work_timeout_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="Longest that anything else of a node may take in which no counter of it "
+            "moves: an update of the learner, a forward pass, a call of a node of your own; null "
+            "waits for ever."
+        ),
+    ] = 600.0
     env_restarts: Annotated[
         int,
         Meta(
@@ -512,7 +527,11 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 1.0
     grace_s: Annotated[
-        Seconds, Meta(description="From asking a node to stop until it is killed.")
+        Seconds,
+        Meta(
+            description="From asking a node to stop until it is killed; the time that closing its "
+            "environments may take."
+        ),
     ] = 2.5
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fast_core.errors import ConfigError
+from fast_core.text import error_text
 
 
 def user_module(name: str) -> ModuleType:
@@ -69,9 +70,9 @@ def named(path: str, key: str) -> object:
     except ModuleNotFoundError as error:
         raise ConfigError(f"{key} {path!r} can't be imported: {_not_found(error)}") from error
     # a user's code: whatever it raises is the reason
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise ConfigError(
-            f"{key} {path!r} can't be imported: {type(error).__name__}: {error} ({_place(error)})."
+            f"{key} {path!r} can't be imported: {error_text(error)} ({_place(error)})."
         ) from error
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, vars(module), n=1)

@@ -32,6 +32,7 @@ SHORT_NS = 1_000_000
 # Environment variable of all processes of a run but the launcher and the watchdog: the run's
 # private folder, which is gone however the run ends.
 RUN_FOLDER = "FASTLOOP_RUN"
+_PROGRESS = int(StatsColumn.PROGRESS)
 
 
 class NodeState(IntEnum):
@@ -49,6 +50,7 @@ class NodeState(IntEnum):
     ACTING = 9
     TRANSFORMING = 10
     DRAWING = 11
+    TRYING = 12
 
 
 @dataclass
@@ -182,6 +184,7 @@ class Node(ABC):
 
     def step(self) -> bool:
         """Handle what arrived and do one unit of work; True if there was anything to do."""
+        self.context.stats.words[_PROGRESS] += 1
         commands = self.context.channel.receive()
         for command in commands:
             if isinstance(command, Stop) or (self.stopping and not self.finishes_inbox):

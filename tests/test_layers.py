@@ -24,6 +24,7 @@ LEVELS = {
     "fast_core.config_schema": 1,
     "fast_core.config_yaml": 1,
     "fast_core.durable": 1,
+    "fast_core.forks": 1,
     "fast_core.importing": 1,
     "fast_core.mail": 1,
     "fast_core.resources": 1,

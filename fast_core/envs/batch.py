@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from fast_core.envs.repetition import Repetition
 from fast_core.spec import EnvironmentSpec
 
 ALL_ENVS = -1
+
+# Told before an environment that is tried out is made, or else called, to limit how long it takes.
+Before = Callable[[Literal["make", "call"]], None]
 
 
 class ProgressWord(enum.IntEnum):

@@ -32,7 +32,6 @@ from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.repetition import Repetition
 from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
-from fast_core.envs.whereabouts import error_text
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
@@ -187,8 +186,8 @@ class GymnasiumBatch:
                     ended[place] = bool(terminated), bool(truncated)
         except EnvironmentFailed:
             raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self._failure(place, error_text(error), action) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self._failure(place, error, action) from error
         wrong = store_rewards(given, self._reward)
         if wrong is not None:
             cause = f"the reward must be one number; got {given[wrong]!r}"
@@ -262,7 +261,9 @@ class GymnasiumBatch:
     def _find_due(self) -> None:
         self._due = self._open.find_oldest() + self._limit
 
-    def _failure(self, place: int, cause: str, action: Array | None) -> EnvironmentFailed:
+    def _failure(
+        self, place: int, cause: str | BaseException, action: Array | None
+    ) -> EnvironmentFailed:
         return self._instances[place].failure(
             self._open.length(place) if action is not None else 0,
             cause,

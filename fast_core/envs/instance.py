@@ -15,7 +15,7 @@ from fast_core.envs.making import Env, describe_env, layers, make_env
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
-from fast_core.envs.whereabouts import OLD_RESET, Whereabouts, error_text
+from fast_core.envs.whereabouts import OLD_RESET, Whereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
 
@@ -65,8 +65,8 @@ class Instance:
             self._env = make_env(config, place)
         except ConfigError:
             raise
-        except (Exception, SystemExit) as error:  # a constructor may raise anything
-            raise self.failure("while it was made", error_text(error)) from error
+        except BaseException as error:  # a constructor may raise anything
+            raise self.failure("while it was made", error) from error
         self._closed, self.cast = False, ""
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
@@ -127,8 +127,8 @@ class Instance:
             obs, info = _pair(begun)
             if self._info_key is not None:
                 obs = with_info_mask(obs, info, self._info_key)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self.failure(0, error_text(error), episode, seed) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self.failure(0, error, episode, seed) from error
         try:
             self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
@@ -152,8 +152,8 @@ class Instance:
             obs, given, terminated, truncated, self.info = self.step(action)
             reward = as_reward(given)
             ends = bool(terminated), bool(truncated)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self.failure(number, error_text(error), episode, seed, action) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self.failure(number, error, episode, seed, action) from error
         try:
             self.cast = assign(row, obs) or self.cast
         except (ValueError, TypeError) as error:
@@ -164,7 +164,7 @@ class Instance:
     def failure(
         self,
         when: int | str,
-        cause: str,
+        cause: str | BaseException,
         episode: int | None = None,
         seed: int | None = None,
         action: object = None,
@@ -180,8 +180,8 @@ class Instance:
         """
         try:
             return self._env.render()
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self.failure("while it was drawn", error_text(error)) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self.failure("while it was drawn", error) from error
 
     @property
     def render_fps(self) -> float | None:
@@ -200,8 +200,8 @@ class Instance:
         self._closed = True
         try:
             self._env.close()
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self.failure("in close", error_text(error)) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self.failure("in close", error) from error
 
 
 def make_instances(

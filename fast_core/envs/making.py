@@ -18,6 +18,7 @@ from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
 from fast_core.importing import named, user_module
+from fast_core.text import error_text
 
 Env = gymnasium.Env[Any, Any]
 
@@ -126,10 +127,10 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
 def _import(module: str) -> None:
     try:
         user_module(module)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
+    except BaseException as error:  # a user's module may raise anything
         raise ConfigError(
             f"environment.modules or environment.id names the module {module!r}, which can't be "
-            f"imported: {type(error).__name__}: {error}"
+            f"imported: {error_text(error)}"
         ) from error
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
 
 import msgspec
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.batch import Before
 from fast_core.envs.instance import Instance
 from fast_core.envs.masks import random_action
 from fast_core.errors import ConfigError, EnvironmentFailed
@@ -19,11 +19,7 @@ _STEPS = 30
 
 
 def probe(
-    config: EnvironmentConfig,
-    seed: int,
-    *,
-    number: int = 0,
-    before: Callable[[], None] = lambda: None,
+    config: EnvironmentConfig, seed: int, *, number: int = 0, before: Before = lambda _: None
 ) -> EnvironmentSpec:
     """Describe the configured environment, after a reset and some steps that really worked.
 
@@ -34,7 +30,8 @@ def probe(
         config: Which environment.
         seed: Seed of the run.
         number: What it is to have as `Place.number`.
-        before: Called before each reset, step and close, to limit how long one may take.
+        before: Called with "make" before an environment is made, with "call" before each reset,
+            step and close, to limit how long it may take.
 
     Raises:
         ConfigError: It can't be made, its spaces are not supported, it raises, or what it
@@ -46,17 +43,19 @@ def probe(
             from fast_core.envs.vector_probe import probe_batch
 
             return probe_batch(config, seed, number, before)
+        before("make")
         first = _make(config, seed, number)
         try:
             digests = {_play(first, seed, before), _play(first, seed, before)}
         finally:
-            before()
+            before("call")
             first.close()
+        before("make")
         second = _make(config, seed, number)
         try:
             digests.add(_play(second, seed, before))
         finally:
-            before()
+            before("call")
             second.close()
     except EnvironmentFailed as error:
         raise ConfigError(
@@ -72,7 +71,7 @@ def _make(config: EnvironmentConfig, seed: int, number: int) -> Instance:
     )
 
 
-def _play(instance: Instance, seed: int, before: Callable[[], None]) -> bytes:
+def _play(instance: Instance, seed: int, before: Before) -> bytes:
     """Digest of all that some random actions give, over as many episodes as they last."""
     obs, space = instance.observations(1), instance.spec.action
     generator = stream(seed, Role.PROBE, 0)
@@ -83,7 +82,7 @@ def _play(instance: Instance, seed: int, before: Callable[[], None]) -> bytes:
         if ended:
             episode, number = episode + 1, 0
             episode_seed = draw_seed(seed, Role.PROBE, 1, episode)
-            before()
+            before("call")
             start = None if episode else b""  # a game that the last play left open does not go on
             instance.reset(obs.rows[0], episode=episode, seed=episode_seed, start=start)
             digest.update(obs.array.tobytes())
@@ -93,7 +92,7 @@ def _play(instance: Instance, seed: int, before: Callable[[], None]) -> bytes:
             if not obs.masks.open(0):
                 raise instance.failure(number - 1, obs.masks.cause(0), episode, episode_seed)
             mask = obs.masks.array[0]
-        before()
+        before("call")
         result = instance.checked_step(
             obs.rows[0],
             random_action(space, generator, mask)[()],  # a scalar where its shape is ()

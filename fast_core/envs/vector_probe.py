@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 import numpy as np
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.batch import Before
 from fast_core.envs.evaluation import evaluated
 from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.masks import random_action
@@ -25,7 +26,7 @@ _STEPS = 30
 
 
 def probe_batch(
-    config: EnvironmentConfig, seed: int, number: int, before: Callable[[], None]
+    config: EnvironmentConfig, seed: int, number: int, before: Before
 ) -> EnvironmentSpec:
     """As `probe`, for environments that are stepped together.
 
@@ -47,12 +48,7 @@ def probe_batch(
 
 
 def _repeats(
-    config: EnvironmentConfig,
-    seed: int,
-    number: int,
-    before: Callable[[], None],
-    digest: bytes,
-    state: bytes,
+    config: EnvironmentConfig, seed: int, number: int, before: Before, digest: bytes, state: bytes
 ) -> bool:
     """Whether a fresh batch gives the same, and another comes back to where the first one was."""
     with _batch(config, seed, number, before) as batch:
@@ -62,7 +58,7 @@ def _repeats(
     with _batch(config, seed, number, before) as batch:
         _disturb()
         row = batch.spec.row
-        before()
+        before("call")
         return not restore(batch, state, np.zeros((_ENVS, *row.shape), row.row_dtype))
 
 
@@ -74,29 +70,30 @@ def _disturb() -> None:
 
 @contextmanager
 def _batch(
-    config: EnvironmentConfig, seed: int, number: int, before: Callable[[], None]
+    config: EnvironmentConfig, seed: int, number: int, before: Before
 ) -> Iterator[VectorBatch]:
+    before("make")
     batch = VectorBatch(config, seed=seed, shard=0, envs=_ENVS, role=Role.PROBE, number=number)
     try:
         yield batch
     finally:
-        before()
+        before("call")
         batch.close()
 
 
-def _play(batch: VectorBatch, seed: int, before: Callable[[], None]) -> bytes:
+def _play(batch: VectorBatch, seed: int, before: Before) -> bytes:
     spec, generator = batch.spec, stream(seed, Role.PROBE, 0)
     obs = np.zeros((_ENVS, *spec.row.shape), spec.row.row_dtype)
     final = np.zeros_like(obs)
     reward = np.zeros(_ENVS, np.float32)
     terminated, truncated = np.zeros((2, _ENVS), np.bool_)
     digest = hashlib.sha256()
-    before()
+    before("call")
     batch.reset(obs)
     for _ in range(_STEPS):
         masks = [None] * _ENVS if spec.action_mask is None else list(obs[spec.action_mask])
         actions = np.array([random_action(spec.action, generator, mask) for mask in masks])
-        before()
+        before("call")
         batch.step(
             actions,
             next_obs=obs,

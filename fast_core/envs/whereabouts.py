@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from fast_core import forks
 from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.text import error_text
 
 _ACTION_TEXT = 200
 _OLD = (
@@ -35,7 +37,7 @@ class Whereabouts:
     def failure(
         self,
         when: int | str,
-        cause: str,
+        cause: str | BaseException,
         episode: int | None = None,
         seed: int | None = None,
         action: object = None,
@@ -44,11 +46,14 @@ class Whereabouts:
 
         Args:
             when: Step of the episode, counted from 1, or 0 for its reset; else in words.
-            cause: What went wrong.
+            cause: What went wrong, or what was raised.
             episode: Number of the episode, if there is one.
             seed: Seed the episode was reset with.
             action: Action of the step.
         """
+        if isinstance(cause, BaseException):
+            forks.leave_if_copy(cause)
+            cause = raised_text(cause)
         context, words = dict(self._place), str(when)
         if isinstance(when, int):
             context["step"] = str(when)
@@ -95,13 +100,13 @@ class BatchWhereabouts:
             yield
         except (ConfigError, EnvironmentFailed):
             raise
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise self._all.failure(when, error_text(error)) from error
+        except BaseException as error:  # an environment may raise anything
+            raise self._all.failure(when, error) from error
 
 
-def error_text(error: BaseException) -> str:
-    """Type and message of ``error``, as a traceback ends; names the interface of old Gym."""
-    text = f"{type(error).__name__}: {error}"
+def raised_text(error: BaseException) -> str:
+    """What an environment raised, as a traceback ends; names the interface of old Gym."""
+    text = error_text(error)
     if isinstance(error, TypeError) and _OLD_CALL.search(text):
         return f"{text}; {OLD_RESET}"
     return f"{text}; {_OLD_STEP}" if isinstance(error, ValueError) and _FOUR in text else text

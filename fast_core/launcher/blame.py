@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.text import error_text
 
 
 @contextmanager
@@ -23,12 +24,12 @@ def blaming(algorithm: AlgorithmConfig) -> Iterator[None]:
         yield
     except FastLoopError:
         raise
-    except Exception as error:  # a user's code may raise anything
+    except BaseException as error:  # a user's code may raise anything
         file = getattr(sys.modules.get(type(algorithm).__module__), "__file__", None)
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
         if not frames:
             raise
         raise ConfigError(
             f"algorithm.name {algorithm.name!r}: {frames[-1].name}() raised "
-            f"{type(error).__name__}: {error} ({frames[-1].filename}:{frames[-1].lineno})"
+            f"{error_text(error)} ({frames[-1].filename}:{frames[-1].lineno})"
         ) from error

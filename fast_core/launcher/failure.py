@@ -7,7 +7,7 @@ import traceback
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
 from fast_core.node import Node
-from fast_core.text import encodable
+from fast_core.text import encodable, error_text
 
 
 def describe_failure(
@@ -22,16 +22,21 @@ def describe_failure(
     return Failed(
         node=name,
         doing=node.doing if node is not None else "being constructed",
-        error=encodable(str(error) if own else f"{type(error).__name__}: {error}"),
+        error=encodable(str(error) if own else error_text(error)),
         traceback=encodable(
             environment_traceback(error) or "".join(traceback.format_exception(error))
         ),
-        context={
-            name: encodable(text)
-            for name, text in (node.failure_context() if node is not None else {}).items()
-        },
+        context=_context(node) if node is not None else {},
         refused=not begun and isinstance(error, ConfigError | CheckpointError),
     )
+
+
+def _context(node: Node) -> dict[str, str]:
+    """What the node says of its place; a user's node must not hide the cause by failing at that."""
+    try:
+        return {name: encodable(str(text)) for name, text in node.failure_context().items()}
+    except BaseException as error:
+        return {"failure_context()": encodable(error_text(error))}
 
 
 def environment_traceback(error: BaseException) -> str:

@@ -32,6 +32,7 @@ from typing import cast
 
 from threadpoolctl import threadpool_info
 
+from fast_core import forks
 from fast_core.importing import user_module
 from fast_core.launcher.guard import die_with_parent
 
@@ -40,23 +41,27 @@ _LIBRARIES = ("torch", "envpool")  # a stray file of a user's must not stand in 
 FAILED_STATUS = 1
 # A terminal or a batch system may send them to every process of a job at once; what follows from
 # them is decided in one place, so the server must still be there to carry it out.
-_LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     """Serve requests on ``descriptor`` until the launcher closes its end."""
-    for number in _LAUNCHER_DECIDES:
-        signal.signal(number, signal.SIG_IGN)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    for number in LAUNCHER_DECIDES:
+        forks.take(number, forks.nothing)
     die_with_parent(launcher)
+    forks.write_stacks()
     control = socket.socket(fileno=descriptor)
     for module in preload:
         _import(module)
         if what := unforkable():
             return _refuse(control, module, what)
-    # After the imports, which may set handlers of their own.
+    # After the imports, which may set handlers of their own, or block signals.
     wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, *LAUNCHER_DECIDES):
+        forks.take(number, forks.nothing)
+    forks.take_wakeup(wake_out)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     names: dict[int, str] = {}
     while True:
         readable, _, _ = select.select([control.fileno(), wake_in], [], [])
@@ -87,7 +92,7 @@ def _import(module: str) -> None:
     """Import for speed only: a module that fails is imported again, and reported, by the child."""
     try:
         (importlib.import_module if module in _LIBRARIES else user_module)(module)
-    except (Exception, SystemExit):  # a script without a main guard may leave
+    except BaseException:  # a script without a main guard may leave
         traceback.print_exc()
 
 
@@ -155,41 +160,31 @@ def _reap(control: socket.socket, names: dict[int, str]) -> None:
 def _fork(request: dict[str, object], descriptor: int, ours: tuple[int, ...]) -> int:
     """Fork a child for ``request``; it keeps ``descriptor`` and closes ``ours``."""
     server = os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, LAUNCHER_DECIDES)
     pid = os.fork()
     if pid == 0:
         status = FAILED_STATUS
         try:
             os.setpgid(0, 0)
             die_with_parent(server)
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
+            forks.own()
+            forks.take(signal.SIGINT, forks.nothing)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for each in ours:
                 os.close(each)
             status = _child(request, socket.socket(fileno=descriptor))
-        except SystemExit as leave:
-            status = exit_status(leave)
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            status = forks.exit_status(error)
         finally:
             atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(descriptor)
     with contextlib.suppress(OSError):  # the child does it too; whoever comes first
         os.setpgid(pid, pid)
     return pid
-
-
-def exit_status(leave: SystemExit) -> int:
-    """The status that Python itself ends with; text is printed, as it does."""
-    if leave.code is None:
-        return 0
-    if isinstance(leave.code, int):
-        return leave.code
-    print(leave.code, file=sys.stderr)
-    return FAILED_STATUS
 
 
 def _child(request: dict[str, object], parent: socket.socket) -> int:

@@ -10,17 +10,21 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
+from fast_core import forks
 from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import FastLoopError
 from fast_core.events import LogLine, Ready, StopRequested
 from fast_core.launcher.failure import describe_failure
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.limits import Limits
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.text import error_text
 from fast_core.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts
@@ -37,8 +41,10 @@ class InlineRun:
         shell: Shell,
         interrupts: Interrupts,
         refresh: Callable[[], float],
+        limits: Limits,
     ) -> None:
         """``refresh`` draws the display when it is time to."""
+        self._limits, limits.detector = limits, StallDetector(plan, memory)
         self._plan, self._memory, self._hub = plan, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._nodes: list[Node] = []
@@ -49,14 +55,18 @@ class InlineRun:
         """Construct and set up every node."""
         for spec in specs:
             node: Node | None = None
+            start_s = self._plan.config.supervision.start_timeout_s
+            what, key = f"{spec.name} was not ready", "supervision.start_timeout_s"
+            self._limits.begin(spec.name, what, key, start_s)
             try:
                 node = node_class(spec.node_class)(self._context(spec))
                 self._nodes.append(node)
                 self._use_threads(node)
                 node.setup()
-            except (Exception, SystemExit) as error:
-                self._shell.take(describe_failure(spec.name, node, error, begun=False))
+            except BaseException as error:
+                self._take_failure(spec.name, node, error, begun=False)
                 return
+            self._limits.rest()
             node.enter(NodeState.WAITING, "waiting for work")
             node.context.channel.send(Ready(spec.name, os.getpid()))
 
@@ -99,12 +109,22 @@ class InlineRun:
             )
 
     def _step(self, node: Node) -> bool:
+        self._limits.begin(node.context.name)
         try:
             self._use_threads(node)
             return node.step()
-        except (Exception, SystemExit) as error:
-            self._shell.take(describe_failure(node.context.name, node, error))
+        except BaseException as error:
+            self._take_failure(node.context.name, node, error)
             return True
+        finally:
+            self._limits.rest()
+
+    def _take_failure(
+        self, name: str, node: Node | None, error: BaseException, *, begun: bool = True
+    ) -> None:
+        forks.leave_if_copy(error)
+        self._interrupts.check_forced()
+        self._shell.take(describe_failure(name, node, error, begun=begun))
 
     def _use_threads(self, node: Node) -> None:
         """Every node computes with the threads that its own process would have."""
@@ -114,6 +134,7 @@ class InlineRun:
 
     def _take_interrupts(self) -> None:
         interrupts = self._interrupts
+        interrupts.keep()
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
@@ -128,9 +149,14 @@ class InlineRun:
     def close(self) -> None:
         """Close every node once."""
         nodes, self._nodes = self._nodes, []
+        self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
+            name, grace_s = node.context.name, self._plan.config.supervision.grace_s
+            self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
             try:
                 node.close()
-            except (Exception, SystemExit) as error:
-                text = f"{type(error).__name__} while closing: {error}"
-                self._shell.take(LogLine(node.context.name, "ERROR", text))
+            except BaseException as error:
+                forks.leave_if_copy(error)
+                text = f"{error_text(error)} (while closing)"
+                self._shell.take(LogLine(name, "ERROR", text))
+        self._limits.rest()

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
+from fast_core import forks
+
 # Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
 SAME_PRESS_S = 0.2
-_Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,20 +36,18 @@ class Interrupts:
         self.count = 0
         self.number = signal.SIGINT
         self._counted_s = 0.0
-        self._previous: dict[int, _Handler] = {}
+        self._error: Exception | None = None
+        self._previous: dict[int, forks.Handler] = {}
         self._wake_in = self._wake_out = -1
         self._previous_wakeup = -1
 
     def __enter__(self) -> Self:
         self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         if threading.current_thread() is threading.main_thread():
-            self._previous_wakeup = signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
+            self._previous_wakeup = forks.take_wakeup(self._wake_out)
             for number in STOP_SIGNALS:
-                before = signal.getsignal(number)
-                if before is not signal.SIG_IGN:  # nohup means it
-                    signal.signal(number, self._handle)
-                    # None is a handler that C code has set; Python can't set it again.
-                    self._previous[number] = signal.SIG_DFL if before is None else before
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                    self._previous[number] = forks.take(number, self._handle)
         return self
 
     def __exit__(
@@ -59,12 +57,14 @@ class Interrupts:
         trace: TracebackType | None,
     ) -> None:
         if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(self._previous_wakeup)
+            forks.take_wakeup(self._previous_wakeup)
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            forks.give_back(number, handler)
         self._previous.clear()
         os.close(self._wake_in)
         os.close(self._wake_out)
+        if error is not None:
+            self.check_forced()
 
     def fileno(self) -> int:
         """Readable once a signal came; `drain` makes it quiet again."""
@@ -80,6 +80,26 @@ class Interrupts:
         if self.count:
             raise Interrupted(self.text)
 
+    def check_forced(self) -> None:
+        """Raise `KeyboardInterrupt` if it was raised, whatever user code has made of it."""
+        if self.raises and self.count > 1:
+            raise KeyboardInterrupt
+
+    def raise_in_main(self, error: Exception) -> None:
+        """Raise ``error`` in the main thread, out of what it waits for; from another thread."""
+        if signal.SIGINT in self._previous:
+            self._error = error
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def keep(self) -> None:
+        """Take the signals again that user code has taken, ignored or blocked meanwhile."""
+        if self._previous:
+            signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._previous)
+        for number in self._previous:
+            if signal.getsignal(number) != self._handle:
+                signal.signal(number, self._handle)
+
     @property
     def text(self) -> str:
         """What happened, for people."""
@@ -91,6 +111,9 @@ class Interrupts:
         return 128 + int(self.number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
         now_s = time.monotonic()
         if self.count == 0:
             self.number = signal.Signals(number)

@@ -53,14 +53,21 @@ def measure_main(name: str, link: socket.socket) -> int:
     """Measure everything and send it."""
     context = _context(name, link)
     set_threads(default_threads())
-    obs, step_us, step_cpu_us = _step(context.plan)
-    envs = context.plan.config.rollout.envs_per_shard
+    config = context.plan.config
+    envs, group = config.rollout.envs_per_shard, context.memory.request(0, 0).rows
+    obs, group_us, group_cpu_us = _step(context.plan, group)
+    if config.environment.backend == "gymnasium":  # one after the other, whatever their number
+        shard_us, shard_cpu_us = group_us * envs / group, group_cpu_us * envs / group
+    else:
+        _, shard_us, shard_cpu_us = _step(context.plan, envs)
     rows = np.repeat(obs, envs, axis=0)
     act_beside_us = _act_beside(context, rows)
     round_us, busy_us = _ask(context, rows)
     act_node_us = min(_act_as_served(context, rows, busy_us), round_us)
     handover_us = round_us - act_node_us
-    parts = Parts(step_us, step_cpu_us, act_beside_us, act_node_us, handover_us)
+    parts = Parts(
+        shard_us, shard_cpu_us, group_us, group_cpu_us, act_beside_us, act_node_us, handover_us
+    )
     link.sendall(frame(msgspec.msgpack.encode(asdict(parts))))
     link.close()
     return 0
@@ -85,23 +92,30 @@ def _context(name: str, link: socket.socket) -> NodeContext:
     )
 
 
-def _step(plan: RunPlan) -> tuple[Array, float, float]:
-    """What the policy sees of one environment, ``[1, ...]``, and what a step takes, us."""
+def _step(plan: RunPlan, envs: int) -> tuple[Array, float, float]:
+    """What the policy sees of one environment, ``[1, ...]``, and what a step of ``envs`` takes, us.
+
+    They are stepped as in a run: what a batch costs whatever its size is not counted for each.
+    """
     environment, space = plan.environment, plan.environment.row
-    row = np.zeros((1, *space.shape), space.row_dtype)
+    row = np.zeros((envs, *space.shape), space.row_dtype)
     batch = make_batch(
         plan.config.environment,
         seed=plan.config.seed,
         shard=0,
-        envs=1,
+        envs=envs,
         role=Role.PROBE,
         keep_actions=False,
     )
-    reward, ends, final = np.zeros(1, np.float32), np.zeros((2, 1), np.bool_), row.copy()
+    reward, ends, final = np.zeros(envs, np.float32), np.zeros((2, envs), np.bool_), row.copy()
+    action = np.stack([valid_action(environment.action)] * envs)
+
+    def choose() -> None:
+        masks = row[environment.action_mask] if environment.action_mask else ()
+        for place, mask in enumerate(masks):
+            action[place] = valid_action(environment.action, mask)
 
     def step() -> None:
-        mask = row[environment.action_mask][0] if environment.action_mask else None
-        action = valid_action(environment.action, mask)[None]
         batch.step(
             action,
             next_obs=row,
@@ -113,12 +127,14 @@ def _step(plan: RunPlan) -> tuple[Array, float, float]:
 
     try:
         batch.reset(row)
+        choose()
         begun_cpu_s = time.process_time()
-        times = _times(step, STEP_S)
+        times = _times(step, STEP_S, after=choose)
         cpu_s = time.process_time() - begun_cpu_s
     finally:
         batch.close()
-    seen = row if environment.frames == 1 else np.repeat(row[:, None], environment.frames, axis=1)
+    one = row[:1]
+    seen = one if environment.frames == 1 else np.repeat(one[:, None], environment.frames, axis=1)
     # The mean: rare long steps, resets among them, take their share of a run too.
     return seen, 1e6 * statistics.fmean(times), 1e6 * cpu_s / len(times)
 

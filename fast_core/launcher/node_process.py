@@ -6,29 +6,31 @@ import contextlib
 import faulthandler
 import os
 import random
-import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType
+from typing import Literal
 
 import msgspec
 import numpy as np
 import setproctitle
 
+from fast_core import forks
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.importing import user_module
 from fast_core.launcher.failure import describe_failure, environment_traceback
-from fast_core.launcher.processes import STACK_SIGNAL, frame, take
+from fast_core.launcher.fork_server import LAUNCHER_DECIDES
+from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
 from fast_core.nodes.devices import check_devices
 from fast_core.run_memory import RunMemory
+from fast_core.text import error_text
 from fast_core.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001
@@ -49,12 +51,15 @@ def probe_main(name: str, link: socket.socket) -> int:
 def _probe(start: ProbeStart) -> dict[str, object]:
     limit_s = start.environment.step_timeout_s
 
-    def before() -> None:
+    def before(what: Literal["make", "call"]) -> None:
         """Let a call that does not return end this process with its stack, even one in C."""
-        if limit_s is not None:
+        if what == "make":  # the launcher limits that
+            faulthandler.cancel_dump_traceback_later()
+        elif limit_s is not None:
             faulthandler.dump_traceback_later(limit_s, exit=True)
 
     faulthandler.enable()
+    forks.write_stacks()
     try:
         check_devices(start.optimizer, start.policy_device)
         spec = probe(start.environment, start.seed, number=start.number, before=before)
@@ -62,8 +67,9 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it
-    except (Exception, SystemExit) as error:
-        return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    except BaseException as error:
+        forks.leave_if_copy(error)
+        return {"error": error_text(error), "traceback": traceback.format_exc()}
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -73,8 +79,9 @@ def node_main(name: str, link: socket.socket) -> int:
     start, descriptor = take(link)
     link.close()
     assert isinstance(start, NodeStart)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave_it_to_the_launcher)
+    # A batch system signals every process of a job; the launcher then ends the run in order.
+    for number in LAUNCHER_DECIDES:
+        forks.take(number, forks.nothing)
     _redirect_output(Path(start.plan.run_directory) / "logs" / f"{name}.log")
     setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -100,13 +107,6 @@ def node_main(name: str, link: socket.socket) -> int:
         channel.close()
 
 
-def _leave_it_to_the_launcher(number: int, frame: FrameType | None) -> None:
-    """A batch system signals every process of a job; the launcher then ends the run in order.
-
-    A handler, because an ignored signal would stay ignored in what an environment starts.
-    """
-
-
 def _live(context: NodeContext, node_class: str) -> int:
     """Set up, run and close one node; a failure becomes a `Failed` event."""
     seed_globals(context)
@@ -120,7 +120,8 @@ def _live(context: NodeContext, node_class: str) -> int:
         begun = True
         context.channel.send(Ready(context.name, os.getpid()))
         node.run()
-    except (Exception, SystemExit) as error:  # the process boundary of a node
+    except BaseException as error:  # the process boundary of a node
+        forks.leave_if_copy(error)
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
@@ -128,7 +129,8 @@ def _live(context: NodeContext, node_class: str) -> int:
     try:
         if node is not None:
             node.close()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        forks.leave_if_copy(error)
         if status == 0:
             context.channel.send(describe_failure(context.name, node, error))
         status = FAILED_STATUS
@@ -151,4 +153,4 @@ def _redirect_output(path: Path) -> None:
     os.dup2(log, 2)
     os.close(log)
     faulthandler.enable(file=2)
-    faulthandler.register(STACK_SIGNAL, file=2)  # written without Python, whatever holds the GIL
+    forks.write_stacks()

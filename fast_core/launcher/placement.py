@@ -19,15 +19,19 @@ class Parts:
     """What was measured, in microseconds.
 
     Attributes:
-        step_us: One environment step.
-        step_cpu_us: Processor time of it; less where a step waits for something.
+        shard_us: A step of all environments of a shard at once, as beside the policy.
+        shard_cpu_us: Processor time of it; less where a step waits, more with several threads.
+        group_us: A step of all environments of a group.
+        group_cpu_us: Processor time of it.
         act_beside_us: One forward pass over a whole shard, as in an env node.
         act_node_us: One forward pass over a group, its reply written, as in a policy node.
         handover_us: From request to reply, beyond ``act_node_us``.
     """
 
-    step_us: float
-    step_cpu_us: float
+    shard_us: float
+    shard_cpu_us: float
+    group_us: float
+    group_cpu_us: float
     act_beside_us: float
     act_node_us: float
     handover_us: float
@@ -87,9 +91,10 @@ class Choice:
         parts = self.parts
         return (
             f"{self.placement}: {self.env_rate:,.0f} env steps/s expected beside the environments, "
-            f"{self.node_rate:,.0f} with policy nodes (a step takes {parts.step_us:.3g} us, acting "
-            f"{parts.act_beside_us:.3g} us beside, {parts.act_node_us:.3g} us for a group in a "
-            f"policy node, handing over {parts.handover_us:.3g} us)"
+            f"{self.node_rate:,.0f} with policy nodes (a shard steps in {parts.shard_us:.3g} us, a "
+            f"group in {parts.group_us:.3g}, acting takes {parts.act_beside_us:.3g} us beside, "
+            f"{parts.act_node_us:.3g} for a group in a policy node, handing over "
+            f"{parts.handover_us:.3g})"
         )
 
 
@@ -103,8 +108,8 @@ def choose(parts: Parts, shape: Shape) -> Choice:
 def rate_beside(parts: Parts, shape: Shape) -> float:
     """Env steps per second where each env node steps and acts in turn."""
     most = ceil(shape.shards / shape.env_nodes)
-    one_us = shape.envs * parts.step_us + parts.act_beside_us
-    cpu_us = shape.envs * parts.step_cpu_us + parts.act_beside_us
+    one_us = parts.shard_us + parts.act_beside_us
+    cpu_us = parts.shard_cpu_us + parts.act_beside_us
     cycle_us = max(most * one_us, shape.shards * cpu_us / shape.cores)
     return 1e6 * shape.shards * shape.envs / cycle_us
 
@@ -117,10 +122,10 @@ def rate_served(parts: Parts, shape: Shape) -> float:
     """
     groups, most = shape.groups, ceil(shape.shards / shape.env_nodes)
     half_us = parts.handover_us / 2
-    stepping_us = most * (shape.envs * parts.step_us + groups * half_us)
+    stepping_us = most * groups * (parts.group_us + half_us)
     acting_us = ceil(shape.shards / shape.policy_nodes) * groups * (parts.act_node_us + half_us)
     # What a group waits for, if nothing else keeps its nodes busy.
-    alone_us = ceil(shape.envs / groups) * parts.step_us + parts.act_node_us + parts.handover_us
+    alone_us = parts.group_us + parts.act_node_us + parts.handover_us
     act_cpu_us = parts.act_node_us * shape.policy_threads + parts.handover_us
-    cpu_us = shape.shards * (shape.envs * parts.step_cpu_us + groups * act_cpu_us) / shape.cores
+    cpu_us = shape.shards * groups * (parts.group_cpu_us + act_cpu_us) / shape.cores
     return 1e6 * shape.shards * shape.envs / max(stepping_us, acting_us, alone_us, cpu_us)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pickle
+import re
 import secrets
 import select
 import shutil
@@ -25,12 +26,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
+from fast_core.forks import STACK_SIGNAL
 from fast_core.node import RUN_FOLDER
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
 _REAP_S = 1.0
-STACK_SIGNAL = signal.SIGUSR1  # a node writes the stacks of its threads into its log
+_STACK_WAIT_S = 0.5
+_STACK_POLL_S = 0.02
+_TAIL_BYTES = 4_000
 _WATCHDOG_S = 2.0
 _GIT_S = 2.0
 # Else setproctitle writes a title over the environment that the kernel shows of a process, and the
@@ -260,11 +264,24 @@ class ProcessTree:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, number)
 
-    def ask_for_stack(self, child: Child) -> None:
-        """Have a child that lives write the stacks of its threads into its log; not its group."""
-        if child.pid and child.status is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(child.pid, STACK_SIGNAL)
+    def stack(self, child: Child | None, log: Path) -> str:
+        """Where a process hangs, as it writes itself into its log; empty if it is stopped.
+
+        Without ``child`` that of the fork server.
+        """
+        pid = self._server.pid if child is None else child.pid
+        if not pid or (child is not None and child.status is not None):
+            return ""
+        before = log.stat().st_size if log.is_file() else 0
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, STACK_SIGNAL)
+        deadline_s, written = time.monotonic() + _STACK_WAIT_S, before
+        while time.monotonic() < deadline_s and log.is_file():
+            time.sleep(_STACK_POLL_S)
+            size, written = written, log.stat().st_size
+            if size == written > before:  # it has come to its end
+                break
+        return tail(log, written - before) if written > before else ""
 
     def signal_living(self, number: signal.Signals) -> None:
         """Send a signal to the process group of every living child."""
@@ -319,6 +336,19 @@ class ProcessTree:
         self.wait_for_exits(time.monotonic() + grace_s)
         self.signal_living(signal.SIGKILL)
         self.wait_for_exits(time.monotonic() + _REAP_S)
+
+
+def tail(path: Path, nbytes: int = _TAIL_BYTES) -> str:
+    """The end of a log, where a crash in C and a call that did not return leave their stack."""
+    nbytes = min(nbytes, _TAIL_BYTES)
+    return path.read_bytes()[-nbytes:].decode("utf-8", "replace").strip()
+
+
+def innermost(stack: str) -> str:
+    """Where the main thread is, of a stack as `faulthandler` writes it: function, file and line."""
+    main = stack.rpartition("(most recent call first):")[2]
+    found = re.search(r'File "([^"]*)", line (\d+) in (.*)', main)
+    return f"{found[3]} ({found[1]}, line {found[2]})" if found else ""
 
 
 def describe_exit(status: int | None) -> str:

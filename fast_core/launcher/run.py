@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -29,7 +30,7 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import LogLine
+from fast_core.events import Failed, LogLine
 from fast_core.launcher.blame import blaming
 from fast_core.launcher.checkpoints import (
     SCHEDULER_FILE,
@@ -42,12 +43,15 @@ from fast_core.launcher.checkpoints import (
 from fast_core.launcher.disk_room import checkpoints_bytes
 from fast_core.launcher.display import Display
 from fast_core.launcher.early import descriptors_needed, expected_nodes, preloaded, warm
+from fast_core.launcher.failure import environment_traceback
 from fast_core.launcher.interrupts import Interrupted, Interrupts
+from fast_core.launcher.limits import Limits
 from fast_core.launcher.placement import Choice
 from fast_core.launcher.prepare import identity
 from fast_core.launcher.processes import ProcessTree
 from fast_core.launcher.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.sources import Sources
 from fast_core.launcher.start import probe_start
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import topology
@@ -257,6 +261,7 @@ def _run(
             run.remove()
         raise
     except FastLoopError as error:
+        interrupts.check_forced()
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
         raise
@@ -278,6 +283,7 @@ def _run_processes(
     interrupts: Interrupts,
 ) -> int:
     check_descriptors(descriptors_needed(config, resources.cores().granted))
+    sources = Sources()
     with ExitStack() as stack:
         tree = _tree(config, run, stack)
         verdict = _verdict(config, run, continuation, lambda: _look(tree, config, interrupts))
@@ -292,7 +298,7 @@ def _run_processes(
         socket_path = tree.directory / SOCKET_NAME
         hub = ZmqHub(str(socket_path))
         stack.callback(hub.close)
-        shell = _shell(plan, run, hub, memory, progress, continuation)
+        shell = _shell(plan, run, hub, memory, progress, continuation, sources)
         stack.callback(shell.close)
         _tell(shell, verdict)
         trace = TraceDrain(plan, memory)
@@ -363,10 +369,11 @@ def _shell(
     memory: RunMemory,
     progress: Progress,
     continuation: Continuation | None,
+    sources: Sources | None = None,
 ) -> Shell:
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    return Shell(plan, run, hub, memory.stats(), progress, state, text)
+    return Shell(plan, run, hub, memory.stats(), progress, state, text, sources)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:
@@ -410,13 +417,31 @@ def _run_inline(
     from fast_core.launcher.inline import InlineRun
     from fast_core.nodes.devices import check_devices
 
-    def look() -> Found:
-        start = probe_start(config)
-        check_devices(start.optimizer, start.policy_device)
-        return Found(probe(start.environment, start.seed, number=start.number), config)
+    def end(failed: Failed) -> NoReturn:
+        """What the main thread can't do: it does not come back."""
+        report = crash_report(failed, [], run_directory=str(run.path))
+        write_crash(run, report, progress)
+        progress.fail(report)
+        progress.close()
+        os._exit(EXIT_FAILED)
 
     interrupts.raises = True
     with ExitStack() as stack:
+        limits = stack.enter_context(Limits(interrupts, end))
+
+        def look() -> Found:
+            start, before = probe_start(config), limits.probing(config)
+            check_devices(start.optimizer, start.policy_device)
+            try:
+                found = probe(start.environment, start.seed, number=start.number, before=before)
+            except ConfigError as error:
+                own = environment_traceback(error)
+                raise ConfigError(
+                    f"the environment raised:\n{own}{error}" if own else str(error)
+                ) from error
+            limits.rest()
+            return Found(found, config)
+
         verdict = _verdict(config, run, continuation, look)
         plan = verdict.plan
         nodes = topology(plan)
@@ -428,7 +453,7 @@ def _run_inline(
         _tell(shell, verdict)
         trace = TraceDrain(plan, memory)
         display = Display(shell, progress, trace)
-        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh)
+        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh, limits)
         stack.callback(inline.close)
         inline.start(nodes)
         write_versions(run, datetime.now())

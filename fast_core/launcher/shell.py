@@ -45,6 +45,7 @@ from fast_core.launcher.last_save import SavedSoFar
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.replay_figures import ReplayCounters
+from fast_core.launcher.sources import Sources
 from fast_core.memory import StatsBoard
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
@@ -85,13 +86,15 @@ class Shell:
         progress: Progress,
         scheduler_state: bytes | None,
         config_text: str,
+        sources: Sources | None = None,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
-        whose overrides don't fit must leave the run as it was.
+        whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
+        by then is told.
         """
-        self._config_text = config_text
+        self._config_text, self._sources = config_text, sources
         self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
@@ -248,6 +251,7 @@ class Shell:
                     self._journal.write(what, why)
                     if what in BEGIN:
                         self._write_config()
+                        self._tell_changed_sources()
                     elif what == NOT_EXACT:
                         self._report(why)
                 case EndRun():
@@ -258,6 +262,14 @@ class Shell:
                         self.take(Saved(node, command.checkpoint, (), error))
                     else:
                         self._send(node, command)
+
+    def _tell_changed_sources(self) -> None:
+        changed = self._sources.changed() if self._sources is not None else ()
+        if changed:
+            self._report(
+                f"{', '.join(changed)} changed while the run started: its processes may execute "
+                "different code, differ, or wait for each other for ever. Start it again"
+            )
 
     def _send(self, node: str, command: Command) -> None:
         try:
@@ -311,6 +323,12 @@ class Shell:
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick())
+
+    def overdue(self) -> list[str]:
+        """Nodes that are not ready although they had to be by now."""
+        due_s = self._scheduler.next_wakeup_s()
+        missing = [name for name in self.plan.node_names if name not in self.pids]
+        return missing if due_s and time.monotonic() >= due_s and self.end is None else []
 
     def give_up_unreachable(self) -> None:
         """Report nodes that took no message and of whose death nothing was heard since."""

@@ -1,4 +1,4 @@
-"""Finds nodes that hang: an environment that does not return, or a process that is stopped."""
+"""Finds nodes that hang: a call into user code that does not return, or a stopped process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from fast_core.run_memory import RunMemory
 
 CHECK_INTERVAL_S = 0.2
 PLACE_WORDS = int(ProgressWord.EPISODE)
-_STEPPING = (NodeState.STEPPING, NodeState.EVALUATING)
+_STEPPING = (NodeState.STEPPING, NodeState.EVALUATING, NodeState.TRYING)
 
 
 class StallDetector:
     """Compares each node's counters with those of before, on the monotonic clock.
 
-    A node counts as hanging while it steps environments and none of its counters moves for
-    ``environment.step_timeout_s``, when it makes environments anew for longer than
-    ``supervision.start_timeout_s``, or when its I/O thread is silent for
+    A node counts as hanging while none of its counters moves for as long as its state allows:
+    ``environment.step_timeout_s`` while it steps environments, ``supervision.start_timeout_s``
+    while it makes some anew, ``supervision.work_timeout_s`` otherwise, since even a node that
+    waits takes a turn every `WAIT_LIMIT_S`. So does one whose I/O thread is silent for
     ``supervision.heartbeat_timeout_s``. A launcher that was itself paused forgives the pause.
     """
 
@@ -39,11 +40,15 @@ class StallDetector:
         self._forgiven_s: float = 0.0
 
     def check(
-        self, now_s: float, heard_s: dict[str, float], lost: Collection[str] = ()
+        self,
+        now_s: float,
+        heard_s: dict[str, float],
+        lost: Collection[str] = (),
+        only: str | None = None,
     ) -> Failed | None:
         """The first node found hanging, as a failure; None while all is well.
 
-        Nodes in ``lost`` are gone, which is known.
+        Nodes in ``lost`` are gone, which is known. With ``only`` no other node has its turn.
         """
         pause_s = now_s - self._checked_s
         if pause_s < CHECK_INTERVAL_S:
@@ -52,7 +57,7 @@ class StallDetector:
         if pause_s > 2.0:
             self._forgiven_s = now_s
         for index, node in enumerate(self._plan.node_names):
-            if node in lost:
+            if node in lost or only not in (None, node):
                 continue
             snapshot = self._stats.row(index).snapshot()
             failure = self._hangs(node, snapshot, now_s)
@@ -63,7 +68,7 @@ class StallDetector:
         return None
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
-        limit_s = self._limit_s(row)
+        limit_s, key, what = self._limit(row)
         executes = node in self._plan.env_node_names
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
@@ -73,27 +78,30 @@ class StallDetector:
         still_s = now_s - max(self._moved_s[node], self._forgiven_s)
         if still_s < limit_s:
             return None
-        what = f"an environment did not return from reset or step within {limit_s:g} s "
-        key = "environment.step_timeout_s"
-        if row.state == NodeState.STARTING:
-            what = f"the environments of a shard that moved here were not begun in {limit_s:g} s "
-            key = "supervision.start_timeout_s"
         return Failed(
             node=node,
             doing=f"{NodeState(row.state).name.lower()} for {still_s:.1f} s without an end",
-            error=f"{what}({key})",
+            error=f"{what} within {limit_s:g} s ({key})",
             traceback="",
             context=describe_place(self._plan, self._memory, row) if executes else {},
         )
 
-    def _limit_s(self, row: StatsSnapshot) -> float | None:
-        """How long a node's counters may stand still in its state, None for ever."""
+    def _limit(self, row: StatsSnapshot) -> tuple[float | None, str, str]:
+        """How long a node's counters may stand still in its state, None for ever; key and words."""
+        environment, supervision = self._plan.config.environment, self._plan.config.supervision
         if row.state in _STEPPING:
-            return self._plan.config.environment.step_timeout_s
-        # One that never left that state is not ready, which the scheduler limits.
-        if row.state == NodeState.STARTING and row.state_since_ns:
-            return self._plan.config.supervision.start_timeout_s
-        return None
+            calls = "reset, step or close" if row.state == NodeState.TRYING else "reset or step"
+            what = f"an environment did not return from {calls}"
+            return environment.step_timeout_s, "environment.step_timeout_s", what
+        if row.state == NodeState.STARTING:
+            # One that never left that state is not ready, which the scheduler limits.
+            limit_s = supervision.start_timeout_s if row.state_since_ns else None
+            what = "the environments of a shard were not made and begun"
+            return limit_s, "supervision.start_timeout_s", what
+        if row.state == NodeState.WRITING:  # slow disks never disturb training
+            return None, "", ""
+        what = "it did not come back from what it was doing"
+        return supervision.work_timeout_s, "supervision.work_timeout_s", what
 
     def _may_hold_the_gil(self, row: StatsSnapshot) -> bool:
         """Whether user code runs that may keep the I/O thread from answering.

@@ -16,11 +16,11 @@ import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.events import LogLine, NodeExited, StopRequested
+from fast_core.events import Failed, LogLine, NodeExited, StopRequested
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.last_save import LastSave
 from fast_core.launcher.postmortem import describe_death
-from fast_core.launcher.processes import Child, ProcessTree, describe_exit, unframe
+from fast_core.launcher.processes import Child, ProcessTree, describe_exit, innermost, tail, unframe
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.start import NodeStart, ProbeStart
@@ -36,9 +36,6 @@ POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
 FORCED_GRACE_S = 0.3
 TERMINATE_GRACE_S = 0.3
-LOG_TAIL_BYTES = 4_000
-STACK_WAIT_S = 0.5
-STACK_POLL_S = 0.02
 # How long the news of a child's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
@@ -73,6 +70,7 @@ def ask_probe(
         answer = await_answer(tree, child, link, interrupts, time.monotonic() + timeout_s)
     if answer is None and child.status is None:
         raise NodeFailed(
+            f"{_above(tree.stack(child, tree.log))}"
             f"environment {start.environment.id!r} was not made, reset and stepped within "
             f"{timeout_s:g} s (supervision.start_timeout_s)"
         )
@@ -96,7 +94,7 @@ def _probe_death(tree: ProcessTree, child: Child, start: ProbeStart) -> NodeFail
         f"the process that looked at environment {start.environment.id!r} "
         f"{describe_exit(child.status)}"
     )
-    printed = _tail(tree.log)
+    printed = tail(tree.log)
     if "most recent call first" in printed:
         said += (
             f"; its stack is above. A reset, step or close may take "
@@ -104,12 +102,11 @@ def _probe_death(tree: ProcessTree, child: Child, start: ProbeStart) -> NodeFail
         )
     else:
         said += " and left no stack: its own code, or a library it uses, ended the process"
-    return NodeFailed(f"{printed}\n{said}" if printed else said)
+    return NodeFailed(f"{_above(printed)}{said}")
 
 
-def _tail(path: Path) -> str:
-    """The end of a log, where a crash in C and a call that did not return leave their stack."""
-    return path.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+def _above(printed: str) -> str:
+    return f"{printed}\n" if printed else ""
 
 
 def await_answer(
@@ -163,6 +160,7 @@ def await_started(
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise NodeFailed(
+                f"{_above(tree.stack(None, tree.log))}"
                 f"the fork server has not finished importing {', '.join(tree.preload)} within "
                 f"{timeout_s:g} s (supervision.start_timeout_s); its output is in "
                 "logs/fork-server.log"
@@ -287,8 +285,8 @@ class Supervisor:
             self._shell.receive()  # what it said last comes before the news of its end
             if child.name in self._plan.node_names and not self._shell.has_failed(child.name):
                 cause = self._cause(child)
-                tail = self._log_tail(child.name)
-                report = describe_death(self._plan, self._memory, child.name, cause, tail)
+                printed = self._log_tail(child.name)
+                report = describe_death(self._plan, self._memory, child.name, cause, printed)
                 may_survive = self._plan.config.supervision.env_restarts > 0
                 if may_survive and child.name in self._plan.env_node_names:
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
@@ -310,10 +308,11 @@ class Supervisor:
         path = self._shell.run.log(name)
         if not path.is_file():
             return ""
-        return _tail(path)
+        return tail(path)
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()
+        interrupts.keep()  # a user's modules are imported here too
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
@@ -343,19 +342,17 @@ class Supervisor:
         if stall is not None:
             stack = self._stack(stall.node)
             self._shell.take(msgspec.structs.replace(stall, traceback=stack))
+        elif overdue := self._shell.overdue():
+            first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
+            text = (
+                f"not every node was ready within {limit_s:g} s (supervision.start_timeout_s); "
+                f"missing: {', '.join(overdue)}"
+            )
+            self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
     def _stack(self, name: str) -> str:
         """Where a node that hangs is, as it wrote itself; empty if it is stopped."""
-        path = self._shell.run.log(name)
-        before = path.stat().st_size if path.is_file() else 0
-        self._tree.ask_for_stack(self._tree.children[name])
-        deadline_s, written = time.monotonic() + STACK_WAIT_S, before
-        while time.monotonic() < deadline_s and path.is_file():
-            time.sleep(STACK_POLL_S)
-            size, written = written, path.stat().st_size
-            if size == written > before:  # it has come to its end
-                break
-        return _tail(path) if written > before else ""
+        return self._tree.stack(self._tree.children[name], self._shell.run.log(name))
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -375,10 +372,15 @@ class Supervisor:
         else:
             for child in self._tree.living():
                 if child.name != PROBE:
-                    text = f"{child.name} did not stop within {self._grace_s:g} s and is killed"
+                    text = self._describe_kill(child.name)
                     self._shell.decide("kill", text)
                     self._shell.progress.log(LogLine("launcher", "WARNING", text))
         self._tree.close(TERMINATE_GRACE_S)
+
+    def _describe_kill(self, name: str) -> str:
+        text = f"{name} did not stop within {self._grace_s:g} s (supervision.grace_s) and is killed"
+        place = "" if self._interrupts.count > 1 else innermost(self._stack(name))
+        return f"{text}; it was in {place}, see logs/{name}.log" if place else text
 
     @property
     def _grace_s(self) -> float:

@@ -58,7 +58,7 @@ class StatsSnapshot:
     Attributes:
         state: Number of the node's named state.
         state_since_ns: Monotonic clock when it entered that state, ns.
-        progress: Counts up with every round of work.
+        progress: Counts up with every turn of the node, and with what it does within one.
         env_steps: Environment steps made.
         updates: Optimizer steps made.
         episodes: Episodes ended.

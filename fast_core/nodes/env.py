@@ -50,8 +50,10 @@ class EnvNode(Node):
     def setup(self) -> None:
         """Step one environment for real, then build the shards this node will likely be given."""
         plan = self.context.plan
-        self.doing = "trying out an environment"
-        try_environment(plan, self.context.rank)
+        try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
+        self.enter(NodeState.STARTING, "building shards")
+        # The scheduler limits what follows, until the node is ready.
+        self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
         blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
         continues = plan.checkpoint is not None
         for shard in blocks[self.context.rank]:

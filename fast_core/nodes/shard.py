@@ -56,8 +56,10 @@ def _read(path: Path, shard: int) -> ShardState:
         raise CheckpointError(f"can't read the state of shard {shard}: {error}") from error
 
 
-def try_environment(plan: RunPlan, rank: int) -> None:
+def try_environment(plan: RunPlan, rank: int, before: Callable[[str], None]) -> None:
     """Make, reset, step and close one environment: what works here will work in the shards.
+
+    ``before`` is told what comes next, each of which may take its time.
 
     Raises:
         EnvironmentFailed: It raised, or gave what its spaces do not declare.
@@ -73,7 +75,9 @@ def try_environment(plan: RunPlan, rank: int) -> None:
         number=plan.config.numbers.trial + rank,
     )
     try:
+        before("resetting the environment that is tried out")
         batch.reset(row)
+        before("stepping the environment that is tried out")
         mask = row[plan.environment.action_mask][0] if plan.environment.action_mask else None
         batch.step(
             valid_action(plan.environment.action, mask)[None],
@@ -83,6 +87,7 @@ def try_environment(plan: RunPlan, rank: int) -> None:
             truncated=np.zeros(1, np.bool_),
             final_obs=row.copy(),
         )
+        before("closing the environment that is tried out")
     finally:
         batch.close()
 

@@ -64,6 +64,7 @@ class Checkpoints:
         self._missing: set[str] = set()
         self._unnoted: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._owed: set[tuple[str, int]] = set()  # parts of those begun anew among them
         self._streams = frozenset(() if settings.replay is None else (settings.replay,))
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
@@ -122,6 +123,7 @@ class Checkpoints:
         self._parts.clear()
         self._nodes, self._missing = nodes, set(nodes)
         self._unnoted = self._missing & self._streams
+        self._owed |= {(node, self.number) for node in nodes}
         return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
 
     def shows(self, commit: CommitCheckpoint) -> None:
@@ -137,6 +139,10 @@ class Checkpoints:
         if self.cut is Cut.SAVING:
             self.cut = Cut.DUE
 
+    def owes(self, event: Saved) -> bool:
+        """Whether the node was asked for this part and has not answered yet."""
+        return (event.node, event.checkpoint) in self._owed
+
     def expects(self, event: Saved) -> bool:
         """Whether this node's part of this checkpoint is still missing."""
         return (
@@ -149,6 +155,7 @@ class Checkpoints:
         """Take a node's part; returns what to tell the launcher once every node is done."""
         self._missing.discard(event.node)
         self._unnoted.discard(event.node)
+        self._owed.discard((event.node, event.checkpoint))
         self._parts[event.node] = event.files
         if event.error and not self.error:
             self.error = f"{event.node}: {event.error}"

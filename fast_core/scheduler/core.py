@@ -97,6 +97,10 @@ class Scheduler:
 
 
 def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
+    fault = _users_fault(run, event)
+    if fault is not None:
+        run.fail(fault)
+        return
     match event:
         case RolloutReady():
             _rollout_ready(run, event)
@@ -131,6 +135,31 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             check_start_timeout(run)
         case _:  # Heartbeat, LogLine and Figures are the shell's business
             pass
+
+
+def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
+    """What is wrong with what a user's node says; nobody would ever answer it.
+
+    The same of a node of FastLoop's own may be late news of one that died.
+    """
+    node = getattr(event, "node", None)
+    if node not in run.settings.savers and node not in run.settings.other_nodes:
+        return None
+    match event:
+        case Saved(checkpoint=number) if not run.checkpoints.owes(event):
+            return (
+                f"{node} reported its part of checkpoint {number} as saved, which it was not asked "
+                "for or had reported before; it must send one Saved with the `checkpoint` of each "
+                f"Save. The last one was {run.checkpoints.number}"
+            )
+        case Ready() if node not in run.awaited:
+            return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
+        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Noted():
+            return (
+                f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
+                "message of your own instead: a subclass of fast_core.events.UserMessage"
+            )
+    return None
 
 
 def _ready(run: Run, event: Ready) -> None:

@@ -1,4 +1,4 @@
-"""An environment that leaves the program has failed, as one that raises has."""
+"""An environment that raises past `Exception` has failed, as any other that raises."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from fast_core.seeding import Role
 
 
 class Leaving(gymnasium.Env[Any, Any]):
-    """Calls ``sys.exit`` in ``where``."""
+    """Calls ``sys.exit`` in ``where``, or takes itself for a terminal."""
 
-    def __init__(self, where: str = "") -> None:
+    def __init__(self, where: str = "", interrupt: bool = False) -> None:
         self.observation_space = Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = Discrete(2)
-        self._where = where
+        self._where, self._interrupt = where, interrupt
         self._leave("init")
 
     def _leave(self, where: str) -> None:
+        if where == self._where and self._interrupt:
+            raise KeyboardInterrupt
         if where == self._where:
             sys.exit("the licence has expired")
 
@@ -48,14 +50,18 @@ class Leaving(gymnasium.Env[Any, Any]):
 gymnasium.register("FastLoopTest/Leaving-v0", entry_point=Leaving)
 
 
-def config(where: str) -> EnvironmentConfig:
-    return EnvironmentConfig(id="FastLoopTest/Leaving-v0", kwargs={"where": where})
+def config(where: str, *, interrupt: bool = False) -> EnvironmentConfig:
+    kwargs = {"where": where, "interrupt": interrupt}
+    return EnvironmentConfig(id="FastLoopTest/Leaving-v0", kwargs=kwargs)
 
 
+@pytest.mark.parametrize(
+    ("interrupt", "text"), [(False, "SystemExit: the licence has"), (True, "KeyboardInterrupt: ")]
+)
 @pytest.mark.parametrize("where", ["init", "reset", "step", "close"])
-def test_leaving_is_a_failure_of_the_batch(where: str) -> None:
-    with pytest.raises(EnvironmentFailed, match="SystemExit: the licence has expired"):
-        batch = GymnasiumBatch(config(where), seed=0, shard=0, envs=2)
+def test_leaving_is_a_failure_of_the_batch(where: str, interrupt: bool, text: str) -> None:
+    with pytest.raises(EnvironmentFailed, match=text):
+        batch = GymnasiumBatch(config(where, interrupt=interrupt), seed=0, shard=0, envs=2)
         obs = np.zeros((2, 1), np.float32)
         batch.reset(obs)
         flags = np.zeros(2, np.bool_)

@@ -1,4 +1,4 @@
-"""User code that leaves the program is caught where a node ends, in process mode and inline."""
+"""What user code raises past `Exception` is caught where a node ends, also inline."""
 
 from __future__ import annotations
 
@@ -21,9 +21,22 @@ START = probe_start(make_config())
 HERE = "tests.launcher.test_boundaries"
 
 
+class Gone(BaseException):
+    """Hides what it can: no `Exception`, and no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+GONE = "Gone: <its text can't be made>"
+
+
 class LeavesInSetup(Node):
     def setup(self) -> None:
-        raise SystemExit("no licence")
+        raise Gone
+
+    def failure_context(self) -> dict[str, str]:
+        raise KeyError("place")
 
     def handle(self, command: Command) -> None: ...
 
@@ -32,7 +45,7 @@ class LeavesInWork(LeavesInSetup):
     def setup(self) -> None: ...
 
     def work(self) -> bool:
-        raise SystemExit("no licence")
+        raise Gone
 
 
 class LeavesInClose(LeavesInSetup):
@@ -41,7 +54,7 @@ class LeavesInClose(LeavesInSetup):
     def run(self) -> None: ...
 
     def close(self) -> None:
-        raise SystemExit("no licence")
+        raise Gone
 
 
 class DoesNotFit(LeavesInSetup):
@@ -67,7 +80,7 @@ def test_process_reports_it_and_fails(stage: Stage, kind: type[Node]) -> None:
     assert status == node_process.FAILED_STATUS
     (failed,) = [event for event in stage.hub.receive() if not isinstance(event, Ready)]
     assert isinstance(failed, Failed)
-    assert (failed.node, failed.error) == ("metrics-0", "SystemExit: no licence")
+    assert (failed.node, failed.error) == ("metrics-0", GONE)
 
 
 @pytest.mark.parametrize(("kind", "refused"), [(DoesNotFit, True), (FitsNoLonger, False)])
@@ -81,7 +94,7 @@ def test_node_that_does_not_begin_refuses_the_run(
 
 def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(*_: object, **__: object) -> None:
-        raise SystemExit("no licence")
+        raise Gone
 
     quiet = SimpleNamespace(
         enable=lambda: None,
@@ -91,7 +104,7 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
     monkeypatch.setattr(node_process, "probe", leave)
     answer = node_process._probe(START)
-    assert answer["error"] == "SystemExit: no licence"
+    assert answer["error"] == GONE
     monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
     assert node_process._probe(START) == {"spec": CARTPOLE}
 
@@ -118,15 +131,16 @@ class RecordingShell:
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
 def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     shell = RecordingShell()
-    quiet = SimpleNamespace(count=0)
-    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0)  # type: ignore[arg-type]
+    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
+    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
+    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
     run.start([NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0)])
     if kind is LeavesInWork:
         run.run()
     run.close()
     first = shell.taken[0]
     if kind is LeavesInClose:
-        assert first == LogLine("metrics-0", "ERROR", "SystemExit while closing: no licence")
+        assert first == LogLine("metrics-0", "ERROR", f"{GONE} (while closing)")
     else:
         assert isinstance(first, Failed)
-        assert first.error == "SystemExit: no licence"
+        assert first.error == GONE

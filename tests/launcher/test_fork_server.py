@@ -12,18 +12,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.launcher import fork_server
-from fast_core.launcher.fork_server import exit_status, receive_request
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [(None, 0, ""), (0, 0, ""), (7, 7, ""), ("no licence", 1, "no licence\n")],
-)
-def test_leaving_the_program_means_what_it_means_in_python(
-    capsys: pytest.CaptureFixture[str], code: int | str | None, status: int, said: str
-) -> None:
-    assert exit_status(SystemExit(code)) == status
-    assert capsys.readouterr().err == said
+from fast_core.launcher.fork_server import receive_request
 
 
 def test_descriptor_of_a_request_is_not_passed_on_to_programs() -> None:

@@ -16,7 +16,13 @@ from tests.nodes.stage import CARTPOLE, make_config
 
 SHAPE = Shape(shards=2, envs=10, groups=2, env_nodes=2, policy_nodes=1, policy_threads=1, cores=4)
 WAITING = Parts(
-    step_us=1000.0, step_cpu_us=10.0, act_beside_us=5000.0, act_node_us=2000.0, handover_us=100.0
+    shard_us=10_000.0,
+    shard_cpu_us=100.0,
+    group_us=5000.0,
+    group_cpu_us=50.0,
+    act_beside_us=5000.0,
+    act_node_us=2000.0,
+    handover_us=100.0,
 )
 
 
@@ -32,7 +38,7 @@ def test_beside_the_node_with_most_shards_sets_the_pace() -> None:
 
 def test_beside_what_computes_shares_the_cores() -> None:
     """Both nodes compute 15 ms on one core."""
-    computing = replace(WAITING, step_cpu_us=1000.0)
+    computing = replace(WAITING, shard_cpu_us=10_000.0)
     assert rate_beside(computing, replace(SHAPE, cores=1)) == pytest.approx(20 / 30e-3)
 
 
@@ -53,13 +59,22 @@ def test_served_acting_sets_the_pace_where_it_takes_longest() -> None:
 
 def test_served_a_single_group_waits_for_everything() -> None:
     alone = replace(SHAPE, groups=1, shards=1, env_nodes=1)
-    assert rate_served(WAITING, alone) == pytest.approx(10 / (10e-3 + 2e-3 + 0.1e-3))
+    whole = replace(WAITING, group_us=10_000.0)
+    assert rate_served(whole, alone) == pytest.approx(10 / (10e-3 + 2e-3 + 0.1e-3))
 
 
 def test_served_threads_of_policy_nodes_count_as_cores() -> None:
     shape = replace(SHAPE, cores=1, policy_threads=4)
-    one_us = 2 * (10 * 10.0 + 2 * (4 * 2000.0 + 100.0))
+    one_us = 2 * 2 * (50.0 + 4 * 2000.0 + 100.0)
     assert rate_served(WAITING, shape) == pytest.approx(20e6 / one_us)
+
+
+def test_beside_a_batch_that_is_stepped_at_once_counts_as_it_steps() -> None:
+    """Threads of the simulator: 10 environments take little longer than 5, and no core is free."""
+    threads = replace(WAITING, shard_us=1200.0, group_us=1000.0, shard_cpu_us=4000.0)
+    assert rate_beside(threads, SHAPE) == pytest.approx(20 / 6.2e-3)
+    assert rate_served(replace(threads, act_node_us=1.0), SHAPE) == pytest.approx(20 / 2.1e-3)
+    assert rate_beside(threads, replace(SHAPE, cores=2)) == pytest.approx(20 / 9e-3)
 
 
 def test_policy_nodes_must_be_worth_it() -> None:
@@ -78,8 +93,10 @@ def test_choice_is_written_into_the_configuration() -> None:
     policy = with_placement(config, chosen).policy
     assert policy.placement == "node"
     assert policy.measured == {
-        "step_us": 1000.0,
-        "step_cpu_us": 10.0,
+        "shard_us": 10_000.0,
+        "shard_cpu_us": 100.0,
+        "group_us": 5000.0,
+        "group_cpu_us": 50.0,
         "act_beside_us": 5000.0,
         "act_node_us": 2000.0,
         "handover_us": 100.0,

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -217,3 +218,14 @@ def test_configuration_that_cannot_be_written_stays_as_it_was(
     desk.make_ready()
     assert desk.shell.end is None
     assert "config.yaml: [Errno 28]" in desk.screen.getvalue()
+
+
+def test_files_that_changed_while_the_run_started_are_told_once_it_begins(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(desk.shell, "_report", told.append)
+    monkeypatch.setattr(desk.shell, "_sources", SimpleNamespace(changed=lambda: ["own.py"]))
+    assert told == []
+    desk.make_ready()
+    assert [text.partition(":")[0] for text in told] == ["own.py changed while the run started"]

@@ -14,7 +14,7 @@ from fast_core.memory import StatsColumn
 from fast_core.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
-STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S = 10.0, 20.0, 40.0
+STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S, WORK_LIMIT_S = 10.0, 20.0, 40.0, 60.0
 EVALUATOR_ROW, OPTIMIZER_ROW, ENV_ROW = 3, 2, 0
 
 
@@ -52,7 +52,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     config = make_config(
         environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=STEP_LIMIT_S),
         supervision=SupervisionConfig(
-            heartbeat_timeout_s=SILENCE_LIMIT_S, start_timeout_s=START_LIMIT_S
+            heartbeat_timeout_s=SILENCE_LIMIT_S,
+            start_timeout_s=START_LIMIT_S,
+            work_timeout_s=WORK_LIMIT_S,
         ),
     )
     stage = Stage(tmp_path, config)
@@ -62,9 +64,38 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 
 def test_waiting_learning_and_saving_take_as_long_as_they_like(watched: Watched) -> None:
     assert watched.run(3 * START_LIMIT_S) is None, "the scheduler limits the start of the run"
+
+    def turn() -> None:
+        watched.words(ENV_ROW)[StatsColumn.PROGRESS] += 1
+
     for state in (NodeState.WAITING, NodeState.LEARNING, NodeState.SAVING):
         watched.enter(ENV_ROW, state)
-        assert watched.run(3 * STEP_LIMIT_S) is None
+        assert watched.run(3 * WORK_LIMIT_S, beside=turn) is None
+    watched.enter(ENV_ROW, NodeState.WRITING)
+    assert watched.run(3 * WORK_LIMIT_S) is None, "slow disks disturb nobody"
+
+
+@pytest.mark.parametrize("state", [NodeState.WAITING, NodeState.LEARNING, NodeState.ACTING])
+def test_node_that_takes_no_turn_any_more_is_found(watched: Watched, state: NodeState) -> None:
+    """However alive its I/O thread is: stuck in C without the GIL, or in a user's callback."""
+    watched.enter(OPTIMIZER_ROW, state)
+
+    def hear() -> None:
+        watched.heard_s["optimizer-0"] = watched.now_s
+
+    assert watched.run(WORK_LIMIT_S, beside=hear) is None
+    failure = watched.run(3, beside=hear)
+    assert failure is not None
+    assert failure.node == "optimizer-0"
+    assert "within 60 s (supervision.work_timeout_s)" in failure.error
+
+
+def test_environment_that_is_tried_out_has_the_limit_of_a_step(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.TRYING)
+    assert watched.run(STEP_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert "from reset, step or close within 10 s (environment.step_timeout_s)" in failure.error
 
 
 def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
@@ -75,7 +106,7 @@ def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
     failure = watched.run(3)
     assert failure is not None
     assert failure.node == "env-0"
-    assert "in 40 s (supervision.start_timeout_s)" in failure.error
+    assert "within 40 s (supervision.start_timeout_s)" in failure.error
 
 
 def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched) -> None:

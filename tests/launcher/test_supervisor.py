@@ -43,6 +43,9 @@ class FakeTree:
     def __getitem__(self, name: str) -> Child:
         return self.children[name]
 
+    def stack(self, child: Child | None, log: Path) -> str:
+        return f"main.py, line 3 in {'own' if child is None else child.name}"
+
     def tell(self, what: Callable[[], None]) -> None:
         self._news.append(what)
         os.write(self._news_out, b"x")
@@ -156,7 +159,7 @@ def test_stack_is_promised_only_where_there_is_one(
 
 
 def test_probe_that_does_not_answer_is_given_up(tree: FakeTree, interrupts: Interrupts) -> None:
-    with pytest.raises(NodeFailed, match=r"not made, reset and stepped within 0\.01 s"):
+    with pytest.raises(NodeFailed, match=r"in probe\nenv.* and stepped within 0\.01 s"):
         ask(tree, interrupts, timeout_s=0.01)
 
 
@@ -170,7 +173,7 @@ def test_fork_server_that_imports_for_too_long_is_named(
     tree: FakeTree, interrupts: Interrupts
 ) -> None:
     tree[PROBE].pid = 0
-    said = r"not finished importing torch, own within 0\.01 s \(supervision\.start_timeout_s\)"
+    said = r"in own\nthe .* importing torch, own within 0\.01 s \(supervision\.start_timeout_s\)"
     with pytest.raises(NodeFailed, match=said):
         ask(tree, interrupts, timeout_s=0.01)
 

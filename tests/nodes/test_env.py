@@ -12,6 +12,7 @@ from fast_core.config import EnvNodesConfig, NodesConfig
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
+from fast_core.node import NodeState
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.shard import shard_file
 from tests.nodes.stage import Stage, drain, make_config, order
@@ -38,6 +39,22 @@ def collect(stage: Stage, node: EnvNode, *orders: object) -> list[RolloutReady]:
     stage.hub.send("env-0", Collect(orders))  # type: ignore[arg-type]
     drain(node)
     return [event for event in stage.events() if isinstance(event, RolloutReady)]
+
+
+def test_environment_is_tried_out_within_the_limit_of_each_call(stage: Stage) -> None:
+    publish(stage)
+    states, node = [], EnvNode(stage.context("env-0"))
+    enter = node.enter
+
+    def note(state: NodeState, doing: str, *, least_ns: int = 0) -> None:
+        states.append((state, doing.partition(" ")[0]))
+        enter(state, doing, least_ns=least_ns)
+
+    node.enter = note  # type: ignore[method-assign]
+    node.setup()
+    node.close()
+    calls = [(NodeState.TRYING, what) for what in ("resetting", "stepping", "closing")]
+    assert states[:4] == [*calls, (NodeState.STARTING, "building")]
 
 
 def test_rollout_is_committed_and_announced(stage: Stage, node: EnvNode) -> None:

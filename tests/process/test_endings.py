@@ -161,6 +161,17 @@ def test_forked_helper_does_not_hold_up_the_start(workplace: Workplace) -> None:
     assert launched.leftovers() == []
 
 
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_forked_simulator_ends_when_its_environment_terminates_it(
+    workplace: Workplace, mode: str
+) -> None:
+    """The probe's, the nodes' and, inline, the launcher's own handlers don't reach it."""
+    launched = workplace.toy("simulator", f"mode={mode}", "stop={env_steps: 300}")
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+    assert "is killed" not in launched.screen
+
+
 @pytest.mark.parametrize("how", ["finish", "kill"])
 def test_forked_helper_of_another_session_does_not_outlive_the_run(
     workplace: Workplace, how: str
@@ -203,10 +214,14 @@ def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) 
 def test_node_that_has_to_be_killed_is_told_to_the_person(workplace: Workplace) -> None:
     launched = workplace.toy("sleep", "supervision.grace_s=0.5")
     eventually((launched.home / "went-wrong").exists, "the fault")
+    time.sleep(0.1)
     launched.signal(signal.SIGINT)
     assert launched.wait() == INTERRUPTED, launched.screen
     launched.assert_gone()
-    assert "did not stop within 0.5 s and is killed" in launched.screen
+    told = " ".join(launched.screen.split())
+    assert "did not stop within 0.5 s (supervision.grace_s) and is killed" in told
+    assert "it was in _fault (" in told
+    assert "toy_envs.py, line" in told
 
 
 @pytest.mark.parametrize(
@@ -351,10 +366,10 @@ def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "cause"),
-    [("leave", "SystemExit: 0"), ("leave with text", "SystemExit: the licence has expired")],
+    [("cancelled", "CancelledError: by the"), ("leave with text", "SystemExit: the licence has")],
 )
 @pytest.mark.parametrize("mode", ["process", "inline"])
-def test_environment_that_leaves_the_program_ends_the_run_with_its_cause(
+def test_environment_that_raises_past_exception_ends_the_run_with_its_cause(
     workplace: Workplace, mode: str, fault: str, cause: str
 ) -> None:
     launched = workplace.toy(fault, f"mode={mode}")

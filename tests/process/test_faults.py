@@ -42,6 +42,18 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
     assert 'toy_envs.py", line' in launched.screen  # the stack of the call that hangs
 
 
+def test_stage_that_does_not_return_ends_the_run(workplace: Workplace) -> None:
+    """Its I/O thread answers all the while; a stuck optimizer or policy node is the same kind."""
+    launched = workplace.toy(
+        "", "nodes.extra=[{node: 'stuck:Stuck'}]", "supervision.work_timeout_s=3", step_s=0.001
+    )
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert "within 3 s (supervision.work_timeout_s)" in last_line(launched)
+    assert "First cause: node 'stuck'" in launched.screen
+    assert 'stuck.py", line 19 in transform' in launched.screen
+
+
 def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
     launched = workplace.toy(
         "", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04
@@ -120,6 +132,7 @@ def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace
     assert launched.wait() == 1
     launched.assert_gone()
     assert "was not made, reset and stepped within 3 s" in last_line(launched)
+    assert "in _fail_while_made" in launched.screen
 
 
 def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
@@ -127,6 +140,8 @@ def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workp
     assert launched.wait() == 1
     launched.assert_gone()
     assert "missing: env-" in last_line(launched)
+    assert "First cause: node 'env-" in launched.screen
+    assert "in _fail_while_made" in launched.screen
 
 
 # --- environments are closed ---------------------------------------------------------------------
@@ -195,9 +210,10 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
         assert maps_later - maps < 100, name
 
 
-def test_environment_that_forks_disturbs_nothing(workplace: Workplace) -> None:
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str) -> None:
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
-    launched = workplace.toy("forks", "stop={env_steps: 960}")
+    launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
 

@@ -12,11 +12,13 @@ from tests.process.harness import Workplace, eventually
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "fault"), [(signal.SIGINT, ""), (signal.SIGTERM, "seizes signals")]
+)
 def test_signal_ends_the_run_in_order_and_saves(
-    workplace: Workplace, number: signal.Signals
+    workplace: Workplace, number: signal.Signals, fault: str
 ) -> None:
-    launched = workplace.toy("", "mode=inline", step_s=0.001)
+    launched = workplace.toy(fault, "mode=inline", step_s=0.001)
     launched.await_training()
     time.sleep(0.3)
     launched.signal(number)
@@ -37,6 +39,29 @@ def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplac
     assert launched.wait(5) == 130, launched.screen
     assert launched.leftovers() == []
     assert "Traceback" not in launched.screen
+
+
+@pytest.mark.parametrize(
+    ("fault", "limit", "cause"),
+    [
+        ("sleep", "environment.step_timeout_s=2", "in step 37 .*within 2 s (environment.step_time"),
+        ("stuck in c", "environment.step_timeout_s=2", "within 2 s (environment.step_timeout_s)"),
+        ("constructor sleep", "supervision.start_timeout_s=2", "was not made within 2 s"),
+    ],
+)
+def test_call_that_does_not_return_ends_the_run_with_its_stack(
+    workplace: Workplace, fault: str, limit: str, cause: str
+) -> None:
+    launched = workplace.toy(fault, "mode=inline", limit)
+    assert launched.wait() in (1, 2), launched.screen
+    assert launched.leftovers() == []
+    last = launched.screen.strip().splitlines()[-1]
+    assert all(part in last for part in cause.split(".*")), launched.screen
+    assert 'toy_envs.py", line' in launched.screen
+    if fault == "sleep":
+        made = sorted((launched.home / "made").read_text().splitlines())
+        assert sorted((launched.home / "closed").read_text().splitlines()) == made
+        assert "while closing" not in launched.screen
 
 
 def test_failing_environment_is_reported(workplace: Workplace) -> None:

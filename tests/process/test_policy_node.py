@@ -171,7 +171,7 @@ def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     assert launched.wait() == 0, launched.screen
     policy = chosen(launched)
     assert policy["placement"] in ("env", "node")
-    assert policy["measured"]["step_us"] > 0
+    assert policy["measured"]["shard_us"] > 0
     assert policy["measured"]["act_node_us"] > 0
     (event,) = [event for event in launched.events() if event["what"] == "placement"]
     assert event["why"].startswith(policy["placement"])

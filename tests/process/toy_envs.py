@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -61,10 +63,19 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             subprocess.Popen(["bash", "-c", f"trap '' TERM; sleep {FOR_EVER_S} & wait; wait"])
         if fault == "daemon":
             subprocess.Popen(["sleep", str(FOR_EVER_S)], start_new_session=True)
+        if fault == "simulator":
+            self._simulator = multiprocessing.get_context("fork").Process(
+                target=time.sleep, args=(FOR_EVER_S,), daemon=True
+            )
+            self._simulator.start()
         if fault in ("helper", "helper session"):
             self._leave_mark("helpers", _fork_and_stay(session=fault == "helper session"))
         if fault == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if fault == "seizes signals":
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         if fault == "chatty":
             logging.getLogger("toy").warning("made in process %d", os.getpid())
 
@@ -92,6 +103,9 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
     def close(self) -> None:
         if self._folder != Path():
             self._leave_mark("closed")
+        if self._fault_name == "simulator":
+            self._simulator.terminate()
+            self._simulator.join()
         if self._fault_name.startswith("close") and (self._folder / "trained").exists():
             if self._fault_name == "close exit":
                 os._exit(7)
@@ -110,6 +124,10 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 time.sleep(FOR_EVER_S)
             case "gil":
                 ctypes.PyDLL(None).sleep(FOR_EVER_S)  # unlike CDLL, it keeps the GIL
+            case "stuck in c":
+                mutex = ctypes.create_string_buffer(64)
+                for _ in range(2):  # the second time for ever, whatever signals come
+                    ctypes.CDLL(None).pthread_mutex_lock(mutex)
             case "surrogate":
                 raise RuntimeError("caf\udce9")
             case "exit":
@@ -118,6 +136,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 sys.exit(0)
             case "leave with text":
                 sys.exit("the licence has expired")
+            case "cancelled":
+                raise asyncio.CancelledError("by the simulator")
             case "segfault":
                 ctypes.string_at(0)
             case "killed":
@@ -146,13 +166,15 @@ def _move_joint(number: int) -> NoReturn:
 
 
 def _fork_helper() -> None:
-    """What simulators do that call ``fork`` themselves: a child that does little and leaves."""
+    """What simulators do that call ``fork`` themselves: a child that does little and leaves.
+
+    It leaves as a program does, through all that called this.
+    """
     pid = os.fork()
     if pid == 0:
-        with contextlib.suppress(OSError):
-            os.getppid()
-        os._exit(0)
-    os.waitpid(pid, 0)
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0
 
 
 def _fork_and_stay(*, session: bool) -> int:

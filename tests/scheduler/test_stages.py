@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fast_core.errors import ConfigError
 from fast_core.events import (
     EndRun,
+    Event,
+    NodeExited,
+    Noted,
+    Ready,
     RolloutOrder,
     RolloutRef,
+    Saved,
     Train,
     Transform,
     Transformed,
 )
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
+from tests.scheduler.test_training import collect_all, train_one
 
 
 def staged(**changes: object) -> World:
@@ -160,3 +168,44 @@ def test_order_of_transforms_at_degree_0_does_not_depend_on_timing(seed: int) ->
 def test_stage_that_is_no_node_of_the_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="'nobody'"):
         make_settings(stages=("nobody",))
+
+
+def saving(**changes: object) -> World:
+    """In the middle of checkpoint 1."""
+    world = staged(
+        stages=(),
+        savers=("first",),
+        other_nodes=("second",),
+        checkpoint_every_updates=4,
+        **changes,
+    )
+    collect_all(world)
+    train_one(world)
+    assert world.scheduler.statistics().phase == "checkpointing"
+    return world
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (Saved("first", 2, ()), r"first reported its part of checkpoint 2 .* The last one was 1$"),
+        (Saved("first", 0, ()), r"checkpoint 0 as saved, which it was not asked for"),
+        (Ready("second", 7), "second reported ready twice"),
+        (Noted("first", 1), "first sent Noted, which only FastLoop's own nodes send"),
+    ],
+)
+def test_report_that_nobody_asked_a_users_node_for_ends_the_run_by_name(
+    event: Event, said: str
+) -> None:
+    """Nothing would ever answer it: the run would wait without a word."""
+    world = saving()
+    ((_, end),) = told(world.scheduler.handle(event, 0.0), EndRun)
+    assert isinstance(end, EndRun)
+    assert re.search(said, end.text)
+
+
+def test_part_of_a_checkpoint_begun_anew_is_no_fault_of_a_users_node() -> None:
+    world = saving(env_restarts=1)
+    world.scheduler.handle(NodeExited("env1", "was killed by SIGKILL", reaped=True), 0.0)
+    sends = world.scheduler.handle(Saved("first", 1, ()), 0.0)
+    assert told(sends, EndRun) == []
