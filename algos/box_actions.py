@@ -1,4 +1,8 @@
-"""Actions of replay algorithms in boxes: stored within [-1, 1], mapped to the box's bounds."""
+"""Actions of replay algorithms in boxes: stored within [-1, 1], mapped to the box's bounds.
+
+Whatever is learned is learned of stored actions, densities and entropies too, so that it does not
+depend on the unit in which an environment takes its actions.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,6 @@ class BoxActions:
         low, high = space.bounds
         self.size = space.size
         self.shape = space.shape
-        self.log_scale = float(np.log((high - low) / 2).sum())
         self._within = ActionMap(space)
         self._middle = ((low + high) / 2).astype(np.float32)
         self._half = ((high - low) / 2).astype(np.float32)
@@ -54,8 +57,8 @@ class BoxActions:
 
     @property
     def uniform_log_prob(self) -> float:
-        """Log-density of `uniform`, in the environment's units."""
-        return -self.log_scale - self.size * math.log(2.0)
+        """Log-density of `uniform`."""
+        return -self.size * math.log(2.0)
 
 
 def check_box(environment: EnvironmentSpec, name: str) -> None:
