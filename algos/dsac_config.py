@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -38,6 +39,8 @@ class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
 
 class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     """Distributional soft actor-critic (arXiv:2001.02811)."""
+
+    came_later: ClassVar[Mapping[str, object]] = {"variance_offset": 0.1}
 
     name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
     critics: Annotated[
