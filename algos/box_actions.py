@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from fast_core.algorithm import Array
 from fast_core.algos.networks import F32
 from fast_core.algos.policies import ActionMap
 from fast_core.errors import ConfigError
@@ -28,18 +27,9 @@ class BoxActions:
 
     def __init__(self, environment: EnvironmentSpec) -> None:
         space = environment.action
-        low, high = space.bounds
         self.size = space.size
         self.shape = space.shape
-        self._within = ActionMap(space)
-        self._middle = ((low + high) / 2).astype(np.float32)
-        self._half = ((high - low) / 2).astype(np.float32)
-
-    def to_environment(self, action: Array) -> Array:
-        """Stretch stored actions ``[B, ...]`` over the box; never beyond its bounds."""
-        stretched: F32 = action.astype(np.float32, copy=False) * self._half
-        stretched += self._middle
-        return self._within(stretched)
+        self.to_environment = ActionMap(space, stretch=True)
 
     def uniform(self, normal: F32) -> F32:
         """Actions spread evenly over [-1, 1] from standard normal numbers of any shape.

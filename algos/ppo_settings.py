@@ -72,6 +72,14 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         float, Meta(gt=0, description="Limit of a normalised observation.")
     ] = 10.0
     reward_clip: Annotated[float, Meta(gt=0, description="Limit of a normalised reward.")] = 10.0
+    normalize_actions: Annotated[
+        bool,
+        Meta(
+            description="Act within [-1, 1], stretched over boxes with finite bounds, so that "
+            "nothing depends on the unit of actions; false acts in the environment's units, in "
+            "which initial_log_std is to be set then."
+        ),
+    ] = False
     network: Annotated[
         Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
         Meta(
