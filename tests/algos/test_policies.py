@@ -56,7 +56,7 @@ def test_numpy_and_torch_policies_agree(
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_policy_computes_the_network_it_was_given(make_environment, backend):
-    config = PPOConfig(hidden_sizes=(4,))
+    config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)
     environment = make_environment(actions=3)
     parameters = random_parameters(config, environment)
     weight, bias, head, head_bias = parameters
@@ -158,7 +158,7 @@ def test_actions_of_a_box_are_chosen_in_halves_of_its_width(make_environment, un
 
 
 def test_discrete_observations_become_one_hot_rows():
-    config = PPOConfig(hidden_sizes=(4,))
+    config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)
     environment = EnvironmentSpec("Test-v0", CHOICE, SpaceSpec("discrete", (), "int64", n=3))
     parameters = random_parameters(config, environment)
     weight, bias, head, head_bias = parameters
