@@ -22,6 +22,7 @@ native = Extension(
 ENVIRONMENTS = {
     "atari": ["ale-py>=0.11", "opencv-python-headless"],
     "mujoco": ["gymnasium[mujoco]>=1.0"],
+    "box2d": ["gymnasium[box2d]>=1.0"],
     "envpool": ["envpool>=1.2"],
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`

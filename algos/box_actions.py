@@ -1,4 +1,8 @@
-"""Actions of replay algorithms in boxes: stored within [-1, 1], mapped to the box's bounds."""
+"""Actions of replay algorithms in boxes: stored within [-1, 1], mapped to the box's bounds.
+
+Whatever is learned is learned of stored actions, densities and entropies too, so that it does not
+depend on the unit in which an environment takes its actions.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import math
 
 import numpy as np
 
-from fast_core.algorithm import Array
 from fast_core.algos.networks import F32
 from fast_core.algos.policies import ActionMap
 from fast_core.errors import ConfigError
@@ -24,20 +27,9 @@ class BoxActions:
 
     def __init__(self, environment: EnvironmentSpec) -> None:
         space = environment.action
-        low, high = space.bounds
         self.size = space.size
         self.shape = space.shape
-        moving = high > low  # an element that is locked to one value has no say
-        self.log_scale = float(np.log((high - low)[moving] / 2).sum())
-        self._within = ActionMap(space)
-        self._middle = ((low + high) / 2).astype(np.float32)
-        self._half = ((high - low) / 2).astype(np.float32)
-
-    def to_environment(self, action: Array) -> Array:
-        """Stretch stored actions ``[B, ...]`` over the box; never beyond its bounds."""
-        stretched: F32 = action.astype(np.float32, copy=False) * self._half
-        stretched += self._middle
-        return self._within(stretched)
+        self.to_environment = ActionMap(space, stretch=True)
 
     def uniform(self, normal: F32) -> F32:
         """Actions spread evenly over [-1, 1] from standard normal numbers of any shape.
@@ -55,8 +47,8 @@ class BoxActions:
 
     @property
     def uniform_log_prob(self) -> float:
-        """Log-density of `uniform`, in the environment's units."""
-        return -self.log_scale - self.size * math.log(2.0)
+        """Log-density of `uniform`."""
+        return -self.size * math.log(2.0)
 
 
 def check_box(environment: EnvironmentSpec, name: str) -> None:

@@ -17,7 +17,7 @@ from fast_core.algos.replay_learner import Losses
 from fast_core.algos.sac import EntropyLearner
 from fast_core.spec import EnvironmentSpec
 
-EPSILON = np.float32(0.1)  # the papers' offset of variances in denominators
+LEAST_VARIANCE = 1e-4  # in denominators, where a critic is certain
 FARTHEST = np.float32(3)  # deviations of a sampled return from its mean
 
 
@@ -30,12 +30,19 @@ class Distributional(EntropyLearner):
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
         setup: The run.
+        variance_offset: Added to variances in denominators.
     """
 
     def __init__(
-        self, settings: SquashedBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
+        self,
+        settings: SquashedBlueprint,
+        environment: EnvironmentSpec,
+        setup: LearnerSetup,
+        *,
+        variance_offset: float,
     ) -> None:
         super().__init__(settings, environment, setup)
+        self._offset = np.float32(variance_offset)
         self._target_policy = self._vectors.target_network("policy")
 
     def _target(self, batch: ReplayBatch) -> F32:
@@ -76,6 +83,7 @@ class DSAC(Distributional):
         environment: What is learned.
         setup: The run.
         return_bound: Largest distance of a sampled return from the mean that counts.
+        variance_offset: Added to variances in denominators.
     """
 
     def __init__(
@@ -85,16 +93,18 @@ class DSAC(Distributional):
         setup: LearnerSetup,
         *,
         return_bound: float,
+        variance_offset: float,
     ) -> None:
-        super().__init__(settings, environment, setup)
+        super().__init__(settings, environment, setup, variance_offset=variance_offset)
         self._bound = np.float32(return_bound)
 
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
         """The mean follows sampled returns; the deviation their bounded distance from it."""
         std = softplus(value[:, 1])
         return distribution_gradient(
-            value, std, target[1], target[1], weight, delta, bound=self._bound, scale=None
-        )
+            value, std, target[1], target[1], weight, delta,
+            bound=self._bound, scale=None, offset=self._offset,
+        )  # fmt: skip
 
 
 class DSACT(Distributional):
@@ -111,6 +121,7 @@ class DSACT(Distributional):
         bound_deviations: Largest distance of a sampled return from the mean that counts, in
             average deviations: the paper's xi.
         average_rate: Share of a batch in the running averages.
+        variance_offset: Added to variances in denominators, and to what scales gradients.
     """
 
     def __init__(
@@ -121,8 +132,9 @@ class DSACT(Distributional):
         *,
         bound_deviations: float,
         average_rate: float,
+        variance_offset: float,
     ) -> None:
-        super().__init__(settings, environment, setup)
+        super().__init__(settings, environment, setup, variance_offset=variance_offset)
         self._deviations = np.float32(bound_deviations)
         self._rate = average_rate
 
@@ -137,7 +149,8 @@ class DSACT(Distributional):
         average = self._averaged(seen)
         losses = distribution_gradient(
             value, std, target[0], target[1], weight, delta,
-            bound=self._deviations * average[:, :1], scale=average[:, 1:] + EPSILON,
+            bound=self._deviations * average[:, :1],
+            scale=average[:, 1:] + self._offset, offset=self._offset,
         )  # fmt: skip
         losses.metrics["average_std"] = float(average[0, 0])
         return losses
@@ -184,15 +197,18 @@ def distribution_gradient(
     *,
     bound: F32 | np.float32,
     scale: F32 | None,
+    offset: float | np.float32,
 ) -> Losses:
     """Gradient of the critics' divergence from the distribution of targets.
 
-    With ``y`` the target of the mean and ``z`` the bounded sample, of one row::
+    With ``y`` the target of the mean, ``z`` the bounded sample and ``e`` the offset, of one row::
 
         d mean = -(y - mean) / (std^2 + e) * scale
         d std  = -((z - mean)^2 - std^2) / (std^3 + e) * scale
 
-    which are finite where ``std`` is 0. DSAC has them without ``e`` and with scale 1.
+    In DSAC ``e`` is 0 and the scale 1: the gradient of minus the log-density of a normal
+    distribution, but for the bound. There deviations below 0.01 count as 0.01 in denominators,
+    so that gradients stay finite where a critic is certain.
 
     Args:
         value: ``[M, 2, N]``, what critics put out.
@@ -203,6 +219,7 @@ def distribution_gradient(
         delta: ``[M, 2, N]``, where the gradient goes.
         bound: Most that a sample may be from the mean, ``[M, 1]`` or one for all.
         scale: ``[M, 1]``, None for 1.
+        offset: Added to both denominators.
 
     Source: arXiv:2310.05858, variance-based critic gradient adjusting; arXiv:2001.02811,
     section IV-B.
@@ -213,14 +230,14 @@ def distribution_gradient(
     variance = np.square(std)
     factor = weight * np.float32(1.0 / rows)
     factors = factor if scale is None else factor * scale
-    np.divide(error, variance + EPSILON, out=delta[:, 0])
+    np.divide(error, np.maximum(variance + offset, LEAST_VARIANCE), out=delta[:, 0])
     delta[:, 0] *= factors
     distance = bounded(sample, mean, bound)
     distance -= mean
     np.subtract(variance, np.square(distance), out=distance)
     cubic = variance * std
-    cubic += EPSILON
-    np.divide(distance, cubic, out=distance)
+    cubic += offset
+    np.divide(distance, np.maximum(cubic, LEAST_VARIANCE**1.5), out=distance)
     distance *= factors
     # softplus' = sigmoid = 1 - e^(-softplus)
     distance *= -np.expm1(-std)

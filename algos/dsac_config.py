@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -11,6 +12,17 @@ from fast_core.algos.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 
+Offset = Annotated[
+    float,
+    Meta(
+        ge=0,
+        description="Added to the deviation's square and cube where gradients are divided by them. "
+        "dsac: 0 is its paper's form, 0.1 that of its authors' later code (their DSAC-v2 "
+        "repository, and GOPS). dsact: 0.1, also added to the average variance that scales "
+        "gradients.",
+    ),
+]
+
 
 class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
     """What both have: critics that say mean and deviation of the return."""
@@ -18,6 +30,7 @@ class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
     policy_delay: Annotated[
         Count, Meta(description="Steps of the critics for one of the policy and the targets.")
     ] = 2
+    variance_offset: Offset = 0.0
 
     def critic_outputs(self) -> int:
         """Mean, and the deviation before softplus."""
@@ -26,6 +39,8 @@ class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
 
 class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     """Distributional soft actor-critic (arXiv:2001.02811)."""
+
+    came_later: ClassVar[Mapping[str, object]] = {"variance_offset": 0.1}
 
     name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
     critics: Annotated[
@@ -41,7 +56,13 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
         from fast_core.algos.dsac import DSAC
 
         self.check(environment, setup)
-        return DSAC(self, environment, setup, return_bound=self.return_bound)
+        return DSAC(
+            self,
+            environment,
+            setup,
+            return_bound=self.return_bound,
+            variance_offset=self.variance_offset,
+        )
 
 
 class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
@@ -55,6 +76,7 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
             description="The same in average deviations of the return: the paper's xi.",
         ),
     ] = 3.0
+    variance_offset: Offset = 0.1
     average_rate: Annotated[
         float,
         Meta(gt=0, le=1, description="Share of a batch in the running averages of deviations."),
@@ -75,4 +97,5 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
             setup,
             bound_deviations=self.bound_deviations,
             average_rate=self.average_rate,
+            variance_offset=self.variance_offset,
         )

@@ -31,6 +31,8 @@ class NetworkShape:
         shared_torso: One torso under both heads, or one for each.
         outputs: Size of the policy head: logits of a discrete action, or means.
         gaussian: Whether the policy has a state-independent ``log_std`` per output.
+        stretched: Whether means and deviations of a box's actions are those within [-1, 1],
+            which is stretched over it.
         choices: Choices of each dimension of a multi-discrete action; empty for others.
         images: The images of an observation.
         cnn: The convolutional network for each of them.
@@ -47,6 +49,7 @@ class NetworkShape:
     images: tuple[ImageShape, ...] = ()
     cnn: Cnn = "nature_cnn"
     memory: MemoryShape | None = None
+    stretched: bool = False
 
     @property
     def joined(self) -> int:

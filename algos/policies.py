@@ -15,19 +15,33 @@ from fast_core.algos.observations import Bool, ObservationEncoder
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
+UNBOUNDED = 1e30  # some environments give the greatest float as a bound
+
 
 class ActionMap:
-    """From actions as rollouts store them to what environments take."""
+    """From actions as rollouts store them to what environments take.
 
-    def __init__(self, space: SpaceSpec) -> None:
+    Args:
+        space: What they take.
+        stretch: Whether boxes are stored as [-1, 1] where both bounds are finite.
+    """
+
+    def __init__(self, space: SpaceSpec, *, stretch: bool = False) -> None:
         self._space = space
+        self._half: F32 | None = None
         self._starts = np.asarray(space.starts, np.int64)
         if space.kind == "box":
             # In the space's own precision: float32 rounds some bounds of others to the outside.
             self._low, self._high = (bound.astype(space.dtype) for bound in space.bounds)
+            low, high = space.bounds
+            bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
+            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+            if stretch and ((low != -1.0) | (high != 1.0)).any():
+                self._half = ((high - low) / 2).astype(np.float32)
+                self._middle: F32 = ((low + high) / 2).astype(np.float32)
 
     def __call__(self, action: Array) -> Array:
-        """Clip ``[B, ...]`` to the box, or count from the space's first choices."""
+        """Stretch and clip ``[B, ...]`` to the box, or count from the space's first choices."""
         space = self._space
         if space.kind == "discrete":
             return action + space.start if space.start else action
@@ -36,6 +50,9 @@ class ActionMap:
             if self._starts.any():
                 choices = choices + self._starts
             return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
+        if self._half is not None:
+            action = action.astype(np.float32, copy=False) * self._half
+            action += self._middle
         within: Array = np.maximum(action.astype(space.dtype, copy=False), self._low)
         np.minimum(within, self._high, out=within)
         return within
@@ -59,7 +76,7 @@ class ActorPolicy:
         self._masked = environment.action_mask is not None
         self._clip = observation_clip
         self._action_shape = environment.action.shape
-        self._environment_action = ActionMap(environment.action)
+        self._environment_action = ActionMap(environment.action, stretch=shape.stretched)
         self._layout = parameter_layout(shape)
         self._parameters = [p for p in self._layout if p.belongs_to_policy]
         self._flat: F32 = np.zeros(self._layout[-1].end, np.float32)
@@ -90,7 +107,7 @@ class ActorPolicy:
         return ActionOutput(action.reshape(len(obs), *self._action_shape), log_prob)
 
     def environment_action(self, action: Array) -> Array:
-        """Clip to the box, or count from the space's first choices."""
+        """Stretch and clip to the box, or count from the space's first choices."""
         return self._environment_action(action)
 
     def _numbers(self, obs: Array) -> F32:

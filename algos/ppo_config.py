@@ -68,6 +68,7 @@ class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
             choices=action.counts if action.kind == "multi_discrete" else (),
             images=images,
             cnn=cnn,
+            stretched=self.normalize_actions,
         )
         if self.recurrent == "none":
             return shape

@@ -47,11 +47,11 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Longest gradient, over all parameters; null for no limit."),
     ] = 0.5
-    epochs: Annotated[int, Meta(ge=1, description="Passes over the rows of a ticket.")] = 4
+    epochs: Annotated[int, Meta(ge=1, description="Passes over the rows of a ticket.")] = 10
     minibatch_size: Annotated[
         int,
         Meta(ge=1, description="Rows of one optimizer step; the last of an epoch may have fewer."),
-    ] = 256
+    ] = 64
     normalize_advantage: Annotated[
         bool, Meta(description="Centre and scale advantages within each minibatch of 2 or more.")
     ] = True
@@ -63,15 +63,27 @@ class PPOSettings(AlgorithmConfig, frozen=True, kw_only=True):
         ),
     ] = None
     normalize_observations: Annotated[
-        bool, Meta(description="Scale observations by running mean and variance.")
-    ] = False
+        bool,
+        Meta(
+            description="Scale the numbers of observations by running mean and variance; images "
+            "are scaled by 1/255 always."
+        ),
+    ] = True
     normalize_rewards: Annotated[
         bool, Meta(description="Scale rewards by the running deviation of the discounted return.")
-    ] = False
+    ] = True
     observation_clip: Annotated[
         float, Meta(gt=0, description="Limit of a normalised observation.")
     ] = 10.0
     reward_clip: Annotated[float, Meta(gt=0, description="Limit of a normalised reward.")] = 10.0
+    normalize_actions: Annotated[
+        bool,
+        Meta(
+            description="Act within [-1, 1], stretched over boxes with finite bounds, so that "
+            "nothing depends on the unit of actions; false acts in the environment's units, in "
+            "which initial_log_std is to be set then."
+        ),
+    ] = False
     network: Annotated[
         Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
         Meta(

@@ -64,7 +64,7 @@ class SquashedPolicy(BoxPolicy):
 
     def __init__(self, actor: Actor, environment: EnvironmentSpec) -> None:
         super().__init__(actor, environment)
-        self._distribution = SquashedGaussian(self._actions.size, self._actions.log_scale)
+        self._distribution = SquashedGaussian(self._actions.size)
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         noise = normal.T if explore else np.zeros_like(normal.T)
@@ -86,9 +86,7 @@ class DeterministicPolicy(BoxPolicy):
         self._std = np.float32(noise_std)
         deviation = max(noise_std, float(np.finfo(np.float32).tiny))
         log_std = np.log(deviation) * self._actions.size
-        self._constant = np.float32(
-            -log_std - 0.5 * LOG_2PI * self._actions.size - self._actions.log_scale
-        )
+        self._constant = np.float32(-log_std - 0.5 * LOG_2PI * self._actions.size)
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         """The log-probability is that of the noise, before actions are clipped to the box."""

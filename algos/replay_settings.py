@@ -223,7 +223,7 @@ class EntropySettings(BoxSettings, frozen=True, kw_only=True):
     target_entropy: Annotated[
         float | None,
         Meta(
-            description="Entropy of actions measured in halves of the box's width, so that it does "
-            "not depend on units; null: minus the number of action dimensions."
+            description="Entropy of actions within [-1, 1], whatever the environment's bounds "
+            "are; null: minus the number of action dimensions."
         ),
     ] = None

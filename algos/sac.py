@@ -32,8 +32,8 @@ class EntropyLearner(BoxLearner):
         self, settings: SquashedBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._distribution = SquashedGaussian(self._actions.size, self._actions.log_scale)
-        self._temperature = Temperature(settings, self._actions, self._vectors)
+        self._distribution = SquashedGaussian(self._actions.size)
+        self._temperature = Temperature(settings, self._actions.size, self._vectors)
         self._log_prob: F32 = np.empty(0, np.float32)
 
     def _sample(self, output: F32) -> tuple[F32, F32]:

@@ -36,15 +36,13 @@ class SquashedGaussian:
 
     Args:
         size: ``A``.
-        log_scale: Sum over the dimensions of the logarithm of half the box's width, so that
-            log-probabilities are those of the actions that the environment takes.
 
     Source: Haarnoja et al. 2018, arXiv:1812.05905, appendix C.
     """
 
-    def __init__(self, size: int, log_scale: float = 0.0) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
-        self._constant = np.float32(0.5 * LOG_2PI * size + log_scale)
+        self._constant = np.float32(0.5 * LOG_2PI * size)
 
     def sample(self, output: F32, noise: F32) -> tuple[F32, F32]:
         """Return actions ``[A, B]`` and their log-probabilities ``[B]``.

@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from fast_core.algos.box_actions import BoxActions
 from fast_core.algos.replay_settings import EntropySettings
 from fast_core.algos.vectors import Vectors
 
@@ -19,19 +18,17 @@ class Temperature:
 
     Args:
         settings: What it is, or where it begins.
-        actions: Their number makes the default target.
+        actions: Dimensions of an action, which make the default target.
         vectors: Hold its logarithm as the group ``temperature``.
     """
 
-    def __init__(self, settings: EntropySettings, actions: BoxActions, vectors: Vectors) -> None:
+    def __init__(self, settings: EntropySettings, actions: int, vectors: Vectors) -> None:
         fixed = settings.temperature
         self._learned = fixed == "auto"
         self._rate = settings.temperature_learning_rate or settings.learning_rate
         self._vectors = vectors
         wanted = settings.target_entropy
-        relative = -float(actions.size) if wanted is None else wanted
-        # Log-probabilities are those of the environment's actions: so is this.
-        self.target_entropy = relative + actions.log_scale
+        self.target_entropy = -float(actions) if wanted is None else wanted
         first = settings.initial_temperature if isinstance(fixed, str) else fixed
         vectors.put_numbers("temperature", np.array([math.log(first)], np.float32))
 

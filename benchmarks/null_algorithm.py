@@ -30,6 +30,7 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
         bool,
         Meta(description="Act as a trained CartPole policy does, so that episodes last 500 steps."),
     ] = False
+    normalize_observations: Annotated[bool, Meta(description="Never.")] = False
 
     def updates_granted(self, rows: int) -> int:
         """One a round, so that versions grow."""

@@ -6,6 +6,7 @@ Reading files and overrides is in `fast_core.config_file`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -31,7 +32,14 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class AlgorithmConfig(Section, frozen=True, kw_only=True):
-    """Base of every algorithm's own configuration type (``algos/<name>_config.py``)."""
+    """Base of every algorithm's own configuration type (``algos/<name>_config.py``).
+
+    Attributes:
+        came_later: What runs did that were made before a key existed: their own configuration
+            has every key but those.
+    """
+
+    came_later: ClassVar[Mapping[str, object]] = {}
 
     name: Annotated[str, Meta(description="Registered algorithm, or `package.module:Class`.")]
 

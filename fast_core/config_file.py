@@ -28,26 +28,42 @@ COMMAND_LINE = "command line"
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-def load(path: Path, overrides: Sequence[str], algorithm_type: AlgorithmType) -> RunConfig:
+def load(
+    path: Path,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    resolved: bool = False,
+) -> RunConfig:
     """Read a configuration file.
 
     Args:
         path: YAML file that mirrors `RunConfig`.
         overrides: ``dotted.key=value`` each, values in YAML; later ones win.
         algorithm_type: Gives the configuration type of an algorithm's name.
+        resolved: Whether a run wrote it: a key that it lacks came later than the run.
 
     Raises:
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
-    return loads(_read(path), overrides, algorithm_type, source=str(path))
+    return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
 
 
 def loads(
-    text: str, overrides: Sequence[str], algorithm_type: AlgorithmType, *, source: str
+    text: str,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+    resolved: bool = False,
 ) -> RunConfig:
     """Read a configuration from text; ``source`` names it in errors. See `load`."""
     document = config_yaml.parse(text, source)
     origins = _Origins(source, document.lines)
+    algorithm = document.tree.get("algorithm")
+    if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
+        for key, value in algorithm_type(name).came_later.items():
+            algorithm.setdefault(key, value)
     for override in overrides:
         _apply(override, document.tree, origins)
     conversion = _Conversion(origins, algorithm_type)

@@ -73,6 +73,23 @@ def refusal(text: str, *overrides: str) -> str:
     return str(caught.value)
 
 
+class FakeLater(Fake, frozen=True, kw_only=True):
+    came_later: ClassVar[dict[str, object]] = {"low": -1}
+
+
+def test_run_made_before_a_key_existed_keeps_what_it_did() -> None:
+    text = "name: x\nenvironment: {id: A-v0}\nalgorithm: {name: later}\nstop: {updates: 1}\n"
+
+    def low(*overrides: str, resolved: bool) -> int:
+        read = loads(text, overrides, lambda _: FakeLater, source="x", resolved=resolved)
+        assert isinstance(read.algorithm, FakeLater)
+        return read.algorithm.low
+
+    assert low(resolved=True) == -1
+    assert low(resolved=False) == 0
+    assert low("algorithm.low=3", resolved=True) == 3
+
+
 def test_file_states_only_what_differs_from_the_defaults() -> None:
     run = read(MINIMAL)
     assert run == RunConfig(

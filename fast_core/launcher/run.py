@@ -230,7 +230,7 @@ def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     """The resolved configuration of a run, with overrides."""
     from fast_core.algos.registry import algorithm_config_type
 
-    return config_file.load(run.config, overrides, algorithm_config_type)
+    return config_file.load(run.config, overrides, algorithm_config_type, resolved=True)
 
 
 def _lock(run: RunDirectory, progress: Progress) -> RunLock:

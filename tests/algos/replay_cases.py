@@ -132,17 +132,15 @@ class Oracle:
         """The learner's next noise; it draws ``[A, N]``."""
         return torch.from_numpy(self.rng.standard_normal(shape, np.float32))
 
-    def squashed(self, output: Tensor, environment: EnvironmentSpec) -> tuple[Tensor, Tensor]:
+    def squashed(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Actions ``[N, A]`` and log-probabilities from a policy's output, by torch."""
         mean, log_std = output.chunk(2, -1)
         noise = self.normal(mean.shape[1], mean.shape[0]).T
-        low, high = environment.action.bounds
         base = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
         u = mean + log_std.clamp(-20, 2).exp() * noise
         tanh = torch.distributions.transforms.TanhTransform()
         action = tanh(u)
         log_prob = base.log_prob(u) - tanh.log_abs_det_jacobian(u, action)
-        log_prob = log_prob - torch.tensor(np.log((high - low) / 2), dtype=torch.float32)
         return action, log_prob.sum(-1)
 
     def gradient(self, loss: Tensor) -> np.ndarray:

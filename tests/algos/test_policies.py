@@ -1,7 +1,9 @@
+import math
 import subprocess
 import sys
 
 import gymnasium
+import msgspec
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_numpy_and_torch_policies_agree(
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_policy_computes_the_network_it_was_given(make_environment, backend):
-    config = PPOConfig(hidden_sizes=(4,))
+    config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)
     environment = make_environment(actions=3)
     parameters = random_parameters(config, environment)
     weight, bias, head, head_bias = parameters
@@ -138,8 +140,25 @@ def test_one_bound_stands_for_all_dimensions():
     np.testing.assert_allclose(sent, [[[-1.0, 0.0], [0.4, 0.5]]])
 
 
+@pytest.mark.parametrize("unit", [2.0**-13, 1.0, 2.0**13])
+def test_actions_of_a_box_are_chosen_in_halves_of_its_width(make_environment, unit):
+    environment = make_environment(actions=2, continuous=True)
+    bounds = {"low": (-unit, -math.inf), "high": (3 * unit, 1e38)}  # the second has none
+    action = msgspec.structs.replace(environment.action, **bounds)
+    environment = msgspec.structs.replace(environment, action=action)
+    chosen = np.float32([[-1.0, -7.0], [0.5, 7.0], [9.0, 0.25]])
+    config = PPOConfig(normalize_actions=True)
+    policy = config.make_policy(environment, PolicySetup("numpy"))
+    expected = chosen * [2 * unit, 1.0] + [unit, 0.0]
+    expected[2, 0] = 3 * unit
+    np.testing.assert_array_equal(policy.environment_action(chosen), expected)
+    plain = PPOConfig().make_policy(environment, PolicySetup("numpy"))
+    low, high = environment.action.bounds
+    np.testing.assert_array_equal(plain.environment_action(chosen), np.clip(chosen, low, high))
+
+
 def test_discrete_observations_become_one_hot_rows():
-    config = PPOConfig(hidden_sizes=(4,))
+    config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)
     environment = EnvironmentSpec("Test-v0", CHOICE, SpaceSpec("discrete", (), "int64", n=3))
     parameters = random_parameters(config, environment)
     weight, bias, head, head_bias = parameters

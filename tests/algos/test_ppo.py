@@ -19,7 +19,14 @@ GRADIENTS = ["explicit", "autograd"]
 
 
 def ppo(**changes):
-    return PPOConfig(**({"minibatch_size": 16, "hidden_sizes": (8, 8)} | changes))
+    given = {
+        "minibatch_size": 16,
+        "hidden_sizes": (8, 8),
+        "epochs": 4,
+        "normalize_observations": False,
+        "normalize_rewards": False,
+    }
+    return PPOConfig(**(given | changes))
 
 
 def digest(learner):

@@ -121,7 +121,7 @@ def learner_of(config, environment, **changes) -> PPO:
 
 
 def ppo(**changes):
-    return PPOConfig(**({"minibatch_size": 64, "epochs": 2} | changes))
+    return PPOConfig(**({"minibatch_size": 64, "epochs": 2, "normalize_rewards": False} | changes))
 
 
 @pytest.mark.parametrize("environment", ALL, ids=name)

@@ -54,6 +54,8 @@ def ppo(**changes: Any) -> PPOConfig:
         "hidden_sizes": (5,),
         "minibatch_size": ROWS,
         "epochs": 1,
+        "normalize_observations": False,
+        "normalize_rewards": False,
         **changes,
     }
     return PPOConfig(name="ppo", **given)

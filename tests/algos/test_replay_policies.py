@@ -95,7 +95,7 @@ def test_before_the_first_update_actions_are_spread_evenly_over_the_box(name):
     taken = np.sort(policy.environment_action(output.action)[:, 0])
     uniform = np.linspace(-1.0, 3.0, len(taken))
     assert np.abs(taken - uniform).max() < 0.03
-    np.testing.assert_allclose(output.behaviour_log_prob, -math.log(4.0) - math.log(4.0))
+    np.testing.assert_allclose(output.behaviour_log_prob, -2 * math.log(2.0))
     quiet = policy.act(observations(2), noise=noise[:2], explore=False).action
     assert (quiet != output.action[:2]).any(), "evaluation is never random"
 
@@ -128,9 +128,8 @@ def test_deterministic_policy_adds_noise_of_the_configured_deviation():
     assert (still == still[0]).all()
     moved = policy.act(obs, noise=noise, explore=True)
     assert abs((moved.action - still).std() - 0.1) < 0.003
-    # Against the normal density in the environment's units.
-    std = 0.1 * 2.0
-    expected = -0.5 * np.square(noise).sum(1) - 2 * math.log(std) - math.log(2 * math.pi)
+    # Against the normal density.
+    expected = -0.5 * np.square(noise).sum(1) - 2 * math.log(0.1) - math.log(2 * math.pi)
     np.testing.assert_allclose(moved.behaviour_log_prob, expected, rtol=1e-4, atol=1e-4)
     wild = acting(make_config("td3", exploration_noise=5.0), environment)
     action = wild.act(obs, noise=noise, explore=True).action

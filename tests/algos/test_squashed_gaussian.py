@@ -11,13 +11,11 @@ def column(*values: float) -> np.ndarray:
     return np.array(values, np.float32)[:, None]
 
 
-@pytest.mark.parametrize(("scale", "expected"), [(1.0, -0.80371), (2.0, -1.49686), (3.0, -1.90232)])
-def test_log_probability_includes_the_scale(scale, expected):
-    # u = 0.5 under a unit normal; the environment takes scale * tanh(u).
-    distribution = SquashedGaussian(1, math.log(scale))
-    action, log_prob = distribution.sample(column(0.0, 0.0), column(0.5))
+def test_log_probability_includes_the_squeeze():
+    # u = 0.5 under a unit normal: log N(0.5) - log(1 - tanh(0.5)^2).
+    action, log_prob = SquashedGaussian(1).sample(column(0.0, 0.0), column(0.5))
     np.testing.assert_allclose(action, math.tanh(0.5), rtol=1e-6)
-    np.testing.assert_allclose(log_prob, expected, atol=1e-5)
+    np.testing.assert_allclose(log_prob, -0.80371, atol=1e-5)
 
 
 @pytest.mark.parametrize("u", [20.0, -20.0])
@@ -45,18 +43,17 @@ def test_saturated_actions_have_finite_values_and_gradients():
 def test_log_probability_of_a_sample_is_that_of_its_action():
     rng = np.random.default_rng(0)
     output = rng.normal(size=(6, 50)).astype(np.float32) * 0.5
-    distribution = SquashedGaussian(3, 0.7)
+    distribution = SquashedGaussian(3)
     action, log_prob = distribution.sample(output, rng.normal(size=(3, 50)).astype(np.float32))
     np.testing.assert_allclose(distribution.log_prob(output, action), log_prob, atol=2e-3)
 
 
 def test_density_integrates_to_one():
-    # Over the environment's actions, of scale 2.
-    distribution = SquashedGaussian(1, math.log(2.0))
+    distribution = SquashedGaussian(1)
     actions = np.linspace(-1, 1, 20001)[1:-1].astype(np.float32)
     output = np.repeat(column(0.3, -0.7), len(actions), axis=1)
     density = np.exp(distribution.log_prob(output, actions[None]).astype(np.float64))
-    assert abs(density.sum() * 2 * (actions[1] - actions[0]) - 1) < 1e-3
+    assert abs(density.sum() * (actions[1] - actions[0]) - 1) < 1e-3
 
 
 def test_gradient_equals_autograd():

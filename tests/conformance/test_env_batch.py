@@ -313,7 +313,7 @@ def test_a_failure_before_the_first_step_says_so(make: Maker, fail_in: str) -> N
     [
         ("shape", r"shape \(2,\) of float32"),
         ("broadcast", r"shape \(1,\) of float32"),
-        ("dtype", r"shape \(3,\) of float64"),
+        ("dtype", r"shape \(3,\) of int64"),
         ("list", "a list"),
     ],
 )

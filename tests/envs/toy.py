@@ -75,7 +75,7 @@ class Counter(gymnasium.Env[Any, Any]):
         if self.steps == self.bad_at:
             obs = {
                 "shape": obs[:2],
-                "dtype": obs.astype(np.float64),
+                "dtype": obs.astype(np.int64),
                 "list": obs.tolist(),
                 "broadcast": obs[:1],
             }[self.bad]

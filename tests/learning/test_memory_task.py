@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.learning.test_ppo_learning import evaluations, train
+from tests.learning.training import evaluations, train
 
 pytestmark = [pytest.mark.learning, pytest.mark.process]
 

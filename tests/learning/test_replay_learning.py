@@ -18,8 +18,8 @@ from fast_core.algos.dsac_config import DSACConfig, DSACTConfig
 from fast_core.algos.sac_config import SACConfig
 from fast_core.algos.td3_config import DDPGConfig, TD3Config
 from tests.algos.simple_replay import train
-from tests.learning.test_ppo_learning import evaluations
-from tests.learning.test_ppo_learning import train as run_to_the_end
+from tests.learning.training import evaluations
+from tests.learning.training import train as run_to_the_end
 
 pytestmark = pytest.mark.learning
 
