@@ -160,12 +160,13 @@ def test_gradient_of_distributional_critics_equals_autograd(name):
         seen = torch.stack([s.mean(1), s.square().mean(1)], 1)
         old = oracle.leaves["averages"].detach()
         average = old + config.average_rate * (seen - old)
-        bound, scale = 3 * average[:, :1], average[:, 1:] + 0.1
+        bound, scale = 3 * average[:, :1], average[:, 1:] + config.variance_offset
     else:
         y, bound, scale = z, torch.tensor(config.return_bound), 1.0
     distance = torch.minimum(torch.maximum(z - m, -bound), bound)
-    slope_mean = (m - y) / (s.square() + 0.1)
-    slope_std = (s.square() - distance.square()) / (s.pow(3) + 0.1)
+    offset = config.variance_offset
+    slope_mean = (m - y) / (s.square() + offset)
+    slope_std = (s.square() - distance.square()) / (s.pow(3) + offset)
     loss = (weight * scale * (slope_mean * mean + slope_std * std)).mean(1).sum()
     own, log_prob = oracle.squashed(oracle.mlp("policy", fixed)[0])
     own_value = oracle.mlp("critics", torch.cat([fixed, own], 1), fixed=True)[:, :, 0]
