@@ -193,8 +193,8 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of configuration files."""
-    from fast_core import config_reference
     from fast_core.algos.registry import REGISTRY, algorithm_config_type
+    from fast_core.config import reference as config_reference
 
     algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
     write = config_reference.markdown if markdown else config_reference.json_schema
@@ -206,8 +206,8 @@ def defaults(
     algorithm: Annotated[str, typer.Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
 ) -> None:
     """Print a commented configuration file with every default."""
-    from fast_core import config_reference
     from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config import reference as config_reference
 
     text = config_reference.template(algorithm, algorithm_config_type(algorithm))
     typer.echo(text, nl=False)
@@ -228,7 +228,7 @@ def validate(
     if status := validate_run(run_config):
         raise typer.Exit(status)
     if show:
-        from fast_core.config_file import dumps
+        from fast_core.config.file import dumps
 
         typer.echo(dumps(run_config), nl=False)
     else:
@@ -238,6 +238,6 @@ def validate(
 
 def _load(path: Path, overrides: list[str]) -> RunConfig:
     from fast_core.algos.registry import algorithm_config_type
-    from fast_core.config_file import load
+    from fast_core.config.file import load
 
     return load(path, overrides, algorithm_config_type)

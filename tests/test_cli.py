@@ -11,7 +11,7 @@ import pytest
 from fast_core.bench import find_checkout
 from fast_core.cli import main
 from fast_core.config import RunConfig
-from fast_core.config_file import loads
+from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fast_core import config_file
 from fast_core.config import EnvironmentConfig
+from fast_core.config import file as config_file
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
 from fast_core.errors import ConfigError

@@ -18,8 +18,9 @@ from typing import NoReturn
 
 import msgspec
 
-from fast_core import config_file, resources, threads
+from fast_core import resources, threads
 from fast_core.config import RolloutConfig, RunConfig
+from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub

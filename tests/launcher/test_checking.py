@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fast_core import config_file
+from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError
 from fast_core.events import LogLine
 from fast_core.launcher import run as module

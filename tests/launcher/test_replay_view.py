@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core import config_file
 from fast_core.config import CheckpointConfig
+from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError
 from fast_core.events import CommitCheckpoint, Save, Saved
 from fast_core.launcher.checkpoints import CheckpointStore

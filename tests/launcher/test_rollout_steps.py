@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fast_core import config_file
 from fast_core.algos.dqn_config import DQNConfig
 from fast_core.algos.ppo_config import PPOConfig
 from fast_core.algos.sac_config import SACConfig
@@ -25,6 +24,7 @@ from fast_core.config import (
     SchedulerConfig,
     StopConfig,
 )
+from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.checkpoints import Manifest, check_identity
 from fast_core.launcher.early import expected_nodes, preloaded, warm

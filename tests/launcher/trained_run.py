@@ -10,8 +10,8 @@ import gymnasium
 import msgspec
 import numpy as np
 
-from fast_core import config_file
 from fast_core.config import EvaluationConfig, RunConfig
+from fast_core.config import file as config_file
 from fast_core.events import CommitCheckpoint
 from fast_core.launcher.checkpoints import CheckpointStore
 from fast_core.launcher.prepare import identity, make_plan, resolve

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import EnvironmentConfig, PolicyConfig, SupervisionConfig
-from fast_core.config_rules import problems
+from fast_core.config.rules import problems
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, inspect
 
-from fast_core import config
 from fast_core.config import AlgorithmConfig, RunConfig, Section, StopConfig
-from fast_core.config_file import dumps, load, loads, validate
-from fast_core.config_schema import REQUIRED, keys
-from fast_core.config_yaml import inline
+from fast_core.config import types as config
+from fast_core.config.file import dumps, load, loads, validate
+from fast_core.config.schema import REQUIRED, keys
+from fast_core.config.yaml_text import inline
 from fast_core.errors import ConfigError
 
 

@@ -1,7 +1,7 @@
 """The configuration of a run: typed, immutable, checked before any process exists.
 
 The YAML file mirrors these types one to one and states only what differs from the defaults.
-Reading files and overrides is in `fast_core.config_file`.
+Reading files and overrides is in `fast_core.config.file`.
 """
 
 from __future__ import annotations

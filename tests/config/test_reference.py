@@ -7,9 +7,9 @@ from msgspec import Meta, inspect
 
 from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import AlgorithmConfig, RunConfig, WrapperConfig
-from fast_core.config_file import loads
-from fast_core.config_reference import json_schema, markdown, template
-from fast_core.config_schema import describe, keys, paths
+from fast_core.config.file import loads
+from fast_core.config.reference import json_schema, markdown, template
+from fast_core.config.schema import describe, keys, paths
 from fast_core.errors import ConfigError
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "configuration.md"

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_core.config_yaml import dump, inline, parse, parse_value
+from fast_core.config.yaml_text import dump, inline, parse, parse_value
 from fast_core.errors import ConfigError
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core import config_yaml
 from fast_core.config import AlgorithmConfig, RunConfig, Section
-from fast_core.config_rules import Problem, problems
-from fast_core.config_schema import REQUIRED, Key, choices, keys, paths, takes_text
+from fast_core.config import yaml_text as config_yaml
+from fast_core.config.rules import Problem, problems
+from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
 from fast_core.errors import ConfigError
 
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]

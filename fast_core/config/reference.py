@@ -20,8 +20,8 @@ from fast_core.config import (
     StopConfig,
     WrapperConfig,
 )
-from fast_core.config_schema import REQUIRED, Key, keys
-from fast_core.config_yaml import inline
+from fast_core.config.schema import REQUIRED, Key, keys
+from fast_core.config.yaml_text import inline
 
 AlgorithmTypes = Mapping[str, type[AlgorithmConfig]]
 
