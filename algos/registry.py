@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fast_core.algorithm import Blueprint
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.importing import named
+from fast_core.system.importing import named
 
 
 @dataclass(frozen=True)

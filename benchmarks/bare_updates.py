@@ -27,7 +27,7 @@ from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.contract import make_learner
 from fast_core.plan import RunPlan
-from fast_core.threads import ENVIRONMENT, set_threads
+from fast_core.system.threads import ENVIRONMENT, set_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 WARM_UP_S = 0.5

@@ -40,7 +40,7 @@ from fast_core.nodes.stepping import make_stepper
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.spec import EnvironmentSpec, SpaceSpec
-from fast_core.threads import ENVIRONMENT, set_threads
+from fast_core.system.threads import ENVIRONMENT, set_threads
 
 TARGET = 1.0
 PEERS = ("mujoco",)

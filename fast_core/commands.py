@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fast_core import __version__, surroundings
+from fast_core import __version__
+from fast_core.system import surroundings
 
 if TYPE_CHECKING:
     from fast_core.config import RunConfig

@@ -14,7 +14,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from fast_core import resources
 from fast_core.config import (
     AlgorithmConfig,
     EnvironmentConfig,
@@ -23,7 +22,8 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.launcher.budget import CoreBudget, core_budget
-from fast_core.threads import default_threads
+from fast_core.system import resources
+from fast_core.system.threads import default_threads
 
 _MIB = 1 << 20
 _GIB = 1 << 30

@@ -23,7 +23,7 @@ from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
 from fast_core.seeding import Role, stream
-from fast_core.threads import default_threads
+from fast_core.system.threads import default_threads
 from fast_core.wire import MessageReader
 
 WAIT_LIMIT_S = 1.0

@@ -63,7 +63,7 @@ class Launcher(types.ModuleType):
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
-    monkeypatch.setattr("fast_core.surroundings.reserve_output", lambda: None)
+    monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
 

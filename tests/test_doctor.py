@@ -19,7 +19,7 @@ from fast_core.doctor import (
     check_version,
     report,
 )
-from fast_core.resources import Cores, Memory
+from fast_core.system.resources import Cores, Memory
 
 GIB = 1 << 30
 

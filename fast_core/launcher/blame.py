@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.text import error_text
+from fast_core.system.text import error_text
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.durable import sync_directory, write_durably
 from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
+from fast_core.system.durable import sync_directory, write_durably
 
 MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"

@@ -11,7 +11,7 @@ from concurrent.futures import wait as wait_for
 from fast_core.errors import CheckpointError
 from fast_core.events import CheckpointWritten, CommitCheckpoint
 from fast_core.launcher.checkpoints import CheckpointStore
-from fast_core.threads import yield_to_others
+from fast_core.system.threads import yield_to_others
 
 
 class Committer:

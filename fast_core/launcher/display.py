@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from fast_core import resources
 from fast_core.launcher.checkpoints import complete_names
 from fast_core.launcher.records import TraceDrain
 from fast_core.launcher.replay_figures import ReplayCounters
@@ -17,7 +16,8 @@ from fast_core.node import NodeState
 from fast_core.nodes.policy_file import best_policy_path
 from fast_core.plan import REPLAY
 from fast_core.scheduler.statistics import Statistics
-from fast_core.threads import default_threads
+from fast_core.system import resources
+from fast_core.system.threads import default_threads
 
 DRAIN_INTERVAL_S = 0.25
 

@@ -21,7 +21,7 @@ from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.actor import Actor
 from fast_core.seeding import Role
-from fast_core.surroundings import write_result
+from fast_core.system.surroundings import write_result
 
 TELL_S = 2.0  # between lines about a video in the making
 

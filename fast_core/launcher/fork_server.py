@@ -32,9 +32,9 @@ from typing import cast
 
 from threadpoolctl import threadpool_info
 
-from fast_core import forks
-from fast_core.importing import user_module
 from fast_core.launcher.guard import die_with_parent
+from fast_core.system import forks
+from fast_core.system.importing import user_module
 
 PACKET = 65_536
 _LIBRARIES = ("torch", "envpool")  # a stray file of a user's must not stand in for them

@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
-from fast_core import forks
 from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import FastLoopError
 from fast_core.events import LogLine, Ready, StopRequested
@@ -24,8 +23,9 @@ from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
-from fast_core.text import error_text
-from fast_core.threads import set_threads
+from fast_core.system import forks
+from fast_core.system.text import error_text
+from fast_core.system.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts
 

@@ -10,7 +10,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Self
 
-from fast_core import forks
+from fast_core.system import forks
 
 # Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
 SAME_PRESS_S = 0.2

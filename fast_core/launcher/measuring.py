@@ -32,7 +32,7 @@ from fast_core.nodes.policy import PolicyNode
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.seeding import Role
-from fast_core.threads import default_threads, set_threads
+from fast_core.system.threads import default_threads, set_threads
 
 STEP_S, ACT_S, HANDOVER_S = 0.4, 0.25, 0.3
 MOST_TIMES = 2_000

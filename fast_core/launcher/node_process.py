@@ -16,12 +16,10 @@ import msgspec
 import numpy as np
 import setproctitle
 
-from fast_core import forks
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
-from fast_core.importing import user_module
 from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes import frame, take
@@ -30,8 +28,10 @@ from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
 from fast_core.nodes.devices import check_devices
 from fast_core.run_memory import RunMemory
-from fast_core.text import error_text
-from fast_core.threads import set_threads
+from fast_core.system import forks
+from fast_core.system.importing import user_module
+from fast_core.system.text import error_text
+from fast_core.system.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001
 FAILED_STATUS = 1

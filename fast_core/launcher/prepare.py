@@ -16,7 +16,7 @@ from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
-from fast_core.threads import default_threads
+from fast_core.system.threads import default_threads
 
 # Of a machine as in the README: a round's order, report and training order, measured cold with two
 # optimizers; a small update; what two cores compute in a large one (2x256 networks, 256 rows: 0.59

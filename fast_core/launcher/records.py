@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fast_core.durable import write_durably
 from fast_core.events import LogLine
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.report import write_report
@@ -11,7 +10,8 @@ from fast_core.monitor.trace import TraceCollector
 from fast_core.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
-from fast_core.text import encodable
+from fast_core.system.durable import write_durably
+from fast_core.system.text import encodable
 
 
 class TraceDrain:

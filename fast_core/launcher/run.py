@@ -18,7 +18,6 @@ from typing import NoReturn
 
 import msgspec
 
-from fast_core import resources, threads
 from fast_core.config import RolloutConfig, RunConfig
 from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
@@ -67,7 +66,8 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
-from fast_core.surroundings import check_descriptors
+from fast_core.system import resources, threads
+from fast_core.system.surroundings import check_descriptors
 
 NODE_TARGET = "fast_core.launcher.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.node_process:probe_main"

@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 
-from fast_core import threads
 from fast_core.algorithm import Policy
 from fast_core.config import RunConfig
 from fast_core.envs.probe import probe
@@ -24,6 +23,7 @@ from fast_core.nodes.learning import LEARNER_FILE
 from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
 from fast_core.plan import RunPlan
 from fast_core.run_memory import ParameterPack
+from fast_core.system import threads
 
 BEST, NEWEST = "best", "newest"
 

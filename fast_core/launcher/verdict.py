@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fast_core import resources
 from fast_core.config import RunConfig
 from fast_core.launcher.blame import blaming
 from fast_core.launcher.budget import CoreBudget
@@ -16,6 +15,7 @@ from fast_core.launcher.topology import check_topology
 from fast_core.plan import RunPlan
 from fast_core.run_memory import check_memory
 from fast_core.spec import EnvironmentSpec
+from fast_core.system import resources
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 import fast_core
-from fast_core.durable import write_durably
 from fast_core.launcher.processes import git_commit
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.system.durable import write_durably
 
 # Simulators too; what is not installed is left out.
 DISTRIBUTIONS = (

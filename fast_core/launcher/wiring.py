@@ -22,9 +22,9 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
-from fast_core.importing import named
 from fast_core.node import Node
 from fast_core.scheduler.settings import Route
+from fast_core.system.importing import named
 from fast_core.wire import MessageReader, kind_of
 
 # A command, and the event that answers it; everything else goes to FastLoop's own nodes.

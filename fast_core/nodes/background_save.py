@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fast_core.nodes.replay_files import ReplaySave
-from fast_core.threads import yield_to_others
+from fast_core.system.threads import yield_to_others
 
 
 class BackgroundSave:

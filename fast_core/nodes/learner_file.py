@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from fast_core.durable import write_durably
 from fast_core.errors import CheckpointError
+from fast_core.system.durable import write_durably
 
 _ARRAY, _TENSOR = "__array__", "__tensor__"
 

@@ -12,7 +12,7 @@ from fast_core.nodes.contract import make_learner
 from fast_core.nodes.devices import check_device
 from fast_core.nodes.digest import digest
 from fast_core.nodes.learner_file import check, load, save
-from fast_core.threads import set_threads
+from fast_core.system.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"
 

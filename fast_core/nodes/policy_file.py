@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.durable import write_durably
 from fast_core.errors import CheckpointError
+from fast_core.system.durable import write_durably
 
 
 class PolicyFile(msgspec.Struct, frozen=True):

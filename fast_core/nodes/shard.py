@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from fast_core.algorithm import Array, NoiseSpec, Policy
-from fast_core.durable import write_durably
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
 from fast_core.envs.repetition import Repetition
@@ -24,6 +23,7 @@ from fast_core.nodes.rollout_sinks import ReplayRollouts, RolloutSink, SharedRol
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.seeding import Role, load_stream, save_stream, stream
+from fast_core.system.durable import write_durably
 
 _STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
 

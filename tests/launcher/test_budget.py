@@ -23,8 +23,8 @@ from fast_core.launcher.budget import (
     core_budget,
 )
 from fast_core.launcher.prepare import budget
-from fast_core.resources import Cores
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.system.resources import Cores
 from tests.nodes.stage import make_config
 
 SMALL, LARGE = 1e6, 1e12

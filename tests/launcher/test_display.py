@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from fast_core import resources
 from fast_core.config import (
     EvaluationConfig,
     ExtraNodeConfig,
@@ -23,8 +22,9 @@ from fast_core.launcher.display import Display
 from fast_core.memory import StatsColumn
 from fast_core.monitor.view import NodeView
 from fast_core.node import NodeState
-from fast_core.resources import Cores
 from fast_core.scheduler.statistics import Statistics
+from fast_core.system import resources
+from fast_core.system.resources import Cores
 from tests.launcher.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.threads import ENVIRONMENT
+from fast_core.system.threads import ENVIRONMENT
 from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process

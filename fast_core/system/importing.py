@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fast_core.errors import ConfigError
-from fast_core.text import error_text
+from fast_core.system.text import error_text
 
 
 def user_module(name: str) -> ModuleType:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fast_core.threads import default_threads
+from fast_core.system.threads import default_threads
 
 
 @pytest.mark.parametrize(("text", "threads"), [(None, 1), ("1", 1), ("3", 3), ("4,2", 4), ("x", 1)])
@@ -23,7 +23,7 @@ def test_every_loaded_library_computes_with_the_number_set() -> None:
     """RES-01: also those that were loaded before with a thread for each core."""
     program = """
 import numpy, threadpoolctl
-from fast_core.threads import set_threads
+from fast_core.system.threads import set_threads
 numpy.ones((64, 64)) @ numpy.ones((64, 64))
 for count in (2, 1):
     set_threads(count)
@@ -36,7 +36,7 @@ for count in (2, 1):
 def test_library_that_is_loaded_later_computes_with_the_number_set_after_it() -> None:
     program = """
 import sys, threadpoolctl
-from fast_core.threads import set_threads
+from fast_core.system.threads import set_threads
 set_threads(2)
 assert "numpy" not in sys.modules
 import numpy

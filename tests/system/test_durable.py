@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.durable import write_durably
+from fast_core.system.durable import write_durably
 
 
 def test_write_that_fails_leaves_what_was_there_and_nothing_else(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.resources import Cores, Memory, cores, memory, oom_kills
+from fast_core.system.resources import Cores, Memory, cores, memory, oom_kills
 
 V2 = "31 23 0:28 {top} /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "32 31 0:29 {top} /sys/fs/cgroup/{name} rw shared:10 - cgroup cgroup rw,{name}\n"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fast_core.forks import exit_status
+from fast_core.system.forks import exit_status
 
 # A process that handles signals as a node does, and of which user code makes a copy. SIGTERM
 # reaches the copy as early as it can: before it has begun to run.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import ConfigError
-from fast_core.importing import named
+from fast_core.system.importing import named
 
 
 @pytest.fixture
