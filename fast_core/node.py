@@ -18,13 +18,13 @@ from typing import ClassVar
 
 from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
+from fast_core.distributed.wire import MessageReader
 from fast_core.events import Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
 from fast_core.seeding import Role, stream
 from fast_core.system.threads import default_threads
-from fast_core.wire import MessageReader
 
 WAIT_LIMIT_S = 1.0
 # Of states that change with every hand-over, the trace keeps those that last this long.

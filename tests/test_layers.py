@@ -32,7 +32,7 @@ LEVELS = {
     "fast_core.system.surroundings": 1,
     "fast_core.system.text": 1,
     "fast_core.system.threads": 1,
-    "fast_core.wire": 1,
+    "fast_core.distributed.wire": 1,
     "fast_core.memory": 2,
     "fast_core.scheduler": 2,
     "fast_core.distributed": 2,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fast_core.config import ExtraNodeConfig
+from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
     Message,
@@ -25,7 +26,6 @@ from fast_core.events import (
 from fast_core.node import Node
 from fast_core.scheduler.settings import Route
 from fast_core.system.importing import named
-from fast_core.wire import MessageReader, kind_of
 
 # A command, and the event that answers it; everything else goes to FastLoop's own nodes.
 ANSWERS: dict[type[Message], type[Message]] = {Transform: Transformed, Save: Saved}

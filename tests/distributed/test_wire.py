@@ -6,9 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.errors import TransportError
-from fast_core.events import Envelope, RolloutRef, Save, Transform, Transformed, UserMessage
-from fast_core.wire import (
+from fast_core.distributed.wire import (
     MESSAGE_LIMIT_BYTES,
     MessageReader,
     decode_command,
@@ -17,6 +15,8 @@ from fast_core.wire import (
     kind_of,
     seal,
 )
+from fast_core.errors import TransportError
+from fast_core.events import Envelope, RolloutRef, Save, Transform, Transformed, UserMessage
 
 
 class News(UserMessage, frozen=True):
