@@ -36,7 +36,7 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.nodes.contract import make_learner
-from fast_core.nodes.stepping import make_stepper
+from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -62,7 +62,7 @@ _context = multiprocessing.get_context("fork")
 
 
 class Resident:
-    """One batch, again and again; implements `fast_core.nodes.batches.Batches`."""
+    """One batch, again and again; implements `fast_core.nodes.learn.batches.Batches`."""
 
     def __init__(self, batch: ReplayBatch, steps: int) -> None:
         self._batch, self.left = batch, steps

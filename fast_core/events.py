@@ -325,7 +325,7 @@ class LogLine(Message, frozen=True):
 
 
 class Figures(Message, frozen=True):
-    """Numbers that a node logs by name, see `fast_core.node.Node.log_figures`."""
+    """Numbers that a node logs by name, see `fast_core.nodes.node.Node.log_figures`."""
 
     node: str
     values: dict[str, float]

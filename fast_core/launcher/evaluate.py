@@ -19,7 +19,7 @@ from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.metrics_rows import evaluation_figures
 from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
-from fast_core.nodes.actor import Actor
+from fast_core.nodes.act.actor import Actor
 from fast_core.seeding import Role
 from fast_core.system.surroundings import write_result
 

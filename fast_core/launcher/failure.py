@@ -6,7 +6,7 @@ import traceback
 
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.system.text import encodable, error_text
 
 

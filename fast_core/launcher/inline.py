@@ -20,7 +20,7 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
-from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.system import forks

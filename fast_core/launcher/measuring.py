@@ -26,9 +26,9 @@ from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import MeasureStart
 from fast_core.mail import Request
 from fast_core.memory.stats import StatsRow, StatsSnapshot
-from fast_core.node import Node, NodeContext, NodeState
-from fast_core.nodes.current_policy import CurrentPolicy
-from fast_core.nodes.policy import PolicyNode
+from fast_core.nodes.act.current_policy import CurrentPolicy
+from fast_core.nodes.act.policy import PolicyNode
+from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.seeding import Role

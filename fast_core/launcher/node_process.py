@@ -25,8 +25,8 @@ from fast_core.launcher.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes import frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
-from fast_core.node import Node, NodeContext
-from fast_core.nodes.devices import check_devices
+from fast_core.nodes.learn.devices import check_devices
+from fast_core.nodes.node import Node, NodeContext
 from fast_core.run_memory import RunMemory
 from fast_core.system import forks
 from fast_core.system.importing import user_module

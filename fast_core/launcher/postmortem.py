@@ -5,7 +5,7 @@ from __future__ import annotations
 from fast_core.envs import read_progress
 from fast_core.events import Failed
 from fast_core.memory.stats import StatsSnapshot
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 from fast_core.seeding import Role

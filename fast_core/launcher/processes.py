@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
-from fast_core.node import RUN_FOLDER
+from fast_core.nodes.node import RUN_FOLDER
 from fast_core.system.forks import STACK_SIGNAL
 
 _LENGTH = struct.Struct("<q")

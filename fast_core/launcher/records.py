@@ -7,7 +7,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.report import write_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.trace import TraceCollector
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import SPAN, RunMemory
 from fast_core.system.durable import write_durably

@@ -18,7 +18,7 @@ from fast_core.launcher.run import load_run_config
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
 from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.replay_files import STATE_FILE, holds_rows, restore_state, rows_file
+from fast_core.nodes.replay.files import STATE_FILE, holds_rows, restore_state, rows_file
 from fast_core.plan import RunPlan
 from fast_core.system.surroundings import write_result
 

@@ -416,7 +416,7 @@ def _run_inline(
 ) -> int:
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
-    from fast_core.nodes.devices import check_devices
+    from fast_core.nodes.learn.devices import check_devices
 
     def end(failed: Failed) -> NoReturn:
         """What the main thread can't do: it does not come back."""

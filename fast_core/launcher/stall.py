@@ -9,7 +9,7 @@ from fast_core.envs import ProgressWord
 from fast_core.events import Failed
 from fast_core.launcher.postmortem import describe_place
 from fast_core.memory.stats import StatsSnapshot
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
 

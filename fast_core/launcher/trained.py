@@ -17,10 +17,10 @@ from fast_core.launcher.checkpoints import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path, read_policy
 from fast_core.nodes.contract import make_policy
-from fast_core.nodes.learner_file import load
-from fast_core.nodes.learning import LEARNER_FILE
-from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
+from fast_core.nodes.learn.learner_file import load
+from fast_core.nodes.learn.learning import LEARNER_FILE
 from fast_core.plan import RunPlan
 from fast_core.run_memory import ParameterPack
 from fast_core.system import threads

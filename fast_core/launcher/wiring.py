@@ -23,7 +23,7 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
 from fast_core.system.importing import named
 
@@ -77,7 +77,7 @@ def node_class(path: str, key: str = "the node class") -> type[Node]:
         raise TopologyError(str(error)) from error
     if not (isinstance(found, type) and issubclass(found, Node)):
         raise TopologyError(
-            f"{key} {path!r} is not a subclass of fast_core.node.Node; got {found!r}"
+            f"{key} {path!r} is not a subclass of fast_core.nodes.node.Node; got {found!r}"
         )
     if inspect.isabstract(found):
         lacking = ", ".join(sorted(found.__abstractmethods__))

@@ -21,7 +21,7 @@ from fast_core.launcher import display
 from fast_core.launcher.display import Display
 from fast_core.memory import StatsColumn
 from fast_core.monitor.view import NodeView
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.system import resources
 from fast_core.system.resources import Cores

@@ -17,7 +17,7 @@ from fast_core.launcher.evaluate import evaluate_run
 from fast_core.launcher.trained import load_trained
 from fast_core.launcher.video import as_frame
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.actor import Actor
+from fast_core.nodes.act.actor import Actor
 from tests.launcher.trained_run import DRAWING, ENVS, EPISODES, make_trained
 from tests.nodes.stage import make_config
 

@@ -14,7 +14,7 @@ from fast_core.launcher.failure import describe_failure, environment_traceback
 from fast_core.launcher.postmortem import describe_death
 from fast_core.launcher.processes import describe_exit
 from fast_core.memory import StatsColumn
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from tests.launcher.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 

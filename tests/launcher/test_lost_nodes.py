@@ -17,7 +17,7 @@ from fast_core.launcher.stall import StallDetector
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
 

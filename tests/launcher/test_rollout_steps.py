@@ -178,10 +178,10 @@ def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
     )
     torch_at = {name: "torch" in warm(name, config) for name in expected_nodes(config, 2)}
     assert [name for name, torch in torch_at.items() if torch] == ["optimizer-0", "optimizer-1"]
-    assert warm("replay-0", config) == ("fast_core.nodes.replay",)
-    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.replay_optimizer")
+    assert warm("replay-0", config) == ("fast_core.nodes.replay.node",)
+    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.learn.replay_optimizer")
     numpy = replace(config, algorithm=SACConfig(backend="numpy"))
-    assert warm("optimizer-1", numpy) == ("fast_core.nodes.replay_optimizer",)
+    assert warm("optimizer-1", numpy) == ("fast_core.nodes.learn.replay_optimizer",)
 
 
 @pytest.mark.parametrize(("count", "shared"), [(1, False), (2, True)])

@@ -11,7 +11,7 @@ from fast_core.config import EnvironmentConfig, SupervisionConfig
 from fast_core.launcher import stall as module
 from fast_core.launcher.stall import StallDetector
 from fast_core.memory import StatsColumn
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
 STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S, WORK_LIMIT_S = 10.0, 20.0, 40.0, 60.0
