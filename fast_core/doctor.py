@@ -21,7 +21,7 @@ from fast_core.config import (
     RunConfig,
     StopConfig,
 )
-from fast_core.launcher.budget import CoreBudget, core_budget
+from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.system import resources
 from fast_core.system.threads import default_threads
 

@@ -64,7 +64,7 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "subprocess": {"fast_core.launcher.processes", "fast_core.doctor"},
+    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.doctor"},
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 
@@ -197,7 +197,7 @@ def test_processes_are_forked_in_the_launcher_only() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id == "os"
     }
-    assert users <= {"fast_core.launcher.fork_server"}
+    assert users <= {"fast_core.launcher.processes.fork_server"}
 
 
 def test_torch_is_imported_only_where_tensors_are_computed(graph: Imports) -> None:
@@ -212,7 +212,7 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
-    assert users(graph, "pickle") <= {"fast_core.launcher.processes"}
+    assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree"}
 
 
 # --- the checks themselves -----------------------------------------------------------------------

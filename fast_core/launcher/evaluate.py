@@ -15,8 +15,8 @@ from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
-from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.metrics_rows import evaluation_figures
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.shown.metrics_rows import evaluation_figures
 from fast_core.launcher.trained import Trained, load_trained
 from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.act.actor import Actor

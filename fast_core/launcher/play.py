@@ -15,7 +15,7 @@ from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
 from fast_core.errors import ConfigError
 from fast_core.launcher.evaluate import Playing
-from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.trained import load_trained
 from fast_core.launcher.video import DEFAULT_FPS
 

@@ -10,8 +10,8 @@ import msgspec
 from fast_core.algorithm import Blueprint
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
+from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.scheduler import SchedulerSettings

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.envs.probe import probe
 from fast_core.errors import CheckpointError
-from fast_core.launcher.checkpoints import check, complete_names
+from fast_core.launcher.checkpoints.store import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of

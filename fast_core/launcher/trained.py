@@ -13,7 +13,7 @@ from fast_core.algorithm import Policy
 from fast_core.config import RunConfig
 from fast_core.envs.probe import probe
 from fast_core.errors import CheckpointError
-from fast_core.launcher.checkpoints import check, complete_names
+from fast_core.launcher.checkpoints.store import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory

@@ -171,7 +171,7 @@ def test_building_on_the_cpu_never_touches_cuda():
         "import torch, numpy as np;"
         "import fast_core.algos.ppo_autograd, fast_core.algos.torch_policy;"
         "import fast_core.algos.staging;"
-        "import fast_core.nodes.learn.optimizer, fast_core.nodes.collect.env, fast_core.launcher.node_process;"
+        "import fast_core.nodes.learn.optimizer, fast_core.nodes.collect.env, fast_core.launcher.processes.node_process;"
         "from fast_core.algos.ppo_config import PPOConfig;"
         "from fast_core.algorithm import LearnerSetup, PolicySetup;"
         "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"

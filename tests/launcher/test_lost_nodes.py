@@ -12,8 +12,8 @@ import pytest
 from fast_core.config import EnvironmentConfig, SupervisionConfig
 from fast_core.errors import TransportError
 from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.stall import StallDetector
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
@@ -100,7 +100,7 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("fast_core.launcher.stall.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("fast_core.launcher.failures.stall.time.monotonic", lambda: clock[0])
     detector = StallDetector(desk.stage.plan, desk.stage.memory)
     row = desk.stage.plan.node_names.index("env-1")
     desk.stage.memory.stats().row(row).words[StatsColumn.STATE] = NodeState.STEPPING

@@ -16,7 +16,7 @@ from fast_core.config import CheckpointConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError
 from fast_core.events import CommitCheckpoint, Save, Saved
-from fast_core.launcher.checkpoints import CheckpointStore
+from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.replay_view import show_replay
 from fast_core.memory import log_rows
 from fast_core.monitor.run_directory import RunDirectory

@@ -12,7 +12,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import FastLoopError
-from fast_core.launcher.start import probe_start
+from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.verdict import Found, judge
 from fast_core.nodes.learn.devices import check_devices
 from tests.nodes.stage import CARTPOLE

@@ -69,7 +69,7 @@ status = (statuses[0], launch(config))
 def test_error_in_the_launcher_itself_ends_the_run(workplace: Workplace) -> None:
     """ENV-11: what the main program raises leaves no nodes waiting."""
     before = """
-from fast_core.launcher.display import Display
+from fast_core.launcher.shown.display import Display
 calls = []
 def fail(self):
     calls.append(0)
