@@ -46,10 +46,10 @@ LEVELS = {
     "fast_core.nodes": 4,
     "fast_core.launcher": 5,
     "fast_core.integrations": 6,
-    "fast_core.bench": 6,
+    "fast_core.tools.bench": 6,
     "fast_core.cli": 6,
-    "fast_core.commands": 6,
-    "fast_core.doctor": 6,
+    "fast_core.tools.commands": 6,
+    "fast_core.tools.doctor": 6,
 }
 
 ALGOS_MAY_SEE = {
@@ -64,7 +64,7 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.doctor"},
+    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 

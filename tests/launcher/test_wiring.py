@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.commands import app
 from fast_core.config import ExtraNodeConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
@@ -26,6 +25,7 @@ from fast_core.launcher.topology import check_topology
 from fast_core.launcher.wiring import check_messages, extra_nodes, wiring
 from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
+from fast_core.tools.commands import app
 from tests.nodes.stage import make_config
 
 

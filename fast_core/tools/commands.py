@@ -172,7 +172,7 @@ def bench(
     """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
     if as_json:
         surroundings.reserve_output()
-    from fast_core.bench import run
+    from fast_core.tools.bench import run
 
     raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))
 
@@ -180,7 +180,7 @@ def bench(
 @app.command()
 def doctor() -> None:
     """Check this machine: cores, memory, limits, versions, CUDA, and what to change."""
-    from fast_core.doctor import diagnose, report
+    from fast_core.tools.doctor import diagnose, report
 
     findings = diagnose()
     typer.echo(report(findings))

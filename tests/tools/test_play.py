@@ -14,8 +14,8 @@ import pytest
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.rendering import check_screen
 from fast_core.errors import ConfigError
-from fast_core.launcher import play as playing
-from fast_core.launcher.play import play, play_by_hand
+from fast_core.tools import play as playing
+from fast_core.tools.play import play, play_by_hand
 from tests.launcher.trained_run import DRAWING, Drawing, make_trained
 
 BY_HAND = "FastLoopTest/ByHand-v0"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.doctor import (
+from fast_core.system.resources import Cores, Memory
+from fast_core.tools.doctor import (
     VERSIONS,
     Finding,
     check_cores,
@@ -19,7 +20,6 @@ from fast_core.doctor import (
     check_version,
     report,
 )
-from fast_core.system.resources import Cores, Memory
 
 GIB = 1 << 30
 

@@ -17,11 +17,11 @@ from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shown.metrics_rows import evaluation_figures
-from fast_core.launcher.trained import Trained, load_trained
-from fast_core.launcher.video import DEFAULT_FPS, VideoFile
 from fast_core.nodes.act.actor import Actor
 from fast_core.seeding import Role
 from fast_core.system.surroundings import write_result
+from fast_core.tools.trained import Trained, load_trained
+from fast_core.tools.video import DEFAULT_FPS, VideoFile
 
 TELL_S = 2.0  # between lines about a video in the making
 

@@ -17,9 +17,9 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError
 from fast_core.events import CommitCheckpoint, Save, Saved
 from fast_core.launcher.checkpoints.store import CheckpointStore
-from fast_core.launcher.replay_view import show_replay
 from fast_core.memory import log_rows
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.tools.replay_view import show_replay
 from tests.nodes.replay_stage import ENVS, SHARDS, ReplayStage, replay_config
 
 CAPACITY = 10  # rows of each environment
