@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.bare_updates import random_batch
 from benchmarks.measure import alternate, print_result
 from fast_core.algorithm import Array, ReplayBatch
-from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EnvironmentConfig,
     NodesConfig,

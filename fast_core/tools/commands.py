@@ -110,7 +110,7 @@ def evaluate(
 ) -> None:
     """Evaluate a policy of a run, the best one by default; prints one JSON object."""
     surroundings.reserve_output()
-    from fast_core.launcher import evaluate_run
+    from fast_core.tools.evaluate import evaluate_run
 
     raise typer.Exit(
         evaluate_run(
@@ -134,7 +134,7 @@ def play(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Watch a run's policy in a window, or play an environment by keyboard."""
-    from fast_core.launcher import play_in_window
+    from fast_core.tools.play import play as play_in_window
 
     raise typer.Exit(play_in_window(what, checkpoint))
 
@@ -151,7 +151,7 @@ def replay(
 ) -> None:
     """Show what the replay of a checkpoint holds; prints one JSON object."""
     surroundings.reserve_output()
-    from fast_core.launcher import show_replay
+    from fast_core.tools.replay_view import show_replay
 
     raise typer.Exit(show_replay(run, checkpoint, top))
 

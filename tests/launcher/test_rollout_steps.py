@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fast_core.algos.dqn_config import DQNConfig
-from fast_core.algos.ppo_config import PPOConfig
-from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EvaluationConfig,
     ExtraNodeConfig,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import (
     EnvironmentConfig,
     EvaluationConfig,

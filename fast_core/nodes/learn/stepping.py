@@ -1,7 +1,7 @@
 """How an optimizer turns the batches it is given into steps, without ever waiting.
 
-`Alone` is one optimizer. Several average their gradients (`fast_core.nodes.learn.averaging`) or hand
-them to the first one (`fast_core.nodes.learn.async_steps`).
+`Alone` is one optimizer. Several average their gradients (`averaging`) or hand them to the first
+one (`async_steps`).
 """
 
 from __future__ import annotations

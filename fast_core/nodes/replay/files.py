@@ -64,7 +64,7 @@ class ReplaySave:
     ) -> None:
         """Note the cut; ``logs`` whose rows are kept, none if they are not.
 
-        ``state`` is what `fast_core.nodes.replay.draws.Replay` says; the arrays of its tree are taken out
+        ``state`` is what `draws.Replay` says; the arrays of its tree are taken out
         of it, since they are large.
         """
         self.checkpoint = checkpoint

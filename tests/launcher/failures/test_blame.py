@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import make_plan, resolve

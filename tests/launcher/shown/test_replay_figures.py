@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import NodesConfig, OptimizerNodeConfig, ReplayConfig, RunConfig
 from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
 from fast_core.memory import StatsBoard, StatsColumn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.algos.dqn_config import DQNConfig
-from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EnvNodesConfig,
     NodesConfig,
