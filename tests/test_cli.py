@@ -52,7 +52,7 @@ class Launcher(types.ModuleType):
         given = {key: value for key, value in options.items() if not any(value is u for u in unset)}
         return self._end("eval", run, episodes, given)
 
-    def play_in_window(self, what: str, checkpoint: str | None) -> int:
+    def play(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
 
     def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
@@ -64,6 +64,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
     monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
+    for tool in ("evaluate", "play", "replay_view"):
+        monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
 

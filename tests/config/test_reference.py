@@ -12,7 +12,7 @@ from fast_core.config.reference import json_schema, markdown, template
 from fast_core.config.schema import describe, keys, paths
 from fast_core.errors import ConfigError
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "configuration.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 class Fake(AlgorithmConfig, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from fast_core.algos.registry import algorithm_config_type
-from fast_core import config_file
+from fast_core.config import file as config_file
 from fast_core.launcher import launch
 Path("began").open("a").write("x")
 {before}

@@ -13,7 +13,7 @@ from fast_core.system.forks import exit_status
 # reaches the copy as early as it can: before it has begun to run.
 COPY = """
 import faulthandler, multiprocessing, os, signal, subprocess, sys, threading, time
-from fast_core import forks
+from fast_core.system import forks
 
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     forks.take(number, forks.nothing)

@@ -166,7 +166,7 @@ def test_report_puts_advice_below_its_row_and_counts() -> None:
 
 
 def test_oldest_versions_agree_with_the_requirements() -> None:
-    setup = (Path(__file__).parents[1] / "setup.py").read_text()
+    setup = (Path(__file__).parents[2] / "setup.py").read_text()
     required = dict(re.findall(r'"([\w-]+)(?:\[[\w-]+\])?>=([\d.]+)', setup))
     checked = {name: ".".join(map(str, oldest)) for name, oldest in VERSIONS if name in required}
     assert checked == {name: required[name] for name in checked}
