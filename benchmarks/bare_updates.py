@@ -26,7 +26,7 @@ from fast_core.config_file import load
 from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.contract import make_learner
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.threads import ENVIRONMENT, set_threads
 
 ROOT = Path(__file__).resolve().parent.parent

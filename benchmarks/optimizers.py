@@ -37,8 +37,8 @@ from fast_core.config import (
 )
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.stepping import make_stepper
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.threads import ENVIRONMENT, set_threads
 

@@ -9,7 +9,7 @@ from benchmarks import against_sb3, bare_updates, launched, measure, replay_memo
 from benchmarks import rounds as rounds_benchmark
 from benchmarks.null_algorithm import NullConfig
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 from fast_core.launcher.checkpoints import complete_names
 from fast_core.memory import ReplayLog
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 TREE_BYTES = 12  # of a row: its priority and what it belongs to (`replay_files.TREE`)
 

@@ -14,7 +14,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.node import NodeState
 from fast_core.nodes.policy_file import best_policy_path
-from fast_core.plan import REPLAY
+from fast_core.run.plan import REPLAY
 from fast_core.scheduler.statistics import Statistics
 from fast_core.threads import default_threads
 

@@ -9,7 +9,7 @@ from fast_core.config import RunConfig
 from fast_core.launcher.budget import env_node_count
 from fast_core.launcher.prepare import needs_torch
 from fast_core.launcher.topology import warm_module
-from fast_core.plan import EVALUATOR, METRICS, REPLAY, optimizer_names
+from fast_core.run.plan import EVALUATOR, METRICS, REPLAY, optimizer_names
 
 
 def preloaded(config: RunConfig) -> tuple[str, ...]:

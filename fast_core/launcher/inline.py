@@ -19,8 +19,8 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
 from fast_core.node import Node, NodeContext, NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts

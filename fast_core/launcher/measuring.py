@@ -28,8 +28,8 @@ from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.node import Node, NodeContext, NodeState
 from fast_core.nodes.current_policy import CurrentPolicy
 from fast_core.nodes.policy import PolicyNode
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role
 from fast_core.threads import default_threads, set_threads
 

@@ -28,7 +28,7 @@ from fast_core.launcher.processes import STACK_SIGNAL, frame, take
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.node import Node, NodeContext
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
 from fast_core.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001

@@ -6,8 +6,8 @@ from fast_core.envs import read_progress
 from fast_core.events import Failed
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.node import NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role
 
 

@@ -13,7 +13,7 @@ from fast_core.errors import ConfigError
 from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
+from fast_core.run.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fast_core.memory import StatsBoard
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.view import ReplayView
-from fast_core.plan import REPLAY, RunPlan
+from fast_core.run.plan import REPLAY, RunPlan
 from fast_core.scheduler.statistics import Statistics
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fast_core.algorithm import ReplaySpec
 from fast_core.errors import ConfigError
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 COMMIT_ROWS = 2  # most rows written between two commits: a step and a final observation
 

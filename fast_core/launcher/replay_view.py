@@ -19,7 +19,7 @@ from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATE
 from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay_files import STATE_FILE, holds_rows, restore_state, rows_file
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 NEWEST = "newest"
 SHOWN = 16  # elements of an action

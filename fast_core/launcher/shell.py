@@ -51,7 +51,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
 from fast_core.nodes.policy_file import best_policy_path, read_policy
-from fast_core.plan import METRICS, RunPlan
+from fast_core.run.plan import METRICS, RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 

@@ -10,8 +10,8 @@ from fast_core.events import Failed
 from fast_core.launcher.postmortem import describe_place
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.node import NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 CHECK_INTERVAL_S = 0.2
 PLACE_WORDS = int(ProgressWord.EPISODE)

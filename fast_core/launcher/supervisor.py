@@ -26,9 +26,9 @@ from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
-from fast_core.plan import RunPlan
 from fast_core.resources import oom_kills
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 
 PROBE = "probe"

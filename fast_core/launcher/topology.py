@@ -26,7 +26,7 @@ from fast_core.events import (
 )
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class
 from fast_core.node import Node
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
     {Ready, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}

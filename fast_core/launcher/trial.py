@@ -16,8 +16,8 @@ from fast_core.launcher.prepare import resolve
 from fast_core.launcher.processes import Child, ProcessTree, describe_exit
 from fast_core.launcher.start import MeasureStart
 from fast_core.launcher.supervisor import await_answer, await_started, give
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 
 MEASURE, SERVE = "measure", "measure-policy"

@@ -34,7 +34,7 @@ class Cell(Mapping[str, Array]):
     told apart by the number and the shard's incarnation; a reply that bears others is late and
     nobody reads its rows. A batch that was drawn from replay and what its optimizer says of it
     are such a pair too, in which ``incarnation`` and ``version`` hold other things
-    (`fast_core.run_memory.RunMemory.batch`); several optimizers exchange gradients so.
+    (`fast_core.run.memory.RunMemory.batch`); several optimizers exchange gradients so.
 
     Concurrency:
         One node writes rows and words; for a request that is the node which executes the shard,

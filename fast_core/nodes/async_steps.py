@@ -26,8 +26,8 @@ from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
 from fast_core.nodes.batches import NOTHING_DRAWN, Batches
 from fast_core.nodes.contract import checked_report
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 F32 = NDArray[np.float32]
 ASKING = -1  # instead of a base: a worker waits for leave to begin

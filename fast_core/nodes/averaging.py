@@ -19,8 +19,8 @@ from fast_core.memory import Cell
 from fast_core.nodes.batches import NOTHING_DRAWN, Batches
 from fast_core.nodes.contract import checked_report
 from fast_core.nodes.digest import digest
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 F32 = NDArray[np.float32]
 CHECK_EVERY = 100  # steps between two comparisons of the replicas

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array, ReplayBatch
 from fast_core.errors import ConfigError
 from fast_core.memory import Cell, ReplayArrays
-from fast_core.plan import REPLAY, RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import REPLAY, RunPlan
 
 UNSAID_LIMIT = 100  # batches at the beginning
 

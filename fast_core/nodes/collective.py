@@ -23,8 +23,8 @@ from fast_core.errors import ConfigError, TransportError
 from fast_core.node import RUN_FOLDER
 from fast_core.nodes.averaging import Averaged
 from fast_core.nodes.devices import gpus, replica_device
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 F32 = NDArray[np.float32]
 Collective = Literal["shared", "gloo", "nccl"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, StatsColumn, StatsRow, beta_at
 from fast_core.nodes.batch_slots import FilledSlots, Result
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, sequence
 
 Answers = tuple[Result | None, ...]  # of one step, by rank

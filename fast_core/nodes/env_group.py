@@ -14,7 +14,7 @@ from fast_core.envs.batch_state import decode_state, lost_episodes
 from fast_core.envs.frames import FrameStack
 from fast_core.errors import CheckpointError
 from fast_core.nodes.rollout_rows import RolloutRows
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 
 class GroupState(msgspec.Struct, frozen=True):

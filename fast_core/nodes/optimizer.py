@@ -26,7 +26,7 @@ from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learning import LEARNER_FILE as LEARNER_FILE
 from fast_core.nodes.learning import LearningNode
 from fast_core.nodes.rollouts import RolloutReader
-from fast_core.run_memory import RolloutRecord
+from fast_core.run.memory import RolloutRecord
 
 
 class OptimizerNode(LearningNode):

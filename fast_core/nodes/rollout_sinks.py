@@ -11,8 +11,8 @@ import numpy as np
 from fast_core.errors import FastLoopError
 from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RolloutRecord, RunMemory
+from fast_core.run.memory import RolloutRecord, RunMemory
+from fast_core.run.plan import RunPlan
 
 
 class RolloutSink(Protocol):

@@ -14,7 +14,7 @@ from fast_core.config import NodesConfig, OptimizerNodeConfig, ReplayConfig, Run
 from fast_core.launcher.replay_figures import ReplayCounters, metrics_values
 from fast_core.memory import StatsBoard, StatsColumn
 from fast_core.monitor.view import ReplayView
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.test_metrics_rows import BLANK
 from tests.nodes.stage import CARTPOLE, make_config

@@ -12,7 +12,7 @@ from fast_core.algos.dqn_config import DQNConfig
 from fast_core.config import ExtraNodeConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import scheduler_settings
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
 from tests.nodes.stage import CARTPOLE, make_run_plan, stacked
 

@@ -28,8 +28,8 @@ from fast_core.launcher.early import expected_nodes, preloaded, warm
 from fast_core.launcher.prepare import identity, resolve
 from fast_core.launcher.run import with_saved_steps
 from fast_core.launcher.trial import trial_plan
-from fast_core.plan import RunPlan
-from fast_core.run_memory import layout_of
+from fast_core.run.memory import layout_of
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config
 

@@ -18,8 +18,8 @@ from fast_core.distributed.inproc import InprocHub
 from fast_core.events import Event, RolloutOrder, RolloutRef
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.node import Node, NodeContext
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 CARTPOLE = EnvironmentSpec(

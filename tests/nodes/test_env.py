@@ -14,7 +14,7 @@ from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.shard import shard_file
-from fast_core.run_memory import RolloutRecord
+from fast_core.run.memory import RolloutRecord
 from tests.nodes.stage import Stage, drain, make_config, order
 
 

@@ -18,7 +18,7 @@ from fast_core.nodes.digest import digest
 from fast_core.nodes.env import EnvNode
 from fast_core.nodes.learner_file import load, save
 from fast_core.nodes.optimizer import LEARNER_FILE, OptimizerNode
-from fast_core.run_memory import RolloutRecord
+from fast_core.run.memory import RolloutRecord
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 

@@ -29,8 +29,8 @@ from fast_core.memory import (
     WeightBoard,
     reserve_of,
 )
-from fast_core.memory_needs import arithmetic, fitting, private_nbytes
-from fast_core.plan import RunPlan
+from fast_core.run.needs import arithmetic, fitting, private_nbytes
+from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec
 
 _RECORD = struct.Struct("<6q")

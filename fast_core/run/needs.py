@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fast_core.memory import Layout, PriorityTree, memory_available
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
 COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written

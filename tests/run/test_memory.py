@@ -21,14 +21,14 @@ from fast_core.config import (
 )
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.memory import ReplayArrays, ReplayReader, memory_available
-from fast_core.memory_needs import private_nbytes
-from fast_core.plan import RunPlan
-from fast_core.run_memory import (
+from fast_core.run.memory import (
     ParameterPack,
     RolloutRecord,
     RunMemory,
     layout_of,
 )
+from fast_core.run.needs import private_nbytes
+from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec
 from tests.nodes.stage import make_config, make_run_plan
 
