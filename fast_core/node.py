@@ -20,8 +20,9 @@ from fast_core.config import Scalar
 from fast_core.distributed.channel import NodeChannel
 from fast_core.events import Command, Envelope, Message, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
-from fast_core.run.memory import SPAN, RunMemory
+from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import SPAN
 from fast_core.seeding import Role, stream
 from fast_core.threads import default_threads
 from fast_core.wire import MessageReader

@@ -23,7 +23,7 @@ from fast_core.algorithm import (
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.errors import ConfigError
 from fast_core.launcher.topology import check_topology
-from fast_core.run.memory import ParameterPack
+from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).parents[1]

@@ -67,8 +67,7 @@ class Display:
             lag_mean=now.lag_now,
             lag_max=now.lag_max,
             nodes=tuple(
-                self._node(name, shell.stats.row(row).snapshot())
-                for row, name in enumerate(shell.plan.node_names)
+                self._node(name, shell.stats[name].snapshot()) for name in shell.plan.node_names
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),

@@ -61,7 +61,6 @@ class InlineRun:
             node.context.channel.send(Ready(spec.name, os.getpid()))
 
     def _context(self, spec: NodeSpec) -> NodeContext:
-        row = self._memory.stats().row(self._plan.node_names.index(spec.name))
         return NodeContext(
             name=spec.name,
             rank=spec.rank,
@@ -69,7 +68,7 @@ class InlineRun:
             memory=self._memory,
             channel=self._hub.connect(spec.name),
             doorbell=self._memory.doorbell(spec.name),
-            stats=row,
+            stats=self._memory.stats(spec.name),
             spans=self._memory.spans(spec.name),
             log=logging.getLogger(f"fastloop.{spec.name}"),
         )

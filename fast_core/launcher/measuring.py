@@ -79,7 +79,7 @@ def _context(name: str, link: socket.socket) -> NodeContext:
         memory=memory,
         channel=InprocHub().connect(node),
         doorbell=memory.doorbell(node),
-        stats=memory.stats().row(start.plan.node_names.index(node)),
+        stats=memory.stats(node),
         spans=memory.spans(node),
     )
 
@@ -183,7 +183,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
             ours.wait(seen, WAIT_S)
 
     ask()  # waits until the policy node is there
-    policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0]))
+    policy = memory.stats(plan.policy_node_names[0])
     acting_us: list[float] = []
     busy_ns = _rested(policy).busy_ns
 

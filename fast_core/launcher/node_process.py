@@ -81,7 +81,6 @@ def node_main(name: str, link: socket.socket) -> int:
     doorbell = memory.doorbell(name)
     channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
     forward_logging(name, channel.try_send)
-    row = memory.stats().row(start.plan.node_names.index(name))
     context = NodeContext(
         name=name,
         rank=start.rank,
@@ -89,7 +88,7 @@ def node_main(name: str, link: socket.socket) -> int:
         memory=memory,
         channel=channel,
         doorbell=doorbell,
-        stats=row,
+        stats=memory.stats(name),
         spans=memory.spans(name),
     )
     try:

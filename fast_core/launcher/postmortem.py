@@ -19,7 +19,7 @@ def describe_death(
     ``cause`` says how its process ended; ``log_tail`` are the last lines of its log, where a crash
     in C leaves its stack.
     """
-    row = memory.stats().row(plan.node_names.index(node)).snapshot()
+    row = memory.stats(node).snapshot()
     state = NodeState(row.state).name.lower()
     return Failed(
         node=node,

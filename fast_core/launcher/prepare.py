@@ -14,6 +14,7 @@ from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.plan import EVALUATOR, METRICS, REPLAY, RunPlan
+from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.threads import default_threads
@@ -186,7 +187,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         routes=wired.routes,
         env_restarts=config.supervision.env_restarts,
         degree=config.scheduler.off_policy_degree,
-        slots_per_shard=plan.slots_per_shard,
+        slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,
         replay_ratio=str(config.scheduler.replay_ratio),

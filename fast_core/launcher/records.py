@@ -9,8 +9,9 @@ from fast_core.monitor.report import write_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.trace import TraceCollector
 from fast_core.node import NodeState
-from fast_core.run.memory import SPAN, RunMemory
+from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import SPAN
 from fast_core.text import encodable
 
 _AT_ONCE = 4096

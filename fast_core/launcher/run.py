@@ -316,7 +316,7 @@ def _shell(
 ) -> Shell:
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    return Shell(plan, run, hub, memory.stats(), progress, state, text)
+    return Shell(plan, run, hub, memory.all_stats(), progress, state, text)
 
 
 def _tell_budget(shell: Shell, divided: CoreBudget) -> None:

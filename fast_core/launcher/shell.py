@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -44,7 +44,7 @@ from fast_core.launcher.last_save import SavedSoFar
 from fast_core.launcher.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.replay_figures import ReplayCounters
-from fast_core.memory import StatsBoard
+from fast_core.memory import StatsRow
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
@@ -78,7 +78,7 @@ class Shell:
         plan: RunPlan,
         run: RunDirectory,
         hub: Hub,
-        stats: StatsBoard,
+        stats: Mapping[str, StatsRow],
         progress: Progress,
         scheduler_state: bytes | None,
         config_text: str,

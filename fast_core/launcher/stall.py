@@ -28,7 +28,7 @@ class StallDetector:
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._plan, self._memory, self._stats = plan, memory, memory.stats()
+        self._plan, self._memory, self._stats = plan, memory, memory.all_stats()
         self._progress = [
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
@@ -51,10 +51,10 @@ class StallDetector:
         self._checked_s = now_s
         if pause_s > 2.0:
             self._forgiven_s = now_s
-        for index, node in enumerate(self._plan.node_names):
+        for node, stats in self._stats.items():
             if node in lost:
                 continue
-            snapshot = self._stats.row(index).snapshot()
+            snapshot = stats.snapshot()
             failure = self._hangs(node, snapshot, now_s)
             if failure is None and not self._may_hold_the_gil(snapshot):
                 failure = self._silent(node, snapshot, now_s, heard_s)

@@ -231,7 +231,7 @@ class Supervisor:
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
         learners = plan.optimizer_names if plan.replays else ()
-        self._learners = [memory.stats().row(plan.node_names.index(name)) for name in learners]
+        self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
 

@@ -115,6 +115,10 @@ class Cell(Mapping[str, Array]):
         store(_SENDER, sender)
         store(_NUMBER, number)
 
+    def published(self) -> int:
+        """Number of what was last said."""
+        return self.number()
+
     def number(self) -> int:
         """Number of what was last said, 0 for nothing."""
         # Acquire: pairs with the last release store in publish.

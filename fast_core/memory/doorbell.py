@@ -51,6 +51,9 @@ class Doorbell(_native.Doorbell):
         """Attaches to the doorbell in ``memory``."""
         return cls(memory)
 
+    def published(self) -> None:
+        """Nothing ever is: it says when to look, not at what."""
+
     def statistics(self) -> DoorbellStatistics:
         """Figures as of now."""
         rings, waits = self._counters()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -55,16 +54,6 @@ def reserve_of(capacity: int, burst: int = 2) -> int:
     return max(2 * burst, capacity // 128, min(64, capacity // 16))
 
 
-@dataclass(frozen=True)
-class ReplayLogStatistics:
-    """Figures of the logs of one shard; ``committed`` counts the rows ever written of each."""
-
-    capacity: int
-    envs: int
-    nbytes: int
-    committed: tuple[int, ...]
-
-
 class ReplayLog:
     """The logs of one shard: ``capacity`` rows of each of its ``envs`` environments.
 
@@ -96,7 +85,6 @@ class ReplayLog:
         self.capacity = capacity
         self.envs = envs
         self.native = _native.ReplayLog(memory[HEADER_BYTES:], continues)
-        self._nbytes = self.nbytes(fields, capacity, envs, self.native.reserve)
         self._columns = [(f.name, as_dtype(f.dtype), f.shape) for f in fields]
 
     @staticmethod
@@ -141,6 +129,8 @@ class ReplayLog:
         fields: ReplayFields,
         capacity: int,
         envs: int,
+        reserve: int | None = None,
+        *,
         continues: bool = False,
     ) -> Self:
         """Attaches to the logs in ``memory``.
@@ -150,6 +140,7 @@ class ReplayLog:
             fields: As they were created.
             capacity: Likewise.
             envs: Likewise.
+            reserve: Likewise; what it is stands in the memory.
             continues: Whether a writer goes on exactly where the rows end: its first ones aren't
                 marked then, but where an episode ended or was cut. It looks at the rows when it
                 first writes, so they may be restored after it attached.
@@ -242,10 +233,9 @@ class ReplayLog:
         """
         self.native.cut(env)
 
-    def statistics(self) -> ReplayLogStatistics:
-        """Figures as of now."""
-        committed = tuple(self.native.committed())
-        return ReplayLogStatistics(self.capacity, self.envs, self._nbytes, committed)
+    def published(self) -> tuple[int, ...]:
+        """Rows ever committed of each environment."""
+        return tuple(self.native.committed())
 
 
 def check_rows(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 from fast_core.errors import SegmentError
@@ -80,17 +79,6 @@ class RolloutSlot(Mapping[str, Array]):
             raise SegmentError(f"rollout ids start at 1, slot {self.index} got {rollout_id!r}")
 
 
-@dataclass(frozen=True)
-class RolloutStoreStatistics:
-    """Figures of a store; ``committed`` has the rollout id of each slot, 0 where open."""
-
-    slots: int
-    steps: int
-    envs: int
-    nbytes: int
-    committed: tuple[int, ...]
-
-
 class RolloutStore:
     """All rollout slots of one shard; of each field all slots lie together: ``[slots, T, B, ...]``.
 
@@ -111,7 +99,6 @@ class RolloutStore:
             RolloutSlot(k, {name: column[k] for name, column in self._columns.items()}, self._words)
             for k in range(slots)
         )
-        self._nbytes = self.nbytes(fields, slots, steps, envs)
 
     @staticmethod
     def nbytes(fields: RolloutFields, slots: int, steps: int, envs: int) -> int:
@@ -162,12 +149,9 @@ class RolloutStore:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def statistics(self) -> RolloutStoreStatistics:
-        """Figures as of now."""
-        committed = tuple(slot.committed() for slot in self._slots)
-        return RolloutStoreStatistics(
-            len(self._slots), self.steps, self.envs, self._nbytes, committed
-        )
+    def published(self) -> tuple[int, ...]:
+        """Id of the rollout that each slot holds whole, 0 where it is open or never used."""
+        return tuple(slot.committed() for slot in self._slots)
 
 
 def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> None:

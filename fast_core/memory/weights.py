@@ -70,6 +70,10 @@ class WeightBoard(_native.WeightBoard):
             )
         return board
 
+    def published(self) -> int:
+        """The newest version, -1 before the first."""
+        return self.version()
+
     def statistics(self) -> WeightBoardStatistics:
         """Figures as of now."""
         publishes, reads, retries = self._counters()
@@ -79,16 +83,6 @@ class WeightBoard(_native.WeightBoard):
 # Places of the evaluation slot's words; writer and reader on cache lines of their own.
 _COMMITTED, _VERSION, _ENV_STEPS, _RELEASED = 8, 9, 10, 16
 _EVALUATION_HEADER_BYTES = 3 * HEADER_BYTES
-
-
-@dataclass(frozen=True)
-class EvaluationSlotStatistics:
-    """Figures of the slot; ``held`` says that a snapshot waits or is being evaluated."""
-
-    payload_bytes: int
-    snapshots: int
-    released: int
-    held: bool
 
 
 class EvaluationSlot:
@@ -104,7 +98,6 @@ class EvaluationSlot:
 
     def __init__(self, memory: memoryview, payload_bytes: int) -> None:
         """Use ``create`` or ``attach``."""
-        self._payload_bytes = payload_bytes
         self._words = _native.Words(memory[:_EVALUATION_HEADER_BYTES])
         self._payload = memory[_EVALUATION_HEADER_BYTES:][:payload_bytes]
 
@@ -140,6 +133,8 @@ class EvaluationSlot:
         if committed == self._words.load(_RELEASED):
             return None
         return self._words.load(_VERSION)
+
+    published = held
 
     def write(self, version: int, env_steps: int, payload: Buffer) -> None:
         """Puts a snapshot into the free slot.
@@ -184,10 +179,3 @@ class EvaluationSlot:
             )
         # Release: pairs with the acquire load of released in held.
         self._words.store(_RELEASED, self._words.load(_RELEASED) + 1)
-
-    def statistics(self) -> EvaluationSlotStatistics:
-        """Figures as of now."""
-        snapshots, released = self._words.load(_COMMITTED), self._words.load(_RELEASED)
-        return EvaluationSlotStatistics(
-            self._payload_bytes, snapshots, released, snapshots != released
-        )

@@ -21,6 +21,7 @@ from fast_core.nodes.contract import checked_report
 from fast_core.nodes.digest import digest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import gradient_cells
 
 F32 = NDArray[np.float32]
 CHECK_EVERY = 100  # steps between two comparisons of the replicas
@@ -151,7 +152,7 @@ class SharedExchange:
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach as replica ``rank``."""
-        ranks, cells = range(plan.optimizers), range(plan.gradient_cells)
+        ranks, cells = range(plan.optimizers), range(gradient_cells(plan))
         assert len(cells) == 2, "averaging replicas publish in two cells in turn"
         self._cells = [[memory.gradient(r, cell) for r in ranks] for cell in cells]
         self._others = [memory.doorbell(plan.optimizer_names[r]) for r in ranks if r != rank]

@@ -1,6 +1,6 @@
 """Both ends of the batch slots: what the replay node draws, and what the optimizers answer.
 
-An optimizer has ``plan.batch_slots`` places in shared memory, each a pair of cells: the batch,
+An optimizer has ``replay.slots`` places in shared memory, each a pair of cells: the batch,
 written by the replay node, and the result, written by the optimizer. Batch ``n``, from 1, lies in
 place ``(n - 1) % slots``. It is the optimizer's from the moment its number is there until the
 result bears the same number; what the result says is the replay node's until it fills the place
@@ -62,7 +62,7 @@ class BatchSlots:
 
         Every batch is added to ``chain`` when it is taken.
         """
-        slots = range(plan.batch_slots)
+        slots = range(plan.config.replay.slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._doorbell = memory.doorbell(REPLAY)
@@ -188,7 +188,7 @@ class FilledSlots:
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach to the slots of the optimizer ``rank``."""
-        slots = range(plan.batch_slots)
+        slots = range(plan.config.replay.slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._arrays = [ReplayArrays.of(cell) for cell in self._batches]

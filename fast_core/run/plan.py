@@ -6,14 +6,12 @@ so every process computes the same offsets.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig
-from fast_core.memory import replay_fields
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
 
 OPTIMIZER = "optimizer-0"
 REPLAY = "replay-0"
@@ -152,137 +150,3 @@ class RunPlan:
     def replay_spec(self) -> ReplaySpec:
         """What one optimizer step draws."""
         return self.blueprint.replay()
-
-    @property
-    def rows_per_log(self) -> int:
-        """Rows of each environment that the replay keeps, final observations included."""
-        return -(-self.config.replay.capacity // self.config.envs)
-
-    @property
-    def rows_per_burst(self) -> int:
-        """Most rows of one environment that are written while no step is drawn.
-
-        A step of each row may end an episode, which takes two rows. So many tickets as the degree
-        allows are ahead, and where the ratio is small some pass that grant no step.
-        """
-        scheduler = self.config.scheduler
-        granted = scheduler.replay_ratio * self.config.rows_per_ticket
-        tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
-        return 2 * self.config.steps * tickets
-
-    def replay_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of a replay log."""
-        return replay_fields(self.environment.row, self.blueprint.action_field(self.environment))
-
-    @property
-    def rows_per_batch(self) -> int:
-        """Rows of one batch slot: each optimizer's share where they average."""
-        rows = self.replay_spec.batch_size
-        return rows // self.optimizers if self.averages else rows
-
-    @property
-    def batch_slots(self) -> int:
-        """Batch slots of each optimizer."""
-        return self.config.replay.slots
-
-    def batch_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them.
-
-        ``row`` and ``log`` name each window's first row.
-        """
-        seen, action = self.environment.observation, self.blueprint.action_field(self.environment)
-        return (
-            FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
-            FieldSpec("next_obs", seen.shape, seen.dtype, "rollout"),
-            FieldSpec("action", action.shape, action.dtype, "rollout"),
-            FieldSpec("reward", (), "float32", "rollout"),
-            FieldSpec("discount", (), "float32", "rollout"),
-            FieldSpec("weight", (), "float32", "rollout"),
-            FieldSpec("log", (), "int32", "rollout"),
-            FieldSpec("row", (), "int64", "rollout"),
-        )
-
-    def gradient_fields(self) -> tuple[FieldSpec, ...]:
-        """What one of several optimizers tells the others.
-
-        At most ``P`` numbers of the gradient count; the digest of what all must have alike is
-        zero where it was not computed.
-        """
-        size = self.blueprint.exchanged(self.environment)
-        gradient = FieldSpec("gradient", (size,), "float32", "rollout")
-        return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
-
-    @property
-    def gradient_cells(self) -> int:
-        """Cells of each optimizer's gradients: two in turn where all read all of them."""
-        return 2 if self.averages else 1
-
-    @property
-    def networks_nbytes(self) -> int:
-        """Bytes of all parameters and all targets."""
-        return 2 * 4 * self.blueprint.exchanged(self.environment)
-
-    def result_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of what an optimizer answers to a batch: the absolute errors of its rows."""
-        return (FieldSpec("priority", (), "float32", "rollout"),)
-
-    @property
-    def slots_per_shard(self) -> int:
-        """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
-        return self.config.scheduler.off_policy_degree + 1
-
-    @property
-    def records_per_shard(self) -> int:
-        """Places in a shard's record ring.
-
-        Each death may leave a record of a rollout that was complete but never reported; the
-        optimizer skips it at the shard's next training.
-        """
-        return self.slots_per_shard + self.config.supervision.env_restarts
-
-    def rollout_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
-        row, frames = self.environment.row, self.environment.frames
-        state_size = self.blueprint.state_size(self.environment)
-        age = (FieldSpec("frame_age", (), "uint8", axes="T+1"),) if frames > 1 else ()
-        state = (FieldSpec("state", (state_size,), "float32", "rollout"),) if state_size else ()
-        return (
-            FieldSpec("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
-            self.blueprint.action_field(self.environment),
-            FieldSpec("behaviour_log_prob", (), "float32"),
-            FieldSpec("reward", (), "float32"),
-            FieldSpec("terminated", (), "bool"),
-            FieldSpec("truncated", (), "bool"),
-            FieldSpec("quarantined", (), "bool"),
-            FieldSpec("final_obs", row.shape, row.dtype),
-            FieldSpec("policy_version", (), "int64"),
-            *age,
-            *state,
-        )
-
-    def request_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of what a group of environments asks a policy node with."""
-        seen, noise = self.environment.observation, self.blueprint.noise(self.environment)
-        return (
-            FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
-            FieldSpec("noise", noise.shape, "float32", "rollout"),
-            *self._memory_field(),
-        )
-
-    def reply_fields(self) -> tuple[FieldSpec, ...]:
-        """The columns of what a policy node answers.
-
-        ``environment_action`` is what the environments take, so that env nodes need no policy.
-        """
-        stored = self.blueprint.action_field(self.environment)
-        taken = self.environment.action
-        return (
-            FieldSpec("action", stored.shape, stored.dtype, "rollout"),
-            FieldSpec("behaviour_log_prob", (), "float32", "rollout"),
-            FieldSpec("environment_action", taken.shape, taken.dtype, "rollout"),
-            *self._memory_field(),
-        )
-
-    def _memory_field(self) -> tuple[FieldSpec, ...]:
-        size = self.blueprint.state_size(self.environment)
-        return (FieldSpec("state", (size,), "float32", "rollout"),) if size else ()

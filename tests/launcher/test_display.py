@@ -54,7 +54,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
 
     shell = SimpleNamespace(
         plan=stage.plan,
-        stats=stage.memory.stats(),
+        stats=stage.memory.all_stats(),
         statistics=statistics,
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
@@ -101,7 +101,7 @@ def test_cores_and_their_limits_are_shown(
 
 
 def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
-    words = stage.memory.stats().row(stage.plan.node_names.index("optimizer-0")).words
+    words = stage.memory.stats("optimizer-0").words
     words[StatsColumn.BATCHES], words[StatsColumn.BATCH_WAIT_NS] = 4, 500_000
     (node,) = [node for node in shown(stage).view().nodes if node.name == "optimizer-0"]
     assert node.note == "cpu, waits 0.12 ms a batch"
@@ -110,7 +110,7 @@ def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
 def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, replaying(evaluation=EvaluationConfig(every_env_steps=None)))
     row = stage.plan.node_names.index("replay-0")
-    words = stage.memory.stats().row(row).words
+    words = stage.memory.stats("replay-0").words
     words[StatsColumn.LIVE_ROWS], words[StatsColumn.STATE] = 70, NodeState.DRAWING
     words[StatsColumn.DRAWN] = 12_345
     view = shown(stage, learning_from=40).view()

@@ -44,7 +44,7 @@ class Desk:
         )
         self.stage, self.hub, self.log = Stage(folder, config), Hub(), io.StringIO()
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
-        stats, progress = self.stage.memory.stats(), PlainProgress(self.log)
+        stats, progress = self.stage.memory.all_stats(), PlainProgress(self.log)
         plan = self.stage.plan
         self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
         for node in plan.node_names:
@@ -102,8 +102,7 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     clock = [1000.0]
     monkeypatch.setattr("fast_core.launcher.stall.time.monotonic", lambda: clock[0])
     detector = StallDetector(desk.stage.plan, desk.stage.memory)
-    row = desk.stage.plan.node_names.index("env-1")
-    desk.stage.memory.stats().row(row).words[StatsColumn.STATE] = NodeState.STEPPING
+    desk.stage.memory.stats("env-1").words[StatsColumn.STATE] = NodeState.STEPPING
 
     def watch(lost: set[str]) -> Failed | None:
         found = None

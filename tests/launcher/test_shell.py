@@ -55,7 +55,7 @@ class Desk:
         self.hub = Lossy(self.stage)
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
         progress = PlainProgress(io.StringIO())
-        stats = self.stage.memory.stats()
+        stats = self.stage.memory.all_stats()
         self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
 
     def make_ready(self) -> None:

@@ -129,7 +129,7 @@ def test_stream_holds_the_rows_of_the_cut_while_the_writer_goes_on(
     copy = restored(new_log(memory, 40, 3), stream)
     assert copy.native.spans() == spans
     assert rows_of(copy) == expected
-    assert copy.statistics().committed == (steps,) * 3
+    assert copy.published() == (steps,) * 3
 
 
 def test_pieces_are_bounded_and_the_environments_take_turns(memory: Memory) -> None:
@@ -200,7 +200,7 @@ def test_overwritten_rows_are_counted_and_the_rest_has_no_gap(memory: Memory) ->
     assert (snapshot.left, snapshot.missing) == (0, 2 * 24)
     copy = restored(new_log(memory, 50, 2), stream)
     assert ids_of(copy) == [list(range(54, 80))] * 2
-    assert copy.statistics().committed == (80, 80)
+    assert copy.published() == (80, 80)
     reader = ReplayReader([copy], steps=1, gamma=0.9, frames=4, seed=SEED)
     assert reader.valid() == 2 * (79 - 54 - 3)
 
@@ -330,7 +330,7 @@ def test_rows_beyond_4_gib_come_back(memory: Memory) -> None:
         SpaceSpec("box", (row_bytes,), "uint8"), FieldSpec("action", (), "int64")
     )
     logs = [new_log(sparse, capacity, 1, fields=fields) for _ in range(2)]
-    assert logs[0].statistics().nbytes > 6 * 2**30
+    assert ReplayLog.nbytes(fields, capacity, 1) > 6 * 2**30
     logs[0].native.restore(0, first, b"")
     for row in range(first, first + 20):
         obs = np.full((1, row_bytes), row % 251, np.uint8)

@@ -94,7 +94,7 @@ class Stage:
             memory=self.memory,
             channel=self.hub.connect(name),
             doorbell=self.memory.doorbell(name),
-            stats=self.memory.stats().row(self.plan.node_names.index(name)),
+            stats=self.memory.stats(name),
             spans=self.memory.spans(name),
         )
 

@@ -386,7 +386,7 @@ def test_environment_that_never_gives_a_good_value_leaves_nothing(
     acting = make(found, environment=given)
     acting.collect(2)
     assert acting.drawn() == {} == acting.expected()
-    assert [log.statistics().committed for log in acting.logs()] == [(0,) * ENVS] * SHARDS
+    assert [log.published() for log in acting.logs()] == [(0,) * ENVS] * SHARDS
     broken.clear()
     acting.collect()
     assert acting.drawn() == acting.expected() != {}

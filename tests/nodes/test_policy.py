@@ -106,8 +106,7 @@ class Pair:
         return found
 
     def words(self, name: str) -> memoryview:
-        row = self.stage.plan.node_names.index(name)
-        return self.stage.memory.stats().row(row).words
+        return self.stage.memory.stats(name).words
 
     def acting(self, rank: int = 0) -> CountingPolicy:
         checked = self.policies[rank]._current.policy
