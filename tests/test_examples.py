@@ -49,7 +49,15 @@ CARTPOLE = EnvironmentSpec(
                 "qrdqn_cartpole.yaml",
             ),
         ),
-        ("adding-a-node.md", ("exploration_bonus.py", "exploration_bonus.yaml")),
+        (
+            "adding-a-node.md",
+            (
+                "exploration_bonus.py",
+                "exploration_bonus.yaml",
+                "trajectory_log.py",
+                "trajectory_log.yaml",
+            ),
+        ),
     ],
 )
 def test_code_in_the_documentation_is_the_examples_code(

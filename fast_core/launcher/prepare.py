@@ -12,6 +12,7 @@ from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
+from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.plan import EVALUATOR, METRICS, REPLAY, RunPlan
 from fast_core.run.structures import slots_per_shard
@@ -144,7 +145,7 @@ def make_plan(
             f"off_policy_degree 0 can't be resumed exactly. {remedy}, or turn checkpoints off with "
             "checkpoint.every_updates=null checkpoint.at_end=false."
         )
-    return plan
+    return with_structures(plan)
 
 
 def _check_granted(plan: RunPlan) -> None:

@@ -31,6 +31,8 @@ class EnvNode(Node):
 
     consumes = frozenset({Assign, Collect, Save})
     emits = frozenset({Ready, RolloutReady, Saved})
+    reads = frozenset({"weights", "replies"})
+    writes = frozenset({"rollouts", "records", "replay", "progress", "requests"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy if it acts here; environments come in `setup`."""

@@ -24,6 +24,8 @@ class LearningNode(Node):
     slot.
     """
 
+    writes = frozenset({"weights", "evaluation"})
+
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
         super().__init__(context)

@@ -38,6 +38,7 @@ class OptimizerNode(LearningNode):
 
     consumes = frozenset({Train, Snapshot, Save})
     emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+    reads = frozenset({"rollouts", "records"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""

@@ -69,6 +69,8 @@ class PolicyNode(Node):
 
     consumes = frozenset()
     emits = frozenset({Ready})
+    reads = frozenset({"weights", "requests"})
+    writes = frozenset({"replies"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy on its device."""

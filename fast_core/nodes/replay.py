@@ -30,6 +30,8 @@ class ReplayNode(Node):
 
     consumes = frozenset({Train, Save})
     emits = frozenset({Ready, Noted, Saved})
+    reads = frozenset({"replay", "results"})
+    writes = frozenset({"batches", "replay"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory and make what draws."""

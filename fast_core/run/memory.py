@@ -7,6 +7,7 @@ every node agree on it without exchanging offsets; the segment's header proves t
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from fast_core.memory import (
 from fast_core.run.needs import arithmetic, fitting, private_nbytes
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import RECORD, structures
+from fast_core.run.structures import GIVEN, RECORD, structures
 
 S = TypeVar("S", bound=Shared)
 
@@ -71,6 +72,8 @@ class RunMemory:
     def __init__(self, plan: RunPlan, segment: Segment, arena: Arena) -> None:
         """Use `create` or `attach`."""
         self.segment, self._arena = segment, arena
+        self._given: frozenset[str] | None = None  # None: everything, as the launcher has it
+        self._who = ""
         self._table = {row.name: row for row in structures(plan)}
         self.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
 
@@ -107,14 +110,25 @@ class RunMemory:
         segment = Segment.attach(descriptor, layout.nbytes)
         return cls(plan, segment, Arena.attach(layout, segment))
 
+    def seen_by(self, who: str, families: frozenset[str]) -> RunMemory:
+        """The same memory for a node of class ``who``, which attaches to these families alone."""
+        seen = copy(self)
+        seen._who, seen._given = who, families | GIVEN
+        return seen
+
     def at(self, kind: type[S], name: str, **options: Any) -> S:
         """The structure ``name`` of the run's table, attached to.
 
         Raises:
-            SegmentError: There is none, or it is of another kind.
+            SegmentError: There is none, or it is of another kind, or the node did not declare it.
         """
         region = self._arena.region(name)
         row = self._table[name]
+        if self._given is not None and self._given.isdisjoint((name, row.family)):
+            raise SegmentError(
+                f"{self._who} attaches to {name!r}, which it does not declare. Add {row.family!r} "
+                f"to the `reads` of {self._who}, or to its `writes` if it writes it"
+            )
         if row.kind is not kind:
             raise SegmentError(
                 f"{name!r} is a {row.kind.__name__} in the table of this run; asked for a "

@@ -6,11 +6,13 @@ so every process computes the same offsets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
-from fast_core.config import RunConfig
+from fast_core.config import RunConfig, Scalar
+from fast_core.memory import Structure
 from fast_core.spec import EnvironmentSpec
 
 OPTIMIZER = "optimizer-0"
@@ -39,6 +41,7 @@ class RunPlan:
         checkpoint: Directory of the checkpoint to continue from, or None.
         continued_env_steps: Environment steps at which this run directory's metrics go on, None
             where they begin.
+        own: Shared memory that the user's nodes add.
     """
 
     config: RunConfig
@@ -50,6 +53,7 @@ class RunPlan:
     checkpoint: str | None = None
     policy_nodes: int = 0
     continued_env_steps: int | None = None
+    own: tuple[Structure, ...] = ()
 
     @property
     def blueprint(self) -> Blueprint:
@@ -114,6 +118,11 @@ class RunPlan:
     def extra_node_names(self) -> tuple[str, ...]:
         """Names of the user's nodes, in the order of ``nodes.extra``."""
         return tuple(extra.node_name for extra in self.config.nodes.extra)
+
+    def settings_of(self, node: str) -> Mapping[str, Scalar | list[Scalar]]:
+        """What the configuration says to a user's node (``nodes.extra[...].settings``)."""
+        extras = self.config.nodes.extra
+        return next((extra.settings for extra in extras if extra.node_name == node), {})
 
     @property
     def node_names(self) -> tuple[str, ...]:

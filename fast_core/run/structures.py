@@ -37,6 +37,8 @@ Fields = tuple[FieldSpec, ...]
 RECORD = struct.Struct("<6q")
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
+# Families that every node has without declaring them: all doorbells, its own trace and counters.
+GIVEN = frozenset({"doorbell", "spans", "stats"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
@@ -57,6 +59,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield from _of_batches(plan)
     if plan.optimizers > 1:
         yield from _of_optimizers(plan)
+    yield from plan.own
 
 
 def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:

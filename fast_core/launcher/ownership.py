@@ -1,0 +1,187 @@
+"""Whether every structure of shared memory has its one writer, and somebody who reads it.
+
+As for messages, a node's class declares what it takes part in, and the launcher compares that with
+the run's table before anything starts. Pure but for asking the user's nodes what they add.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from fast_core.errors import SegmentError, TopologyError
+from fast_core.events import Assign, Message, Transform
+from fast_core.launcher.wiring import ExtraNode
+from fast_core.memory import ANYONE, EXECUTOR, STAGES, Doorbell, EvaluationSlot, Ring, Structure
+from fast_core.node import Node
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import GIVEN, structures
+
+Nodes = Mapping[str, type[Node]]
+
+# Who writes because of a command: the nodes that consume it.
+_HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, STAGES: Transform}
+_LAUNCHER_READS = {"spans", "stats", "progress"}
+_ONE_READER = (Ring, EvaluationSlot)  # the reader has a word of its own in these
+_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_.-]+)?")
+
+
+def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> None:
+    """Check what can be known without an environment: that names match.
+
+    Args:
+        extras: The user's nodes.
+        own: FastLoop's.
+
+    Raises:
+        TopologyError: Names the node, the structure and what to write.
+    """
+    for extra in extras:
+        for attribute in ("reads", "writes"):
+            declared = getattr(extra.kind, attribute)
+            if not isinstance(declared, frozenset | set) or not all(
+                isinstance(name, str) for name in declared
+            ):
+                raise TopologyError(
+                    f"{_who(extra)}: `{attribute}` must be a frozenset of names of structures, "
+                    f'such as frozenset({{"trajectories"}}); got {declared!r}'
+                )
+    ours = GIVEN.union(*(kind.writes for kind in own))
+    written = ours.union(*(extra.kind.writes for extra in extras))
+    read = frozenset[str]().union(*(extra.kind.reads for extra in extras))
+    for extra in extras:
+        for name in sorted(extra.kind.reads - written):
+            near = get_close_matches(name, sorted(written), 1)
+            raise TopologyError(
+                f"{_who(extra)} reads {name!r}, but no node writes it"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+                + ". Add it to the `writes` of the node that yields it in structures(), and that "
+                "node to nodes.extra"
+            )
+    for extra in extras:
+        for name in sorted(extra.kind.writes - ours - read):
+            raise TopologyError(
+                f"{_who(extra)} writes {name!r}, but no node reads it. Add it to the `reads` of "
+                "the node that takes it, and that node to nodes.extra"
+            )
+
+
+def own_structures(plan: RunPlan, extras: Sequence[ExtraNode]) -> Iterator[Structure]:
+    """What the user's nodes add to the table.
+
+    Raises:
+        TopologyError: One of them failed, or yields what is no structure.
+    """
+    ours = {row.family for row in structures(plan)}
+    for extra in extras:
+        try:
+            rows = tuple(extra.kind.structures(plan, extra.name))
+        except Exception as error:  # user code
+            raise TopologyError(
+                f"{_who(extra)}: structures() raised {type(error).__name__}: {error}"
+            ) from error
+        for row in rows:
+            if type(row) is not Structure or not _NAME.fullmatch(row.name):
+                raise TopologyError(
+                    f"{_who(extra)}: structures() must yield fast_core.memory.Structure with a "
+                    f"name of letters, digits and '_', and at most one '/'; got {row!r}"
+                )
+            if row.family in ours:
+                raise TopologyError(
+                    f"{_who(extra)}: structures() yields {row.name!r}, which is FastLoop's own. "
+                    "Name it otherwise"
+                )
+            try:
+                row.kind.nbytes(*row.shape)
+            except (SegmentError, TypeError, ValueError, AttributeError) as error:
+                raise TopologyError(
+                    f"{_who(extra)}: structures() yields {row.name!r} as {row.kind!r} of the shape "
+                    f"{row.shape!r}, which has no size: {error}"
+                ) from error
+            yield row._replace(writer=row.writer or extra.name)
+
+
+def check_writers(table: Sequence[Structure], nodes: Nodes, extras: Sequence[str]) -> None:
+    """Check the table of a run against what its nodes declare; ``extras`` names the user's.
+
+    Raises:
+        TopologyError: A structure without its one writer, or without a reader; says who lacks what.
+    """
+    seen: dict[str, Structure] = {}
+    for row in table:
+        if row.name in seen:
+            raise TopologyError(
+                f"two structures are named {row.name!r}, of {seen[row.name].writer} and "
+                f'{row.writer}. Name it after its node: f"{row.family}/{{name}}"'
+            )
+        seen[row.name] = row
+        if row.writer == ANYONE and row.kind is Doorbell:
+            continue
+        _check_writer(row, nodes)
+        _check_readers(row, nodes)
+    for name, kind in nodes.items():
+        for declared in sorted(kind.writes):
+            rows = [row for row in table if declared in (row.name, row.family)]
+            holders = {other for row in rows for other in _holders(row, nodes)}
+            if not rows and name in extras:
+                raise TopologyError(
+                    f"{name} ({kind.__name__}) writes {declared!r}, but there is no such structure "
+                    "in this run. Yield it in structures() of the class"
+                )
+            if rows and kind not in {nodes[other] for other in holders}:
+                raise TopologyError(
+                    f"{name} ({kind.__name__}) writes {declared!r}, but {_listed(holders, nodes)} "
+                    f"does, and a structure has one writer. Take {declared!r} out of its `writes`, "
+                    "and yield one of its own in structures()"
+                )
+
+
+def _check_writer(row: Structure, nodes: Nodes) -> None:
+    holders = _holders(row, nodes)
+    if row.writer not in _HANDED and row.writer not in nodes:
+        raise TopologyError(
+            f"the writer of {row.name!r} is {row.writer!r}, and there is no such node; nodes: "
+            f"{', '.join(nodes)}"
+        )
+    for name in holders:
+        if not _declares(nodes[name].writes | GIVEN, row):
+            raise TopologyError(
+                f"{name} ({nodes[name].__name__}) is the writer of {row.name!r}, but does not say "
+                f"so. Add {row.family!r} to the `writes` of {nodes[name].__name__}"
+            )
+
+
+def _check_readers(row: Structure, nodes: Nodes) -> None:
+    readers = [name for name, kind in nodes.items() if _declares(kind.reads, row)]
+    if row.family in _LAUNCHER_READS:
+        readers.append("the launcher")
+    if not readers:
+        raise TopologyError(
+            f"nobody reads {row.name!r}, which {row.writer} writes. Add {row.family!r} to the "
+            "`reads` of the node that takes it"
+        )
+    if len(readers) > 1 and issubclass(row.kind, _ONE_READER):
+        raise TopologyError(
+            f"{' and '.join(readers)} read {row.name!r}, but a {row.kind.__name__} has one reader. "
+            "Yield one for each of them in structures()"
+        )
+
+
+def _holders(row: Structure, nodes: Nodes) -> list[str]:
+    """The nodes that write it, now or when it is lent to them."""
+    whose = (row.writer, *row.lent)
+    commands = {_HANDED[who] for who in whose if who in _HANDED}
+    return [name for name, kind in nodes.items() if name in whose or commands & kind.consumes]
+
+
+def _declares(declared: frozenset[str], row: Structure) -> bool:
+    return row.name in declared or row.family in declared
+
+
+def _listed(names: set[str], nodes: Nodes) -> str:
+    return " or ".join(f"{name} ({nodes[name].__name__})" for name in sorted(names))
+
+
+def _who(extra: ExtraNode) -> str:
+    return f"{extra.key} ({extra.kind.__name__})"
