@@ -112,9 +112,7 @@ class Display:
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
         if name in plan.env_node_names:
-            shards, nodes = plan.config.rollout.shards, plan.env_nodes
-            rank = plan.env_node_names.index(name)
-            count = shards // nodes + (rank < shards % nodes)
+            count = self._shell.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
         if name in plan.optimizer_names:

@@ -294,6 +294,10 @@ class Shell:
         """A reading of the scheduler, at ``now_s`` or else at the time of its last event."""
         return self._scheduler.statistics(now_s)
 
+    def executors(self) -> tuple[str, ...]:
+        """The node that executes each shard now, by shard."""
+        return self._scheduler.executors()
+
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)

@@ -37,8 +37,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         policy=PolicyNodesConfig(count=2, threads=3),
         optimizer=OptimizerNodeConfig(threads=2),
         extra=(
-            ExtraNodeConfig(node="mine:Curiosity"),
-            ExtraNodeConfig(node="a:B", name="policy-x"),
+            ExtraNodeConfig(node="examples.exploration_bonus:NoveltyLog", name="curiosity"),
+            ExtraNodeConfig(node="examples.exploration_bonus:NoveltyLog", name="policy-x"),
         ),
     )
     config = make_config(nodes=nodes, policy=PolicyConfig(placement="node"))
@@ -59,6 +59,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
         lost={"env-1"},
+        executors=lambda: ("env-0", "env-0"),
         evaluation=None,
         best=None,
     )
@@ -72,8 +73,8 @@ def test_every_node_has_a_row_with_its_threads_whatever_its_role(
     view = shown(stage).view()
     rows = {node.name: (node.threads, node.note) for node in view.nodes}
     assert rows == {
-        "env-0": (1, "1 shard"),
-        "env-1": (1, "1 shard"),
+        "env-0": (1, "2 shards"),
+        "env-1": (1, "0 shards"),
         "policy-0": (3, "cpu"),
         "policy-1": (3, "cpu"),
         "optimizer-0": (2, "cpu"),
@@ -83,7 +84,7 @@ def test_every_node_has_a_row_with_its_threads_whatever_its_role(
         "policy-x": (1, ""),
     }
     assert view.nodes[1].state == "dead"
-    assert view.nodes[0] == NodeView("env-0", "starting", None, None, "1 shard", 7, 1)
+    assert view.nodes[0] == NodeView("env-0", "starting", None, None, "2 shards", 7, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.config import (
+    EnvironmentConfig,
+    EnvNodesConfig,
+    NodesConfig,
+    RolloutConfig,
+    SupervisionConfig,
+)
 from fast_core.errors import TransportError
-from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.events import Assign, Command, Failed, NodeExited, Ready, Stop
+from fast_core.launcher.display import Display
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.stall import StallDetector
 from fast_core.memory import StatsColumn
@@ -41,6 +48,8 @@ class Desk:
         config = make_config(
             environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=5.0),
             supervision=SupervisionConfig(env_restarts=1),
+            rollout=RolloutConfig(shards=5, envs_per_shard=2, steps=8),
+            nodes=NodesConfig(env=EnvNodesConfig(count=3)),
         )
         self.stage, self.hub, self.log = Stage(folder, config), Hub(), io.StringIO()
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
@@ -66,6 +75,17 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
     made.close()
+
+
+def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
+    def notes() -> list[str]:
+        return [node.note for node in Display(desk.shell, None, None).view().nodes[:3]]  # type: ignore[arg-type]
+
+    assert notes() == ["1 shard", "2 shards", "2 shards"]
+    desk.kill("env-2")
+    assert notes()[2] == "0 shards"
+    moved = [command.shard for _, command in desk.hub.sent if isinstance(command, Assign)][5:]
+    assert sorted(moved) == [3, 4] and sum(int(note[0]) for note in notes()) == 5
 
 
 def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
