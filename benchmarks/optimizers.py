@@ -102,7 +102,7 @@ def optimizer(plan: RunPlan, memory: RunMemory, rank: int, steps: int, meet: Any
     warm_up = WARM_UP_STEPS if plan.averages else WARM_UP_STEPS // plan.optimizers
     batches = Resident(random_batch(plan), warm_up)
     stepper = make_stepper(plan, memory, rank, learner, batches)
-    bell = memory.doorbell(plan.optimizer_names[rank])
+    bell = memory.doorbell(plan.names.optimizers[rank])
 
     def take(count: int) -> None:
         done, begin_s = 0, time.monotonic()

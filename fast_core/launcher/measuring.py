@@ -164,7 +164,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
     """From a group's request to its reply, and how long of it the policy node was busy, us."""
     plan, memory = context.plan, context.memory
     request, reply = memory.request(0, 0), memory.reply(0, 0)
-    bell = memory.doorbell(plan.policy_node_names[0])
+    bell = memory.doorbell(plan.names.policy[0])
     noise, state = _given(plan, request.rows)
     ours = context.doorbell
 
@@ -183,7 +183,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
             ours.wait(seen, WAIT_S)
 
     ask()  # waits until the policy node is there
-    policy = memory.stats(plan.policy_node_names[0])
+    policy = memory.stats(plan.names.policy[0])
     acting_us: list[float] = []
     busy_ns = _rested(policy).busy_ns
 

@@ -133,7 +133,7 @@ def _live(context: NodeContext, node_class: str) -> int:
 
 def seed_globals(context: NodeContext) -> None:
     """Give user code that draws from global generators a stream of its own in every node."""
-    row = context.plan.node_names.index(context.name)
+    row = context.plan.names.all.index(context.name)
     sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
     first, second = sequence.generate_state(2)
     random.seed(int(first))

@@ -29,7 +29,7 @@ def describe_death(
         error=f"{node} {cause}",
         traceback=log_tail,
         context=describe_place(plan, memory, row)
-        if node in plan.env_node_names
+        if node in plan.names.env
         else {what: str(memory.at(s.kind, s.name).published()) for what, s in whole.items()},
     )
 

@@ -14,7 +14,8 @@ from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.run.plan import EVALUATOR, METRICS, REPLAY, RunPlan
+from fast_core.run.names import EVALUATOR, METRICS, REPLAY
+from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
@@ -175,14 +176,14 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     wired = wiring(extra_nodes(config.nodes.extra))
-    others = [name for name in plan.extra_node_names if name not in wired.savers]
+    others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
         shards=rollout.shards,
-        env_nodes=plan.env_node_names,
-        optimizers=plan.optimizer_names,
+        env_nodes=plan.names.env,
+        optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
-        other_nodes=(*plan.policy_node_names, METRICS, *others),
+        other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
         stages=wired.stages,
         routes=wired.routes,

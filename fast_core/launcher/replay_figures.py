@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from fast_core.memory import StatsRow
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.view import ReplayView
-from fast_core.run.plan import REPLAY, RunPlan
+from fast_core.run.names import REPLAY
+from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
 from fast_core.scheduler.statistics import Statistics
 
@@ -60,7 +61,7 @@ class ReplayCounters:
 
     def _rows(self) -> tuple[StatsSnapshot, list[StatsSnapshot]]:
         replay = self._stats[REPLAY].snapshot()
-        return replay, [self._stats[name].snapshot() for name in self._plan.optimizer_names]
+        return replay, [self._stats[name].snapshot() for name in self._plan.names.optimizers]
 
 
 def _share(part: int, whole: int, otherwise: float | None) -> float | None:

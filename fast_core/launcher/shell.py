@@ -51,7 +51,8 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
 from fast_core.nodes.policy_file import best_policy_path, read_policy
-from fast_core.run.plan import METRICS, RunPlan
+from fast_core.run.names import METRICS
+from fast_core.run.plan import RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
@@ -301,7 +302,7 @@ class Shell:
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
-        return self.tell_stop([name for name in self.plan.node_names if name not in self.lost])
+        return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""

@@ -64,7 +64,7 @@ class StallDetector:
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
         limit_s = self._limit_s(row)
-        executes = node in self._plan.env_node_names
+        executes = node in self._plan.names.env
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if self._last.get(node) != counters or limit_s is None:

@@ -65,11 +65,11 @@ REPLAY_CLASSES = {
 
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
-    """The nodes of a run, in the order of ``plan.node_names``."""
+    """The nodes of a run, in the order of ``plan.names.all``."""
     extras = {extra.node_name: extra.node for extra in plan.config.nodes.extra}
     classes = role_classes(plan.config)
     specs = []
-    for name in plan.node_names:
+    for name in plan.names.all:
         if name in extras:
             specs.append(NodeSpec(name, extras[name], 0))
             continue
@@ -118,7 +118,7 @@ def with_structures(plan: RunPlan) -> RunPlan:
     own = tuple(own_structures(plan, extra_nodes(plan.config.nodes.extra)))
     plan = replace(plan, own=own)
     nodes = {spec.name: node_class(spec.node_class) for spec in topology(plan)}
-    check_writers(tuple(structures(plan)), nodes, plan.extra_node_names)
+    check_writers(tuple(structures(plan)), nodes, plan.names.extra)
     return plan
 
 

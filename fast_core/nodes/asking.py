@@ -36,7 +36,7 @@ class Line:
         plan, memory = context.plan, context.memory
         self.request = memory.request(shard.shard, group.index)
         self.reply = memory.reply(shard.shard, group.index)
-        node = plan.policy_node_names[plan.policy_node_of(shard.shard)]
+        node = plan.names.policy_of(shard.shard)
         self._bell: Doorbell = memory.doorbell(node)
         self._shard, self._rank, self._words = shard, context.rank, context.stats.words
         self.number = self.request.number()

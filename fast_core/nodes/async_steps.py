@@ -83,7 +83,7 @@ class WorkerSeat:
         self.rank = rank
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._done = self.begun = 0
         self._let_begin_at = 0
 
@@ -150,7 +150,7 @@ class Owner:
         self._own: Arrived | None = None
         self._turn = 0  # own batches
         self._others_since = len(self._seats)  # gradients of others since the own last one began
-        self._stats = memory.stats(plan.optimizer_names[0])
+        self._stats = memory.stats(plan.names.optimizers[0])
         self._publish()
 
     @property
@@ -287,7 +287,7 @@ class Worker:
         self._rank, self._algorithm, self._batches = rank, algorithm, batches
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
-        self._owner = memory.doorbell(plan.optimizer_names[0])
+        self._owner = memory.doorbell(plan.names.optimizers[0])
         self._board = memory.networks()
         self._networks: F32 = np.empty((2, networks_nbytes(plan) // 8), np.float32)
         self._asks = not begins_freely(plan)

@@ -155,7 +155,7 @@ class SharedExchange:
         ranks, cells = range(plan.optimizers), range(gradient_cells(plan))
         assert len(cells) == 2, "averaging replicas publish in two cells in turn"
         self._cells = [[memory.gradient(r, cell) for r in ranks] for cell in cells]
-        self._others = [memory.doorbell(plan.optimizer_names[r]) for r in ranks if r != rank]
+        self._others = [memory.doorbell(plan.names.optimizers[r]) for r in ranks if r != rank]
         self._rank, self._step = rank, 0
         self._sum: F32 = np.empty_like(self._cells[0][0]["gradient"][0])
 

@@ -20,7 +20,8 @@ from fast_core.algorithm import Array, ReplayBatch
 from fast_core.errors import ConfigError
 from fast_core.memory import Cell, ReplayArrays
 from fast_core.run.memory import RunMemory
-from fast_core.run.plan import REPLAY, RunPlan
+from fast_core.run.names import REPLAY
+from fast_core.run.plan import RunPlan
 
 UNSAID_LIMIT = 100  # batches at the beginning
 
@@ -192,7 +193,7 @@ class FilledSlots:
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._arrays = [ReplayArrays.of(cell) for cell in self._batches]
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._filled = 0
 
     @property

@@ -92,7 +92,7 @@ class CollectiveExchange:
         if on_gpu:
             torch.cuda.set_device(device)
             self._digests = [digest.to(device) for digest in self._digests]
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._works: list[Any] = []
         self._over: list[int] = []  # what torch's thread said is over, with an error or without
         self._step = self._length = 0

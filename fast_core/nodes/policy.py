@@ -83,7 +83,7 @@ class PolicyNode(Node):
         self._inquirers = [
             Inquirer(context, shard, group)
             for shard in range(plan.config.rollout.shards)
-            if plan.policy_node_of(shard) == context.rank
+            if plan.names.policy_of(shard) == context.name
             for group in range(plan.groups)
         ]
         self._merges = plan.config.scheduler.off_policy_degree > 0
@@ -152,7 +152,7 @@ class PolicyNode(Node):
 
     def _bell(self, rank: int) -> Doorbell:
         if rank not in self._bells:
-            name = self.context.plan.env_node_names[rank]
+            name = self.context.plan.names.env[rank]
             self._bells[rank] = self.context.memory.doorbell(name)
         return self._bells[rank]
 

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig, Scalar
 from fast_core.memory import Structure
+from fast_core.run.names import Names
 from fast_core.spec import EnvironmentSpec
-
-OPTIMIZER = "optimizer-0"
-REPLAY = "replay-0"
-EVALUATOR = "evaluator-0"
-METRICS = "metrics-0"
-
-
-def optimizer_names(config: RunConfig) -> tuple[str, ...]:
-    """Names of the optimizers, by rank; the first is `OPTIMIZER`."""
-    return tuple(f"optimizer-{rank}" for rank in range(config.nodes.optimizer.count))
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,11 @@ class RunPlan:
     continued_env_steps: int | None = None
     own: tuple[Structure, ...] = ()
 
+    @cached_property
+    def names(self) -> Names:
+        """The names of all nodes."""
+        return Names.of(self.config, self.env_nodes, self.policy_nodes)
+
     @property
     def blueprint(self) -> Blueprint:
         """The algorithm's torch-free description."""
@@ -79,20 +76,6 @@ class RunPlan:
         return PolicySetup(self.backend, device, self.config.policy.precision)
 
     @property
-    def env_node_names(self) -> tuple[str, ...]:
-        """Names of the env nodes, by rank."""
-        return tuple(f"env-{rank}" for rank in range(self.env_nodes))
-
-    @property
-    def policy_node_names(self) -> tuple[str, ...]:
-        """Names of the policy nodes, by rank; none where policies act in the env nodes."""
-        return tuple(f"policy-{rank}" for rank in range(self.policy_nodes))
-
-    def policy_node_of(self, shard: int) -> int:
-        """Rank of the policy node that acts for ``shard``."""
-        return shard % self.policy_nodes
-
-    @property
     def groups(self) -> int:
         """Parts of a shard that take turns; one where the policy acts beside them."""
         envs = self.config.rollout.envs_per_shard
@@ -114,24 +97,10 @@ class RunPlan:
         checkpoint = self.config.checkpoint
         return checkpoint.every_updates is not None or checkpoint.at_end
 
-    @property
-    def extra_node_names(self) -> tuple[str, ...]:
-        """Names of the user's nodes, in the order of ``nodes.extra``."""
-        return tuple(extra.node_name for extra in self.config.nodes.extra)
-
     def settings_of(self, node: str) -> Mapping[str, Scalar | list[Scalar]]:
         """What the configuration says to a user's node (``nodes.extra[...].settings``)."""
         extras = self.config.nodes.extra
         return next((extra.settings for extra in extras if extra.node_name == node), {})
-
-    @property
-    def node_names(self) -> tuple[str, ...]:
-        """Every node; its place here is its row in doorbells and statistics."""
-        evaluator = (EVALUATOR,) if self.evaluates else ()
-        replay = (REPLAY,) if self.replays else ()
-        acting = (*self.env_node_names, *self.policy_node_names)
-        own = (*acting, *replay, *self.optimizer_names, *evaluator, METRICS)
-        return (*own, *self.extra_node_names)
 
     # --- learning from replay ------------------------------------------------------------------
 
@@ -144,11 +113,6 @@ class RunPlan:
     def optimizers(self) -> int:
         """Number of optimizers."""
         return self.config.nodes.optimizer.count
-
-    @property
-    def optimizer_names(self) -> tuple[str, ...]:
-        """Names of the optimizers, by rank; the first publishes, reports and is evaluated."""
-        return optimizer_names(self.config)
 
     @property
     def averages(self) -> bool:

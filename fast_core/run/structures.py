@@ -28,8 +28,9 @@ from fast_core.memory import (
     replay_fields,
     reserve_of,
 )
+from fast_core.run.names import OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
-from fast_core.run.plan import OPTIMIZER, REPLAY, RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec
 
 Fields = tuple[FieldSpec, ...]
@@ -43,11 +44,11 @@ GIVEN = frozenset({"doorbell", "spans", "stats"})
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.node_names:
+    for name in plan.names.all:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
         yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
-    for name in plan.node_names:
+    for name in plan.names.all:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
@@ -86,17 +87,16 @@ def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:
         yield Structure(f"progress/{name}", Trace, words, EXECUTOR, left)
         if plan.policy_nodes:
             asked, answered = (request_fields(plan), rows), (reply_fields(plan), rows)
-            policy = plan.policy_node_names[plan.policy_node_of(shard)]
             left = "the old number, so nothing was asked"
             yield Structure(f"requests/{name}", Cell, asked, EXECUTOR, left)
             left = "the old number; the request stays open"
-            yield Structure(f"replies/{name}", Cell, answered, policy, left)
+            yield Structure(f"replies/{name}", Cell, answered, plan.names.policy_of(shard), left)
 
 
 def _of_batches(plan: RunPlan) -> Iterator[Structure]:
     """What the replay node and the optimizers exchange."""
     rows = rows_per_batch(plan)
-    for rank, name in enumerate(plan.optimizer_names):
+    for rank, name in enumerate(plan.names.optimizers):
         for slot in range(plan.config.replay.slots):
             left = "the old number, so the batch was not drawn; the run ends"
             yield Structure(
@@ -109,7 +109,7 @@ def _of_batches(plan: RunPlan) -> Iterator[Structure]:
 def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
     """What several optimizers tell each other."""
     gradient = gradient_fields(plan), 1
-    for rank, name in enumerate(plan.optimizer_names):
+    for rank, name in enumerate(plan.names.optimizers):
         for cell in range(gradient_cells(plan)):
             left = "the old number: the others wait for it until the run ends"
             yield Structure(f"gradients/{rank}.{cell}", Cell, gradient, name, left)

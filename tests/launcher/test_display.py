@@ -110,7 +110,7 @@ def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
 
 def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, replaying(evaluation=EvaluationConfig(every_env_steps=None)))
-    row = stage.plan.node_names.index("replay-0")
+    row = stage.plan.names.all.index("replay-0")
     words = stage.memory.stats("replay-0").words
     words[StatsColumn.LIVE_ROWS], words[StatsColumn.STATE] = 70, NodeState.DRAWING
     words[StatsColumn.DRAWN] = 12_345

@@ -56,7 +56,7 @@ class Desk:
         stats, progress = self.stage.memory.all_stats(), PlainProgress(self.log)
         plan = self.stage.plan
         self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
-        for node in plan.node_names:
+        for node in plan.names.all:
             self.shell.take(Ready(node, 1))
 
     def kill(self, node: str) -> Failed:
@@ -106,7 +106,7 @@ def test_dead_node_is_not_told_to_stop(desk: Desk) -> None:
     desk.kill("env-1")
     assert desk.shell.stop_nodes() == []
     told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
-    assert told == set(desk.stage.plan.node_names) - {"env-1"}
+    assert told == set(desk.stage.plan.names.all) - {"env-1"}
 
 
 def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -> None:

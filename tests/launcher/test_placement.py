@@ -104,7 +104,7 @@ def test_shape_is_that_of_the_run_and_the_trial_is_the_smallest_run() -> None:
         shards=2, envs=2, groups=2, env_nodes=2, policy_nodes=3, policy_threads=2, cores=4
     )
     plan = trial_plan(resolved, CARTPOLE)
-    assert plan.node_names == ("env-0", "policy-0", "optimizer-0", "metrics-0")
+    assert plan.names.all == ("env-0", "policy-0", "optimizer-0", "metrics-0")
     assert slots_per_shard(plan) == 1
     assert plan.config.rollout == msgspec.structs.replace(config.rollout, shards=1, steps=1)
 

@@ -31,7 +31,7 @@ def board(**optimizers: object) -> Board:
     optimizer = OptimizerNodeConfig(**optimizers)  # type: ignore[arg-type]
     config = replaying(nodes=NodesConfig(optimizer=optimizer))
     plan = RunPlan(config, CARTPOLE, "", 1, 1, "numpy")
-    return plan, {name: new_row() for name in plan.node_names}
+    return plan, {name: new_row() for name in plan.names.all}
 
 
 def new_row() -> StatsRow:

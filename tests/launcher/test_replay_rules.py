@@ -49,7 +49,7 @@ def plan(folder: Path, config: RunConfig, frames: int = 1) -> RunPlan:
 def test_run_that_learns_from_replay_has_its_nodes(tmp_path: Path) -> None:
     made = plan(tmp_path, replay_config(optimizers=2))
     names = ("replay-0", "optimizer-0", "optimizer-1", "evaluator-0", "metrics-0")
-    assert made.node_names[-5:] == names
+    assert made.names.all[-5:] == names
     assert made.replay_spec == ReplaySpec(8, 1, 0.99)
 
 

@@ -164,7 +164,7 @@ def test_nodes_that_start_early_are_those_of_the_plan(
     plan = RunPlan(config, CARTPOLE, "", 2, 1, "numpy", policy_nodes=policies)
     expected = expected_nodes(config, 2)
     assert len(expected) == len(set(expected))
-    assert set(expected) == set(plan.node_names)
+    assert set(expected) == set(plan.names.all)
 
 
 def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:

@@ -115,9 +115,7 @@ class Acting:
         self.stage = Stage(folder, given, environment=environment, checkpoint=checkpoint)
         self.stage.memory.weights().publish(0, self.stage.memory.parameters.empty().data)
         self.nodes = [EnvNode(self.stage.context("env-0"))]
-        self.policies = [
-            PolicyNode(self.stage.context(n)) for n in self.stage.plan.policy_node_names
-        ]
+        self.policies = [PolicyNode(self.stage.context(n)) for n in self.stage.plan.names.policy]
         self.frames = environment.frames
         self.rollouts: list[list[Rollout]] = [[] for _ in range(SHARDS)]
         self._number = 0

@@ -70,7 +70,7 @@ class Pair:
         self.env.setup()
         self.policies = [
             PolicyNode(self.stage.context(name, rank))
-            for rank, name in enumerate(self.stage.plan.policy_node_names)
+            for rank, name in enumerate(self.stage.plan.names.policy)
         ]
         for shard in range(SHARDS):
             self.stage.hub.send("env-0", Assign(shard, 1))

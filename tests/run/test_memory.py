@@ -51,7 +51,7 @@ def test_attached_memory_is_the_created_one(tmp_path: Path) -> None:
         assert other.progress(0)[0] == 0
         memory.stats("env-1").words[0] = 4
         states = {name: row.snapshot().state for name, row in other.all_stats().items()}
-        assert states == {name: 4 * (name == "env-1") for name in plan.node_names}
+        assert states == {name: 4 * (name == "env-1") for name in plan.names.all}
         seen = other.doorbell("env-0").value()
         memory.doorbell("env-0").ring()
         assert other.doorbell("env-0").value() == seen + 1
