@@ -6,7 +6,7 @@ every node agree on it without exchanging offsets; the segment's header proves t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from fast_core.memory import (
     Segment,
     Shared,
     StatsRow,
+    Structure,
     Trace,
     WeightBoard,
 )
@@ -58,10 +59,10 @@ class RolloutRecord:
         return cls(*RECORD.unpack(data))
 
 
-def layout_of(plan: RunPlan) -> Layout:
+def layout_of(table: Iterable[Structure]) -> Layout:
     """Where everything lies."""
     layout = Layout()
-    for row in structures(plan):
+    for row in table:
         layout.add(row.name, row.nbytes)
     return layout
 
@@ -69,12 +70,12 @@ def layout_of(plan: RunPlan) -> Layout:
 class RunMemory:
     """The structures of one run in one process."""
 
-    def __init__(self, plan: RunPlan, segment: Segment, arena: Arena) -> None:
+    def __init__(self, plan: RunPlan, table: Sequence[Structure], arena: Arena) -> None:
         """Use `create` or `attach`."""
-        self.segment, self._arena = segment, arena
+        self.segment, self._arena = arena.segment, arena
         self._given: frozenset[str] | None = None  # None: everything, as the launcher has it
         self._who = ""
-        self._table = {row.name: row for row in structures(plan)}
+        self._table = {row.name: row for row in table}
         self.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
 
     @classmethod
@@ -86,7 +87,8 @@ class RunMemory:
         Raises:
             SegmentError: It does not fit; the message has the arithmetic.
         """
-        layout = layout_of(plan)
+        table = tuple(structures(plan))
+        layout = layout_of(table)
         try:
             segment = Segment.create(
                 layout.nbytes,
@@ -97,8 +99,8 @@ class RunMemory:
         except SegmentError as error:
             text = f"{error} {arithmetic(plan, layout)}{fitting(plan, layout)}"
             raise SegmentError(text) from error
-        memory = cls(plan, segment, Arena.create(layout, segment))
-        for row in memory._table.values():
+        memory = cls(plan, table, Arena.create(layout, segment))
+        for row in table:
             row.kind.create(memory._arena.region(row.name), *row.shape)
         segment.touch()
         return memory
@@ -106,9 +108,10 @@ class RunMemory:
     @classmethod
     def attach(cls, plan: RunPlan, descriptor: int) -> RunMemory:
         """Map the launcher's segment; ``descriptor`` stays the caller's to close."""
-        layout = layout_of(plan)
+        table = tuple(structures(plan))
+        layout = layout_of(table)
         segment = Segment.attach(descriptor, layout.nbytes)
-        return cls(plan, segment, Arena.attach(layout, segment))
+        return cls(plan, table, Arena.attach(layout, segment))
 
     def seen_by(self, who: str, families: frozenset[str]) -> RunMemory:
         """The same memory for a node of class ``who``, which attaches to these families alone."""

@@ -30,7 +30,7 @@ from fast_core.launcher.run import with_saved_steps
 from fast_core.launcher.trial import trial_plan
 from fast_core.run.memory import layout_of
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import rows_per_log
+from fast_core.run.structures import rows_per_log, structures
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config
 
@@ -198,5 +198,5 @@ def test_trial_of_the_placement_reserves_no_replay() -> None:
     plan = trial_plan(resolve(config, HALFCHEETAH, 2), HALFCHEETAH)
     assert rows_per_log(plan) == 1
     networks = 4 * 2**20
-    assert layout_of(plan).nbytes < networks
+    assert layout_of(structures(plan)).nbytes < networks
     assert plan.optimizers == plan.config.replay.slots == 1
