@@ -54,10 +54,10 @@ def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> No
         for name in sorted(extra.kind.reads - written):
             near = get_close_matches(name, sorted(written), 1)
             raise TopologyError(
-                f"{_who(extra)} reads {name!r}, but no node writes it"
-                + (f"; did you mean {near[0]!r}?" if near else "")
-                + ". Add it to the `writes` of the node that yields it in structures(), and that "
-                "node to nodes.extra"
+                f"{_who(extra)} reads {name!r}, but no node writes it. "
+                + (f"Did you mean {near[0]!r}? Else add" if near else "Add")
+                + " it to the `writes` of the node that yields it in structures(), and that node "
+                "to nodes.extra"
             )
     for extra in extras:
         for name in sorted(extra.kind.writes - ours - read):

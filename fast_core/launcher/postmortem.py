@@ -21,16 +21,20 @@ def describe_death(
     """
     row = memory.stats(node).snapshot()
     state = NodeState(row.state).name.lower()
-    # What a user's node wrote and others can still read, as its kind counts it.
-    whole = {f"complete in {each.name}": each for each in plan.own if each.writer == node}
+    if node in plan.names.env:
+        context = describe_place(plan, memory, row)
+    else:  # what a user's node wrote and others can still read, as its kind counts it
+        context = {
+            f"complete in {own.name}": str(memory.at(own.kind, own.name).published())
+            for own in plan.own
+            if own.writer == node
+        }
     return Failed(
         node=node,
         doing=state,
         error=f"{node} {cause}",
         traceback=log_tail,
-        context=describe_place(plan, memory, row)
-        if node in plan.names.env
-        else {what: str(memory.at(s.kind, s.name).published()) for what, s in whole.items()},
+        context=context,
     )
 
 

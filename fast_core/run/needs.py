@@ -27,10 +27,11 @@ def arithmetic(plan: RunPlan, layout: Layout) -> str:
         totals[kind] = totals.get(kind, 0) + region.nbytes
     parts = sorted(totals.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
+    own = ", what nodes.extra add in their structures()" if plan.own else ""
     return (
         f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
         "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
-        "with algorithm.batch_size, replay.slots and nodes.optimizer.count."
+        f"with algorithm.batch_size, replay.slots and nodes.optimizer.count{own}."
     )
 
 

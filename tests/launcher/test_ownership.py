@@ -64,7 +64,7 @@ def test_structure_of_a_users_node_is_part_of_the_run(tmp_path: Path) -> None:
     [
         (
             (Writer, variant(Reader, "Misspelt", reads=frozenset({"new"}))),
-            r"nodes\.extra\[1\] \(Misspelt\) reads 'new', but no node writes it; did you mean "
+            r"nodes\.extra\[1\] \(Misspelt\) reads 'new', but no node writes it\. Did you mean "
             r"'news'\?.*`writes`.*structures\(\)",
         ),
         ((Reader,), r"\(Reader\) reads 'news', but no node writes it"),
