@@ -7,7 +7,7 @@ the run's table before anything starts. Pure but for asking the user's nodes wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 
 from fast_core.errors import SegmentError, TopologyError
@@ -108,54 +108,63 @@ def check_writers(table: Sequence[Structure], nodes: Nodes, extras: Sequence[str
     Raises:
         TopologyError: A structure without its one writer, or without a reader; says who lacks what.
     """
-    seen: dict[str, Structure] = {}
+    first = {kind: name for name, kind in reversed([*nodes.items()])}  # one node of each class
+    handed = {who: [k for k in first if command in k.consumes] for who, command in _HANDED.items()}
+    readers: dict[str, list[str]] = {name: ["the launcher"] for name in _LAUNCHER_READS}
+    for name, kind in nodes.items():
+        for declared in kind.reads:
+            readers.setdefault(declared, []).append(name)
+    seen: dict[str, str] = {}
+    written: dict[str, set[type[Node]]] = {}  # the classes of who writes it, by name and family
     for row in table:
         if row.name in seen:
             raise TopologyError(
-                f"two structures are named {row.name!r}, of {seen[row.name].writer} and "
-                f'{row.writer}. Name it after its node: f"{row.family}/{{name}}"'
+                f"two structures are named {row.name!r}, of {seen[row.name]} and {row.writer}. "
+                f'Name it after its node: f"{row.family}/{{name}}"'
             )
-        seen[row.name] = row
+        seen[row.name] = row.writer
         if row.writer == ANYONE and row.kind is Doorbell:
             continue
-        _check_writer(row, nodes)
-        _check_readers(row, nodes)
-    for name, kind in nodes.items():
+        holders = {kind for who in (row.writer, *row.lent) for kind in handed.get(who, [])}
+        holders |= {nodes[who] for who in (row.writer, *row.lent) if who in nodes}
+        _check_writer(row, holders, nodes, first)
+        names = {row.family, row.name}
+        _check_readers(row, [reader for name in names for reader in readers.get(name, ())])
+        for name in names:
+            written.setdefault(name, set()).update(holders)
+    for kind, name in first.items():
         for declared in sorted(kind.writes):
-            rows = [row for row in table if declared in (row.name, row.family)]
-            holders = {other for row in rows for other in _holders(row, nodes)}
-            if not rows and name in extras:
+            if declared not in written and name in extras:
                 raise TopologyError(
                     f"{name} ({kind.__name__}) writes {declared!r}, but there is no such structure "
                     "in this run. Yield it in structures() of the class"
                 )
-            if rows and kind not in {nodes[other] for other in holders}:
+            if kind not in written.get(declared, {kind}):
+                writers = sorted(f"{first[k]} ({k.__name__})" for k in written[declared])
                 raise TopologyError(
-                    f"{name} ({kind.__name__}) writes {declared!r}, but {_listed(holders, nodes)} "
+                    f"{name} ({kind.__name__}) writes {declared!r}, but {' or '.join(writers)} "
                     f"does, and a structure has one writer. Take {declared!r} out of its `writes`, "
                     "and yield one of its own in structures()"
                 )
 
 
-def _check_writer(row: Structure, nodes: Nodes) -> None:
-    holders = _holders(row, nodes)
+def _check_writer(
+    row: Structure, holders: Set[type[Node]], nodes: Nodes, first: Mapping[type[Node], str]
+) -> None:
     if row.writer not in _HANDED and row.writer not in nodes:
         raise TopologyError(
             f"the writer of {row.name!r} is {row.writer!r}, and there is no such node; nodes: "
             f"{', '.join(nodes)}"
         )
-    for name in holders:
-        if not _declares(nodes[name].writes | GIVEN, row):
+    for kind in holders:
+        if {row.family, row.name}.isdisjoint(kind.writes | GIVEN):
             raise TopologyError(
-                f"{name} ({nodes[name].__name__}) is the writer of {row.name!r}, but does not say "
-                f"so. Add {row.family!r} to the `writes` of {nodes[name].__name__}"
+                f"{first[kind]} ({kind.__name__}) is the writer of {row.name!r}, but does not say "
+                f"so. Add {row.family!r} to the `writes` of {kind.__name__}"
             )
 
 
-def _check_readers(row: Structure, nodes: Nodes) -> None:
-    readers = [name for name, kind in nodes.items() if _declares(kind.reads, row)]
-    if row.family in _LAUNCHER_READS:
-        readers.append("the launcher")
+def _check_readers(row: Structure, readers: Sequence[str]) -> None:
     if not readers:
         raise TopologyError(
             f"nobody reads {row.name!r}, which {row.writer} writes. Add {row.family!r} to the "
@@ -166,21 +175,6 @@ def _check_readers(row: Structure, nodes: Nodes) -> None:
             f"{' and '.join(readers)} read {row.name!r}, but a {row.kind.__name__} has one reader. "
             "Yield one for each of them in structures()"
         )
-
-
-def _holders(row: Structure, nodes: Nodes) -> list[str]:
-    """The nodes that write it, now or when it is lent to them."""
-    whose = (row.writer, *row.lent)
-    commands = {_HANDED[who] for who in whose if who in _HANDED}
-    return [name for name, kind in nodes.items() if name in whose or commands & kind.consumes]
-
-
-def _declares(declared: frozenset[str], row: Structure) -> bool:
-    return row.name in declared or row.family in declared
-
-
-def _listed(names: set[str], nodes: Nodes) -> str:
-    return " or ".join(f"{name} ({nodes[name].__name__})" for name in sorted(names))
 
 
 def _who(extra: ExtraNode) -> str:
