@@ -37,16 +37,6 @@ def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> No
     Raises:
         TopologyError: Names the node, the structure and what to write.
     """
-    for extra in extras:
-        for attribute in ("reads", "writes"):
-            declared = getattr(extra.kind, attribute)
-            if not isinstance(declared, frozenset | set) or not all(
-                isinstance(name, str) for name in declared
-            ):
-                raise TopologyError(
-                    f"{_who(extra)}: `{attribute}` must be a frozenset of names of structures, "
-                    f'such as frozenset({{"trajectories"}}); got {declared!r}'
-                )
     ours = GIVEN.union(*(kind.writes for kind in own))
     written = ours.union(*(extra.kind.writes for extra in extras))
     read = frozenset[str]().union(*(extra.kind.reads for extra in extras))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fast_core.config import PolicyConfig
+from fast_core.errors import SegmentError
+from fast_core.memory import Ring
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import structures
+from fast_core.run.structures import SPAN, structures
 from tests.nodes.stage import make_config, make_run_plan
 from tests.run.test_memory import replay_plan
 
@@ -74,7 +77,32 @@ def test_structure_is_not_taken_for_another_kind(tmp_path: Path) -> None:
         kinds = {row.kind for row in structures(plan)}
         for row in structures(plan):
             for kind in kinds - {row.kind}:
-                with pytest.raises(Exception, match=f"is a {row.kind.__name__}"):
+                with pytest.raises(SegmentError, match=f"is a {row.kind.__name__}"):
                     memory.at(kind, row.name)
     finally:
         memory.close()
+
+
+def test_what_was_published_is_said_by_whoever_attaches(tmp_path: Path) -> None:
+    plan = replay_plan(tmp_path, 2)
+    memory = RunMemory.create(plan)
+    other = RunMemory.attach(plan, memory.segment.fd)
+    try:
+        memory.spans("env-0").try_push(bytes(SPAN.size))
+        memory.weights().publish(7, memory.parameters.empty().data)
+        memory.batch(1, 2).publish(5, incarnation=1, version=1)
+        names = ("spans/env-0", "weights", "batches/1.2", "batches/1.1")
+        table = {row.name: row.kind for row in structures(plan)}
+        assert [other.at(table[name], name).published() for name in names] == [1, 7, 5, 0]
+    finally:
+        other.close()
+        memory.close()
+
+
+def test_ring_of_other_numbers_is_not_attached_to() -> None:
+    region = memoryview(np.zeros(Ring.nbytes(4, 8) + 64, np.uint8))
+    region = region[-np.frombuffer(region, np.uint8).ctypes.data % 64 :]
+    Ring.create(region, 4, 8)
+    assert Ring.attach(region, 4, 8).capacity == 4
+    with pytest.raises(SegmentError, match=r"holds 4 records of 8 bytes; this node has \(4, 16\)"):
+        Ring.attach(region, 4, 16)
