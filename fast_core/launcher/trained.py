@@ -22,8 +22,8 @@ from fast_core.nodes.contract import make_policy
 from fast_core.nodes.learner_file import load
 from fast_core.nodes.learning import LEARNER_FILE
 from fast_core.nodes.policy_file import PolicyFile, best_policy_path, read_policy
-from fast_core.plan import RunPlan
-from fast_core.run_memory import ParameterPack
+from fast_core.run.parameters import ParameterPack
+from fast_core.run.plan import RunPlan
 
 BEST, NEWEST = "best", "newest"
 

@@ -13,8 +13,8 @@ from fast_core.launcher.disk_room import check_disk
 from fast_core.launcher.placement import Choice
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
 from fast_core.launcher.topology import check_topology
-from fast_core.plan import RunPlan
-from fast_core.run_memory import check_memory
+from fast_core.run.memory import check_memory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 
 

@@ -21,8 +21,8 @@ from fast_core.nodes.env_group import EnvGroup, GroupState
 from fast_core.nodes.regroup import regrouped
 from fast_core.nodes.rollout_rows import RolloutRows
 from fast_core.nodes.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
 
 _STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
