@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from fast_core.errors import SegmentError
@@ -120,8 +121,11 @@ class RunMemory:
         Raises:
             SegmentError: There is none, or it is of another kind, or the node did not declare it.
         """
-        region = self._arena.region(name)
-        row = self._table[name]
+        row = self._table.get(name)
+        if row is None:
+            near = get_close_matches(name, self._table, 1)
+            meant = f". Did you mean {near[0]!r}?" if near else ""
+            raise SegmentError(f"this run has no structure {name!r}{meant}")
         if self._given is not None and self._given.isdisjoint((name, row.family)):
             raise SegmentError(
                 f"{self._who} attaches to {name!r}, which it does not declare. Add {row.family!r} "
@@ -132,7 +136,7 @@ class RunMemory:
                 f"{name!r} is a {row.kind.__name__} in the table of this run; asked for a "
                 f"{kind.__name__}"
             )
-        return kind.attach(region, *row.shape, **options)
+        return kind.attach(self._arena.region(name), *row.shape, **options)
 
     def doorbell(self, node: str) -> Doorbell:
         """The one wait point of a node."""

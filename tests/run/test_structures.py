@@ -10,7 +10,7 @@ import pytest
 
 from fast_core.config import PolicyConfig
 from fast_core.errors import SegmentError
-from fast_core.memory import Ring
+from fast_core.memory import Ring, WeightBoard
 from fast_core.run.mail import Drawn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -80,6 +80,8 @@ def test_structure_is_not_taken_for_another_kind(tmp_path: Path) -> None:
             for kind in kinds - {row.kind}:
                 with pytest.raises(SegmentError, match=f"is a {row.kind.__name__}"):
                     memory.at(kind, row.name)
+        with pytest.raises(SegmentError, match=r"no structure 'weight'\. Did you mean 'weights'"):
+            memory.at(WeightBoard, "weight")
     finally:
         memory.close()
 
