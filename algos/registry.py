@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fast_core.algorithm import Blueprint
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.importing import named
+from fast_core.system.importing import named
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Registration:
 
 
 REGISTRY: dict[str, Registration] = {
-    "ppo": Registration(config="fast_core.algos.ppo_config:PPOConfig"),
-    "dqn": Registration(config="fast_core.algos.dqn_config:DQNConfig"),
-    "sac": Registration(config="fast_core.algos.sac_config:SACConfig"),
-    "dsac": Registration(config="fast_core.algos.dsac_config:DSACConfig"),
-    "dsact": Registration(config="fast_core.algos.dsac_config:DSACTConfig"),
-    "td3": Registration(config="fast_core.algos.td3_config:TD3Config"),
-    "ddpg": Registration(config="fast_core.algos.td3_config:DDPGConfig"),
+    "ppo": Registration(config="fast_core.algos.ppo.config:PPOConfig"),
+    "dqn": Registration(config="fast_core.algos.replay.dqn_config:DQNConfig"),
+    "sac": Registration(config="fast_core.algos.replay.sac_config:SACConfig"),
+    "dsac": Registration(config="fast_core.algos.replay.dsac_config:DSACConfig"),
+    "dsact": Registration(config="fast_core.algos.replay.dsac_config:DSACTConfig"),
+    "td3": Registration(config="fast_core.algos.replay.td3_config:TD3Config"),
+    "ddpg": Registration(config="fast_core.algos.replay.td3_config:DDPGConfig"),
 }
 
 

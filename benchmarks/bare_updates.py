@@ -22,13 +22,13 @@ import numpy as np
 
 from fast_core.algorithm import ReplayBatch
 from fast_core.algos.registry import algorithm_config_type
-from fast_core.config_file import load
+from fast_core.config.file import load
 from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.contract import make_learner
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields, rows_per_batch
-from fast_core.threads import ENVIRONMENT, set_threads
+from fast_core.system.threads import ENVIRONMENT, set_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 WARM_UP_S = 0.5

@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.measure import print_result
 from benchmarks.virtual_cluster import LAWS, Outcome, VirtualCluster, spread
+from fast_core.distributed.wire import encode
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.events import (
     Collect,
@@ -33,7 +34,6 @@ from fast_core.events import (
     RolloutRef,
     Train,
 )
-from fast_core.wire import encode
 
 TARGET = 1.0
 NEEDED_EVENTS_PER_S = 50_000

@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.bare_updates import random_batch
 from benchmarks.measure import alternate, print_result
 from fast_core.algorithm import Array, ReplayBatch
-from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EnvironmentConfig,
     NodesConfig,
@@ -36,11 +36,11 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.nodes.contract import make_learner
-from fast_core.nodes.stepping import make_stepper
+from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
-from fast_core.threads import ENVIRONMENT, set_threads
+from fast_core.system.threads import ENVIRONMENT, set_threads
 
 TARGET = 1.0
 PEERS = ("mujoco",)
@@ -62,7 +62,7 @@ _context = multiprocessing.get_context("fork")
 
 
 class Resident:
-    """One batch, again and again; implements `fast_core.nodes.batches.Batches`."""
+    """One batch, again and again; implements `fast_core.nodes.learn.batches.Batches`."""
 
     def __init__(self, batch: ReplayBatch, steps: int) -> None:
         self._batch, self.left = batch, steps

@@ -22,13 +22,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from fast_core import cli
-from fast_core.launcher.processes import Child
+from fast_core.launcher.processes.tree import Child
 
 _context = multiprocessing.get_context("spawn")
 
 
 class SpawnTree:
-    """Does what `fast_core.launcher.processes.ProcessTree` does, as far as a run needs it."""
+    """Does what `fast_core.launcher.processes.tree.ProcessTree` does, as far as a run needs it."""
 
     def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
         self.children: dict[str, Child] = {}

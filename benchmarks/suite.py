@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.measure import installed
-from fast_core.surroundings import write_result
+from fast_core.system.surroundings import write_result
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPT_GRACE_S = 10.0

@@ -16,7 +16,7 @@ import numpy as np
 
 from fast_core.algorithm import ShardRollout
 from fast_core.events import Command, Ready, UserMessage
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.nodes.rollout_stage import RolloutStage
 
 

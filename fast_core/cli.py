@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from fast_core import forks
+from fast_core.system import forks
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 
@@ -41,9 +41,9 @@ def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from fast_core.commands import app
     from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
-    from fast_core.surroundings import explained, mend, working_folder
+    from fast_core.system.surroundings import explained, mend, working_folder
+    from fast_core.tools.commands import app
 
     try:
         mend()

@@ -1,7 +1,7 @@
 """Every message between the scheduler and the nodes.
 
 Events travel from nodes to the scheduler, commands from the scheduler to nodes. Both are small
-records; arrays stay in shared memory. `fast_core.wire` says how they travel.
+records; arrays stay in shared memory. `fast_core.distributed.wire` says how they travel.
 
 A user's own messages subclass `UserMessage` and travel in an `Envelope`, which the scheduler
 hands on unopened to every node that declares to consume them.
@@ -325,7 +325,7 @@ class LogLine(Message, frozen=True):
 
 
 class Figures(Message, frozen=True):
-    """Numbers that a node logs by name, see `fast_core.node.Node.log_figures`."""
+    """Numbers that a node logs by name, see `fast_core.nodes.node.Node.log_figures`."""
 
     node: str
     values: dict[str, float]

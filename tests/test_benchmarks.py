@@ -198,7 +198,7 @@ def test_least_of_a_transition_is_what_halfcheetah_declares() -> None:
 
 
 def pendulum_plan() -> RunPlan:
-    from fast_core.algos.sac_config import SACConfig
+    from fast_core.algos.replay.sac_config import SACConfig
 
     config = RunConfig(
         name="bare",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.bench import find_checkout
 from fast_core.cli import main
 from fast_core.config import RunConfig
-from fast_core.config_file import loads
+from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
+from fast_core.tools.bench import find_checkout
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,7 +63,7 @@ class Launcher(types.ModuleType):
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
-    monkeypatch.setattr("fast_core.surroundings.reserve_output", lambda: None)
+    monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
 
@@ -269,7 +269,7 @@ def test_schema_and_defaults_are_printed(capsys: pytest.CaptureFixture[str]) -> 
 def test_doctor_fails_when_something_is_to_be_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fast_core import doctor
+    from fast_core.tools import doctor
 
     findings = [doctor.Finding("cores", "2")]
     monkeypatch.setattr(doctor, "diagnose", lambda: findings)
@@ -298,7 +298,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import fast_core.cli, fast_core.commands",
+        "import fast_core.cli, fast_core.tools.commands",
         "from fast_core.cli import main; assert main(['--help']) == 0",
         "from fast_core.cli import main; assert main(['config', 'defaults']) == 0",
         "from fast_core.cli import main; assert main(['config', 'validate', {path!r}, 'x=1']) == 2",
@@ -340,7 +340,7 @@ import importlib.abc, os, signal, sys, time
 
 class Interrupt(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "fast_core.commands":
+        if name == "fast_core.tools.commands":
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(30)
 

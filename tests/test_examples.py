@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core import config_file
 from fast_core.algorithm import (
     Array,
     LearnerSetup,
@@ -21,6 +20,7 @@ from fast_core.algorithm import (
     ShardRollout,
 )
 from fast_core.algos.registry import algorithm_config_type
+from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.launcher.topology import check_topology
 from fast_core.run.parameters import ParameterPack

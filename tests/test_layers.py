@@ -14,39 +14,25 @@ SOURCES = {"fast_core": "fast_core", "fast_core.algos": "algos"}
 LEVELS = {
     "fast_core": 0,  # the empty __init__
     "fast_core.errors": 0,
-    "fast_core.spec": 1,
-    "fast_core.events": 1,
-    "fast_core.algorithm": 1,
-    "fast_core.config": 1,
-    "fast_core.config_file": 1,
-    "fast_core.config_reference": 1,
-    "fast_core.config_rules": 1,
-    "fast_core.config_schema": 1,
-    "fast_core.config_yaml": 1,
-    "fast_core.durable": 1,
-    "fast_core.forks": 1,
-    "fast_core.importing": 1,
-    "fast_core.resources": 1,
-    "fast_core.seeding": 1,
-    "fast_core.surroundings": 1,
-    "fast_core.text": 1,
-    "fast_core.threads": 1,
-    "fast_core.wire": 1,
-    "fast_core.memory": 2,
-    "fast_core.scheduler": 2,
-    "fast_core.distributed": 2,
-    "fast_core.envs": 2,
-    "fast_core.monitor": 2,
-    "fast_core.run": 3,
-    "fast_core.node": 4,
+    "fast_core.system": 1,
+    "fast_core.spec": 2,
+    "fast_core.events": 2,
+    "fast_core.algorithm": 2,
+    "fast_core.seeding": 2,
+    "fast_core.config": 2,
+    "fast_core.memory": 3,
+    "fast_core.scheduler": 3,
+    "fast_core.distributed": 3,
+    "fast_core.envs": 3,
+    "fast_core.monitor": 3,
+    "fast_core.run": 4,
     "fast_core.algos": 4,
     "fast_core.nodes": 5,
+    "fast_core.node": 6,  # the name under which users import `nodes.node`
     "fast_core.launcher": 6,
+    "fast_core.tools": 7,
     "fast_core.integrations": 7,
-    "fast_core.bench": 7,
-    "fast_core.cli": 7,
-    "fast_core.commands": 7,
-    "fast_core.doctor": 7,
+    "fast_core.cli": 8,
 }
 
 ALGOS_MAY_SEE = {
@@ -54,14 +40,14 @@ ALGOS_MAY_SEE = {
     "fast_core.spec",
     "fast_core.config",
     "fast_core.errors",
-    "fast_core.importing",
+    "fast_core.system.importing",
 }
 
 # Library -> the only modules that may import it.
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "subprocess": {"fast_core.launcher.processes", "fast_core.doctor"},
+    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 
@@ -194,7 +180,7 @@ def test_processes_are_forked_in_the_launcher_only() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id == "os"
     }
-    assert users <= {"fast_core.launcher.fork_server"}
+    assert users <= {"fast_core.launcher.processes.fork_server"}
 
 
 def test_torch_is_imported_only_where_tensors_are_computed(graph: Imports) -> None:
@@ -209,7 +195,7 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
-    assert users(graph, "pickle") <= {"fast_core.launcher.processes"}
+    assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree"}
 
 
 # --- the checks themselves -----------------------------------------------------------------------
@@ -221,21 +207,21 @@ def test_messages_are_never_pickled(graph: Imports) -> None:
         ("fast_core.errors", "import fast_core.spec", True),
         ("fast_core.spec", "from fast_core.errors import ConfigError", False),
         ("fast_core.spec", "from fast_core import errors", False),
-        ("fast_core.config_file", "from fast_core import config", False),
+        ("fast_core.config.file", "from fast_core import config", False),
         ("fast_core.memory.ring", "from fast_core.memory import arena", False),
         ("fast_core.memory.ring", "from fast_core.scheduler import core", True),
-        ("fast_core.memory.ring", "def f():\n    import fast_core.node", True),
+        ("fast_core.memory.ring", "def f():\n    import fast_core.nodes.node", True),
         (
             "fast_core.memory.ring",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fast_core.node",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fast_core.nodes.node",
             True,
         ),
-        ("fast_core.node", "import fast_core.algos.registry", True),
-        ("fast_core.algos.ppo", "from fast_core.algorithm import Algorithm", False),
-        ("fast_core.algos.ppo", "from fast_core.memory.ring import Ring", True),
-        ("fast_core.nodes.env", "import fast_core.algos.registry", False),
+        ("fast_core.run.plan", "import fast_core.algos.registry", True),
+        ("fast_core.algos.ppo.learner", "from fast_core.algorithm import Algorithm", False),
+        ("fast_core.algos.ppo.learner", "from fast_core.memory.ring import Ring", True),
+        ("fast_core.nodes.collect.env", "import fast_core.algos.registry", False),
         ("fast_core.nowhere", "import fast_core.errors", True),
-        ("fast_core.nodes.env", "import numpy.random", False),
+        ("fast_core.nodes.collect.env", "import numpy.random", False),
     ],
 )
 def test_layer_check_sees(name: str, text: str, bad: bool) -> None:

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 import zmq
 
 from fast_core.distributed.channel import Notify
+from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
 from fast_core.events import Command, Envelope, Event, Heartbeat, Stop
-from fast_core.wire import decode_command, decode_event, encode
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000

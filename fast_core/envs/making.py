@@ -17,8 +17,8 @@ from fast_core.envs.description import Description, describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
-from fast_core.importing import named, user_module
-from fast_core.text import error_text
+from fast_core.system.importing import named, user_module
+from fast_core.system.text import error_text
 
 Env = gymnasium.Env[Any, Any]
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fast_core import forks
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.text import error_text
+from fast_core.system import forks
+from fast_core.system.text import error_text
 
 _ACTION_TEXT = 200
 _OLD = (

@@ -43,7 +43,7 @@ def evaluate_run(
     explore: bool = False,
 ) -> int:
     """Play a run's policy and print its returns; returns the exit status."""
-    from fast_core.launcher.evaluate import evaluate_run as implementation
+    from fast_core.tools.evaluate import evaluate_run as implementation
 
     return implementation(
         run,
@@ -59,14 +59,14 @@ def evaluate_run(
 
 def play_in_window(what: str, checkpoint: str | None = None) -> int:
     """Watch a run's policy, or play an environment by keyboard; returns the exit status."""
-    from fast_core.launcher.play import play as implementation
+    from fast_core.tools.play import play as implementation
 
     return implementation(what, checkpoint)
 
 
 def show_replay(run: Path, checkpoint: str | None = None, top: int = 10) -> int:
     """Print what the replay of a checkpoint holds; returns the exit status."""
-    from fast_core.launcher.replay_view import show_replay as implementation
+    from fast_core.tools.replay_view import show_replay as implementation
 
     return implementation(run, checkpoint, top)
 

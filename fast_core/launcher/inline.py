@@ -10,22 +10,22 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
-from fast_core import forks
 from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import FastLoopError
 from fast_core.events import LogLine, Ready, StopRequested
-from fast_core.launcher.failure import describe_failure
-from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.limits import Limits
+from fast_core.launcher.failures.limits import Limits
+from fast_core.launcher.failures.report import describe_failure
+from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.stall import StallDetector
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
-from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.text import error_text
-from fast_core.threads import set_threads
+from fast_core.system import forks
+from fast_core.system.text import error_text
+from fast_core.system.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts
 

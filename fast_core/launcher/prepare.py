@@ -10,8 +10,8 @@ import msgspec
 from fast_core.algorithm import Blueprint
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.launcher.budget import CoreBudget, core_budget
 from fast_core.launcher.replay_rules import check_replay
+from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
@@ -19,7 +19,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
-from fast_core.threads import default_threads
+from fast_core.system.threads import default_threads
 
 # Of a machine as in the README: a round's order, report and training order, measured cold with two
 # optimizers; a small update; what two cores compute in a large one (2x256 networks, 256 rows: 0.59

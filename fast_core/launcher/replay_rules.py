@@ -1,6 +1,6 @@
 """What must hold between the parts of a run that learns from replay, before anything starts.
 
-What the configuration alone decides is refused earlier (`fast_core.config_rules`).
+What the configuration alone decides is refused earlier (`fast_core.config.rules`).
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from typing import NoReturn
 
 import msgspec
 
-from fast_core import config_file, resources, threads
 from fast_core.config import RolloutConfig, RunConfig
+from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub
@@ -31,8 +31,8 @@ from fast_core.errors import (
     TopologyError,
 )
 from fast_core.events import Failed, LogLine
-from fast_core.launcher.blame import blaming
-from fast_core.launcher.checkpoints import (
+from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
+from fast_core.launcher.checkpoints.store import (
     SCHEDULER_FILE,
     Manifest,
     check_identity,
@@ -40,24 +40,24 @@ from fast_core.launcher.checkpoints import (
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.disk_room import checkpoints_bytes
-from fast_core.launcher.display import Display
-from fast_core.launcher.early import descriptors_needed, expected_nodes, preloaded, warm
-from fast_core.launcher.failure import environment_traceback
-from fast_core.launcher.interrupts import Interrupted, Interrupts
-from fast_core.launcher.limits import Limits
-from fast_core.launcher.placement import Choice
+from fast_core.launcher.failures.blame import blaming
+from fast_core.launcher.failures.limits import Limits
+from fast_core.launcher.failures.report import environment_traceback
+from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity
-from fast_core.launcher.processes import ProcessTree
-from fast_core.launcher.records import TraceDrain, write_crash, write_records
+from fast_core.launcher.processes.early import descriptors_needed, expected_nodes, preloaded, warm
+from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
+from fast_core.launcher.processes.start import probe_start
+from fast_core.launcher.processes.tree import ProcessTree
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.sources import Sources
-from fast_core.launcher.start import probe_start
+from fast_core.launcher.shown.display import Display
+from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
+from fast_core.launcher.shown.versions import write_versions
+from fast_core.launcher.sizing.placement import Choice
+from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
 from fast_core.launcher.topology import topology
-from fast_core.launcher.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.verdict import Found, Verdict, judge
-from fast_core.launcher.versions import write_versions
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
@@ -66,10 +66,11 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.surroundings import check_descriptors
+from fast_core.system import resources, threads
+from fast_core.system.surroundings import check_descriptors
 
-NODE_TARGET = "fast_core.launcher.node_process:node_main"
-PROBE_TARGET = "fast_core.launcher.node_process:probe_main"
+NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
+PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 EXIT_FAILED = 1
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
@@ -415,7 +416,7 @@ def _run_inline(
 ) -> int:
     from fast_core.envs.probe import probe
     from fast_core.launcher.inline import InlineRun
-    from fast_core.nodes.devices import check_devices
+    from fast_core.nodes.learn.devices import check_devices
 
     def end(failed: Failed) -> NoReturn:
         """What the main thread can't do: it does not come back."""

@@ -39,20 +39,20 @@ from fast_core.events import (
     Tick,
     Trained,
 )
-from fast_core.launcher.checkpoints import CheckpointStore
-from fast_core.launcher.committing import Committer
-from fast_core.launcher.last_save import SavedSoFar
-from fast_core.launcher.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
+from fast_core.launcher.checkpoints.committing import Committer
+from fast_core.launcher.checkpoints.last_save import SavedSoFar
+from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.replay_figures import ReplayCounters
-from fast_core.launcher.sources import Sources
+from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
+from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsRow
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
-from fast_core.nodes.policy_file import best_policy_path, read_policy
+from fast_core.nodes.act.policy_file import best_policy_path, read_policy
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send

@@ -17,19 +17,26 @@ import msgspec
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.events import Failed, LogLine, NodeExited, StopRequested
-from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.last_save import LastSave
-from fast_core.launcher.postmortem import describe_death
-from fast_core.launcher.processes import Child, ProcessTree, describe_exit, innermost, tail, unframe
+from fast_core.launcher.checkpoints.last_save import LastSave
+from fast_core.launcher.failures.postmortem import describe_death
+from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.processes.start import NodeStart, ProbeStart
+from fast_core.launcher.processes.tree import (
+    Child,
+    ProcessTree,
+    describe_exit,
+    innermost,
+    tail,
+    unframe,
+)
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.stall import StallDetector
-from fast_core.launcher.start import NodeStart, ProbeStart
 from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
-from fast_core.resources import oom_kills
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
 POLL_LIMIT_S = 0.25

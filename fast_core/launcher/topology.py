@@ -27,7 +27,7 @@ from fast_core.events import (
 )
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
@@ -52,16 +52,16 @@ class NodeSpec:
 
 
 NODE_CLASSES = {
-    "env": "fast_core.nodes.env:EnvNode",
-    "policy": "fast_core.nodes.policy:PolicyNode",
-    "optimizer": "fast_core.nodes.optimizer:OptimizerNode",
-    "evaluator": "fast_core.nodes.evaluator:EvaluatorNode",
+    "env": "fast_core.nodes.collect.env:EnvNode",
+    "policy": "fast_core.nodes.act.policy:PolicyNode",
+    "optimizer": "fast_core.nodes.learn.optimizer:OptimizerNode",
+    "evaluator": "fast_core.nodes.act.evaluator:EvaluatorNode",
     "metrics": "fast_core.nodes.metrics:MetricsNode",
 }
 # What differs, and comes on top, where the algorithm learns from replay.
 REPLAY_CLASSES = {
-    "replay": "fast_core.nodes.replay:ReplayNode",
-    "optimizer": "fast_core.nodes.replay_optimizer:ReplayOptimizerNode",
+    "replay": "fast_core.nodes.replay.node:ReplayNode",
+    "optimizer": "fast_core.nodes.learn.replay_optimizer:ReplayOptimizerNode",
 }
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fast_core import resources
 from fast_core.config import RunConfig
-from fast_core.launcher.blame import blaming
-from fast_core.launcher.budget import CoreBudget
-from fast_core.launcher.disk_room import check_disk
-from fast_core.launcher.placement import Choice
+from fast_core.launcher.checkpoints.disk_room import check_disk
+from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
+from fast_core.launcher.sizing.budget import CoreBudget
+from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
+from fast_core.system import resources
 
 
 @dataclass(frozen=True)

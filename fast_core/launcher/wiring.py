@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fast_core.config import ExtraNodeConfig
+from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
     Message,
@@ -22,10 +23,9 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
-from fast_core.importing import named
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
-from fast_core.wire import MessageReader, kind_of
+from fast_core.system.importing import named
 
 # A command, and the event that answers it; everything else goes to FastLoop's own nodes.
 ANSWERS: dict[type[Message], type[Message]] = {Transform: Transformed, Save: Saved}
@@ -77,7 +77,7 @@ def node_class(path: str, key: str = "the node class") -> type[Node]:
         raise TopologyError(str(error)) from error
     if not (isinstance(found, type) and issubclass(found, Node)):
         raise TopologyError(
-            f"{key} {path!r} is not a subclass of fast_core.node.Node; got {found!r}"
+            f"{key} {path!r} is not a subclass of fast_core.nodes.node.Node; got {found!r}"
         )
     if inspect.isabstract(found):
         lacking = ", ".join(sorted(found.__abstractmethods__))

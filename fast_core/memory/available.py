@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fast_core import resources
+from fast_core.system import resources
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import msgspec
 
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
-from fast_core.text import encodable
+from fast_core.system.text import encodable
 
 SUMMARY = "summary"
 Fact = str | int | float | bool | None

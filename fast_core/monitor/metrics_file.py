@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.durable import write_durably
+from fast_core.system.durable import write_durably
 
 
 class MetricsRow(msgspec.Struct, frozen=True):

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from fast_core.durable import write_durably
 from fast_core.monitor.figures import count, duration, number
 from fast_core.monitor.journal import SUMMARY, Fact, JournalEntry, read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.svg_chart import Point, svg_chart
+from fast_core.system.durable import write_durably
 
 _RETURNS = "returns"
 # Above all others, each with the spread of its episodes as a band.

@@ -8,10 +8,10 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-from fast_core.durable import write_durably
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
-from fast_core.surroundings import expanded
+from fast_core.system.durable import write_durably
+from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")

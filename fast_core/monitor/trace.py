@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.durable import write_durably
+from fast_core.system.durable import write_durably
 
 _FIELDS = 4  # node, state, start, end
 

@@ -6,7 +6,7 @@ import os
 
 from fast_core.events import Command, Ready, Record
 from fast_core.monitor.metrics_writer import MetricsWriter
-from fast_core.node import Node, NodeContext, NodeState
+from fast_core.nodes.node import Node, NodeContext, NodeState
 
 NICENESS = 10
 

@@ -16,7 +16,7 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 MakeEnvironment = Callable[..., EnvironmentSpec]

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_core.algorithm import LearnerSetup
-from fast_core.algos.compiled import Compiled
-from fast_core.algos.networks import NetworkShape, initial_parameters, parameter_layout
-from fast_core.algos.observations import ObservationTable
-from fast_core.algos.ppo_autograd import AutogradCore
-from fast_core.algos.ppo_core import Columns
-from fast_core.algos.ppo_explicit import ExplicitCore
-from fast_core.algos.ppo_loss import clipped_surrogate, squared_error, standardise
-from fast_core.algos.ppo_settings import PPOSettings
-from fast_core.algos.rollouts import MergedRollout
+from fast_core.algos.nets.networks import NetworkShape, initial_parameters, parameter_layout
+from fast_core.algos.nets.observations import ObservationTable
+from fast_core.algos.nets_torch.compiled import Compiled
+from fast_core.algos.ppo.autograd import AutogradCore
+from fast_core.algos.ppo.core import Columns
+from fast_core.algos.ppo.explicit import ExplicitCore
+from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
+from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.ppo.settings import PPOSettings
 
 ROWS = 48
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)
@@ -117,7 +117,7 @@ def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
     whole = explicit.values(0, 100)
     np.testing.assert_allclose(whole, autograd.values(0, 100), atol=1e-5)
     np.testing.assert_allclose(explicit.values(10, 30), whole[10:30], atol=1e-6)
-    monkeypatch.setattr("fast_core.algos.ppo_explicit.CHUNK", 32)
+    monkeypatch.setattr("fast_core.algos.ppo.explicit.CHUNK", 32)
     np.testing.assert_allclose(explicit.values(0, 100), whole, atol=1e-6)
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
-from fast_core.algos.ppo import PPO
-from fast_core.algos.ppo_autograd import AutogradCore
-from fast_core.algos.ppo_config import PPOConfig
-from fast_core.algos.ppo_explicit import ExplicitCore
+from fast_core.algos.ppo.autograd import AutogradCore
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.ppo.explicit import ExplicitCore
+from fast_core.algos.ppo.learner import PPO
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 STEPS, ENVS = 16, 8

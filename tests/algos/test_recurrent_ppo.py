@@ -16,14 +16,14 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
-from fast_core.algos.networks import parameter_layout
-from fast_core.algos.observations import ObservationEncoder
-from fast_core.algos.ppo_config import PPOConfig
-from fast_core.algos.ppo_core import Columns
-from fast_core.algos.recurrent_autograd import RecurrentAutogradCore
-from fast_core.algos.recurrent_core import RecurrentExplicitCore
-from fast_core.algos.rollouts import FrameRoom, merge
-from fast_core.algos.sequences import Minibatches, Sequences
+from fast_core.algos.nets.networks import parameter_layout
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.ppo.core import Columns
+from fast_core.algos.ppo.recurrent_autograd import RecurrentAutogradCore
+from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
+from fast_core.algos.ppo.rollouts import FrameRoom, merge
+from fast_core.algos.ppo.sequences import Minibatches, Sequences
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

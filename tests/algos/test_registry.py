@@ -1,13 +1,13 @@
 import pytest
 
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.errors import ConfigError
 
 
 def test_registered_name_and_import_path_find_the_same_type():
     assert algorithm_config_type("ppo") is PPOConfig
-    assert algorithm_config_type("fast_core.algos.ppo_config:PPOConfig") is PPOConfig
+    assert algorithm_config_type("fast_core.algos.ppo.config:PPOConfig") is PPOConfig
 
 
 def test_unknown_name_is_refused_with_the_nearest_one():
@@ -31,8 +31,8 @@ def test_configuration_knows_its_own_name(name):
     "path",
     [
         "nowhere.at_all:Config",
-        "fast_core.algos.ppo_config:Missing",
-        "fast_core.algos.networks:NetworkShape",
+        "fast_core.algos.ppo.config:Missing",
+        "fast_core.algos.nets.networks:NetworkShape",
         ":",
     ],
 )

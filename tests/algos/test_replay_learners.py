@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import LearnerSetup, RolloutBatch
-from fast_core.algos.box_actions import BoxActions
+from fast_core.algos.replay.box_actions import BoxActions
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from tests.algos.replay_cases import BOX, make_config
 from tests.algos.simple_replay import environment_spec, train
 

@@ -17,6 +17,7 @@ import pytest
 import zmq
 
 from fast_core.distributed import zmq_channel
+from fast_core.distributed.wire import decode_event, encode
 from fast_core.distributed.zmq_channel import (
     HIGH_WATER_MARK,
     RECEIVE_LIMIT,
@@ -25,7 +26,6 @@ from fast_core.distributed.zmq_channel import (
 )
 from fast_core.errors import TransportError
 from fast_core.events import Command, Event, Heartbeat, LogLine, Save, Stop
-from fast_core.wire import decode_event, encode
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,11 +10,11 @@ import pytest
 
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Command, Event, Failed, LogLine, Ready
-from fast_core.launcher import node_process
 from fast_core.launcher.inline import InlineRun
-from fast_core.launcher.start import probe_start
+from fast_core.launcher.processes import node_process
+from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.topology import NodeSpec
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
 START = probe_start(make_config())

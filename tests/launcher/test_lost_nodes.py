@@ -18,13 +18,13 @@ from fast_core.config import (
 )
 from fast_core.errors import TransportError
 from fast_core.events import Assign, Command, Failed, NodeExited, Ready, Stop
-from fast_core.launcher.display import Display
+from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.stall import StallDetector
+from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.node import NodeState
+from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
 
@@ -120,7 +120,7 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("fast_core.launcher.stall.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("fast_core.launcher.failures.stall.time.monotonic", lambda: clock[0])
     detector = StallDetector(desk.stage.plan, desk.stage.memory)
     desk.stage.memory.stats("env-1").words[StatsColumn.STATE] = NodeState.STEPPING
 

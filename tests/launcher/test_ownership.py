@@ -12,9 +12,9 @@ from fast_core.errors import SegmentError, TopologyError
 from fast_core.events import Command
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Ring, Structure, WeightBoard
-from fast_core.node import Node
-from fast_core.nodes.env import EnvNode
-from fast_core.nodes.evaluator import EvaluatorNode
+from fast_core.nodes.act.evaluator import EvaluatorNode
+from fast_core.nodes.collect.env import EnvNode
+from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 from tests.nodes.stage import Stage, make_config, make_run_plan

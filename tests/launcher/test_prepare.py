@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import (
     AtariConfig,
     CheckpointConfig,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fast_core.algorithm import ReplaySpec
-from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import ExtraNodeConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import scheduler_settings

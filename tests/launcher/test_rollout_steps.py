@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fast_core import config_file
-from fast_core.algos.dqn_config import DQNConfig
-from fast_core.algos.ppo_config import PPOConfig
-from fast_core.algos.sac_config import SACConfig
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EvaluationConfig,
     ExtraNodeConfig,
@@ -25,12 +24,13 @@ from fast_core.config import (
     SchedulerConfig,
     StopConfig,
 )
+from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.launcher.checkpoints import Manifest, check_identity
-from fast_core.launcher.early import expected_nodes, preloaded, warm
+from fast_core.launcher.checkpoints.store import Manifest, check_identity
 from fast_core.launcher.prepare import identity, resolve
+from fast_core.launcher.processes.early import expected_nodes, preloaded, warm
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
-from fast_core.launcher.trial import trial_plan
+from fast_core.launcher.sizing.trial import trial_plan
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.memory import layout_of
 from fast_core.run.plan import RunPlan
@@ -179,10 +179,10 @@ def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
     )
     torch_at = {name: "torch" in warm(name, config) for name in expected_nodes(config, 2)}
     assert [name for name, torch in torch_at.items() if torch] == ["optimizer-0", "optimizer-1"]
-    assert warm("replay-0", config) == ("fast_core.nodes.replay",)
-    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.replay_optimizer")
+    assert warm("replay-0", config) == ("fast_core.nodes.replay.node",)
+    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.learn.replay_optimizer")
     numpy = replace(config, algorithm=SACConfig(backend="numpy"))
-    assert warm("optimizer-1", numpy) == ("fast_core.nodes.replay_optimizer",)
+    assert warm("optimizer-1", numpy) == ("fast_core.nodes.learn.replay_optimizer",)
 
 
 @pytest.mark.parametrize(("count", "shared"), [(1, False), (2, True)])

@@ -15,9 +15,9 @@ import pytest
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher import supervisor as module
-from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.processes import Child, frame
-from fast_core.launcher.start import ProbeStart
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.processes.start import ProbeStart
+from fast_core.launcher.processes.tree import Child, frame
 from fast_core.launcher.supervisor import PROBE, Supervisor, ask_probe, await_answer, await_started
 from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec

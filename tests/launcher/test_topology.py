@@ -17,7 +17,7 @@ from fast_core.launcher.topology import (
     topology,
 )
 from fast_core.launcher.wiring import node_class
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from tests.nodes.stage import make_config, make_run_plan
 
 
@@ -84,11 +84,11 @@ def test_what_the_nodes_emit_is_taken() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("fast_core.nodes.env:EnvNod", "has no 'EnvNod'. Did you mean 'EnvNode'"),
+        ("fast_core.nodes.collect.env:EnvNod", "has no 'EnvNod'. Did you mean 'EnvNode'"),
         ("fast_core.nowhere:EnvNode", r"no module 'fast_core.nowhere'.*PYTHONPATH"),
-        ("fast_core.nodes.env:Shard", "is not a subclass"),
-        ("fast_core.nodes.env", "must look like 'package.module:Class'"),
-        ("fast_core.node:Node", "lacks handle"),
+        ("fast_core.nodes.collect.env:Shard", "is not a subclass"),
+        ("fast_core.nodes.collect.env", "must look like 'package.module:Class'"),
+        ("fast_core.nodes.node:Node", "lacks handle"),
     ],
 )
 def test_what_is_no_node_class_is_refused(path: str, text: str) -> None:

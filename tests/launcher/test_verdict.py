@@ -10,11 +10,11 @@ import torch
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
-from fast_core.config_file import loads
+from fast_core.config.file import loads
 from fast_core.errors import FastLoopError
-from fast_core.launcher.start import probe_start
+from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.verdict import Found, judge
-from fast_core.nodes.devices import check_devices
+from fast_core.nodes.learn.devices import check_devices
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.commands import app
 from fast_core.config import ExtraNodeConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
@@ -24,8 +23,9 @@ from fast_core.events import (
 )
 from fast_core.launcher.topology import check_topology
 from fast_core.launcher.wiring import check_messages, extra_nodes, wiring
-from fast_core.node import Node
+from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
+from fast_core.tools.commands import app
 from tests.nodes.stage import make_config
 
 
@@ -153,7 +153,7 @@ def test_declaration_that_is_no_set_of_messages_is_refused(
     [
         ("nowhere_at_all:Mine", r"nodes.extra\[0\].node 'nowhere_at_all:Mine' can't be imported"),
         (f"{__name__}:Stagge", "Did you mean 'Stage'"),
-        (f"{__name__}:News", "is not a subclass of fast_core.node.Node"),
+        (f"{__name__}:News", "is not a subclass of fast_core.nodes.node.Node"),
         ("fast_core.nodes.rollout_stage:RolloutStage", "lacks transform"),
     ],
 )

@@ -10,14 +10,14 @@ import gymnasium
 import msgspec
 import numpy as np
 
-from fast_core import config_file
 from fast_core.config import EvaluationConfig, RunConfig
+from fast_core.config import file as config_file
 from fast_core.events import CommitCheckpoint
-from fast_core.launcher.checkpoints import CheckpointStore
+from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.prepare import identity, make_plan, resolve
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.learner_file import save
-from fast_core.nodes.policy_file import PolicyFile, best_policy_path
+from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path
+from fast_core.nodes.learn.learner_file import save
 from fast_core.run.parameters import ParameterPack
 from tests.nodes.stage import CARTPOLE, make_config
 

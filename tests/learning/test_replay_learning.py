@@ -13,10 +13,10 @@ from gymnasium.wrappers import FrameStackObservation
 
 import fast_core.envs.drift_task  # noqa: F401  (registers the task)
 from fast_core.algorithm import LearnerSetup
-from fast_core.algos.dqn_config import DQNConfig
-from fast_core.algos.dsac_config import DSACConfig, DSACTConfig
-from fast_core.algos.sac_config import SACConfig
-from fast_core.algos.td3_config import DDPGConfig, TD3Config
+from fast_core.algos.replay.dqn_config import DQNConfig
+from fast_core.algos.replay.dsac_config import DSACConfig, DSACTConfig
+from fast_core.algos.replay.sac_config import SACConfig
+from fast_core.algos.replay.td3_config import DDPGConfig, TD3Config
 from tests.algos.simple_replay import train
 from tests.learning.training import evaluations
 from tests.learning.training import train as run_to_the_end

@@ -12,7 +12,7 @@ def write_file(root: Path, name: str, text: str) -> None:
 
 
 def test_figures_of_the_kernel_and_the_control_group_are_taken(tmp_path: Path) -> None:
-    """How groups are found is tested with `fast_core.resources`."""
+    """How groups are found is tested with `fast_core.system.resources`."""
     write_file(tmp_path, "proc/meminfo", "MemTotal: 100 kB\nMemFree: 7 kB\nMemAvailable: 64 kB\n")
     write_file(tmp_path, "proc/self/cgroup", "0::/job\n")
     mount = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
     NodesConfig,
     OptimizerNodeConfig,
@@ -19,8 +19,8 @@ from fast_core.config import (
 )
 from fast_core.events import Train
 from fast_core.memory import ReplayLog
-from fast_core.nodes.batch_slots import BatchSlots
-from fast_core.nodes.replay import ReplayNode
+from fast_core.nodes.replay.batch_slots import BatchSlots
+from fast_core.nodes.replay.node import ReplayNode
 from tests.nodes.stage import Stage, drain, make_config
 
 SHARDS, ENVS, STEPS, BATCH = 2, 2, 4, 8

@@ -23,7 +23,7 @@ from fast_core.config import (
     RunConfig,
     StopConfig,
 )
-from fast_core.nodes.stepping import make_stepper
+from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
@@ -35,7 +35,7 @@ BATCH = 12
 
 @dataclass
 class Given:
-    """Batches from a list; implements `fast_core.nodes.batches.Batches`.
+    """Batches from a list; implements `fast_core.nodes.learn.batches.Batches`.
 
     Attributes:
         waiting: What is left, the open one first.

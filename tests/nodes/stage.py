@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import (
     EnvironmentConfig,
     EvaluationConfig,
@@ -17,7 +17,7 @@ from fast_core.config import (
 from fast_core.distributed.inproc import InprocHub
 from fast_core.events import Event, RolloutOrder, RolloutRef
 from fast_core.launcher.prepare import make_plan, resolve
-from fast_core.node import Node, NodeContext
+from fast_core.nodes.node import Node, NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec

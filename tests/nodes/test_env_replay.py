@@ -30,10 +30,10 @@ from fast_core.errors import SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.memory import ReplayLog
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
-from fast_core.nodes.env import EnvNode
-from fast_core.nodes.policy import PolicyNode
+from fast_core.nodes.act.policy import PolicyNode
+from fast_core.nodes.collect.env import EnvNode
+from fast_core.nodes.collect.rollout_sinks import ReplayRollouts
 from fast_core.nodes.rollout_reader import RolloutReader
-from fast_core.nodes.rollout_sinks import ReplayRollouts
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
 from tests.nodes.counting import CountingConfig

@@ -10,6 +10,7 @@ import pytest
 
 from fast_core.algorithm import ShardRollout
 from fast_core.config import ExtraNodeConfig, NodesConfig
+from fast_core.distributed.wire import decode_command, encode
 from fast_core.errors import CheckpointError, FastLoopError, SegmentError, TransportError
 from fast_core.events import (
     Command,
@@ -22,7 +23,6 @@ from fast_core.events import (
     UserMessage,
 )
 from fast_core.nodes.rollout_stage import RolloutStage, state_file
-from fast_core.wire import decode_command, encode
 from tests.nodes.stage import Stage, drain, make_config
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fast_core.config import EnvironmentConfig, PolicyConfig, SupervisionConfig
-from fast_core.config_rules import problems
+from fast_core.config.rules import problems
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
-from fast_core.node import NodeState
-from fast_core.nodes.env import EnvNode
-from fast_core.nodes.optimizer import OptimizerNode
+from fast_core.nodes.collect.env import EnvNode
+from fast_core.nodes.learn.optimizer import OptimizerNode
+from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 
@@ -102,7 +102,7 @@ def test_node_that_takes_over_is_seen_to_begin_environments(
         seen.append((NodeState(node.context.stats.snapshot().state), node.doing))
         raise EnvironmentFailed("no licence", {})
 
-    monkeypatch.setattr("fast_core.nodes.env.Shard", build)
+    monkeypatch.setattr("fast_core.nodes.collect.env.Shard", build)
     node.enter(NodeState.WAITING, "waiting for work")
     with pytest.raises(EnvironmentFailed):
         node.handle(Assign(1, 2, taken_over=True))
@@ -121,7 +121,7 @@ def test_shard_taken_over_is_made_as_it_was_when_its_run_is_resumed(
         made.append(incarnation)
         return make_batch(*args, incarnation=incarnation, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("fast_core.nodes.env_group.make_batch", note)
+    monkeypatch.setattr("fast_core.nodes.collect.env_group.make_batch", note)
     stage = make_stage(tmp_path)
     node = EnvNode(stage.context("env-0"))
     node.handle(Assign(0, 1))

@@ -15,7 +15,8 @@ from typing import Any
 import setproctitle
 
 from fast_core.memory import Doorbell, Mailbox
-from fast_core.nodes import asking, policy
+from fast_core.nodes.act import policy
+from fast_core.nodes.collect import asking
 
 VARIABLE = "FASTLOOP_TEST_POINT"
 HITS = 40

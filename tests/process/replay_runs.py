@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fast_core.launcher.checkpoints import newest_valid
+from fast_core.launcher.checkpoints.store import newest_valid
 from tests.process.harness import (
     Launched,
     Workplace,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fast_core.algorithm import ActionOutput, Array, Policy, PolicySetup
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.spec import EnvironmentSpec
 
 

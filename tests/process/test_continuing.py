@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fast_core.launcher.checkpoints import newest_valid
+from fast_core.launcher.checkpoints.store import newest_valid
 from tests.process.harness import ROOT, TOY, Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.threads import ENVIRONMENT
+from fast_core.system.threads import ENVIRONMENT
 from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -69,7 +69,7 @@ status = (statuses[0], launch(config))
 def test_error_in_the_launcher_itself_ends_the_run(workplace: Workplace) -> None:
     """ENV-11: what the main program raises leaves no nodes waiting."""
     before = """
-from fast_core.launcher.display import Display
+from fast_core.launcher.shown.display import Display
 calls = []
 def fail(self):
     calls.append(0)

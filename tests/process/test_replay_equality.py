@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names
 from tests.process.harness import Launched, Workplace
 from tests.process.replay_runs import (
     CONTINUOUS,

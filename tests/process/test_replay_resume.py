@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names, newest_valid
-from fast_core.nodes.learner_file import load
-from fast_core.nodes.learning import LEARNER_FILE
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names, newest_valid
+from fast_core.nodes.learn.learner_file import load
+from fast_core.nodes.learn.learning import LEARNER_FILE
 from tests.process.harness import GONE_WITHIN_S, Launched, Workplace, digests, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.launcher.checkpoints import SCHEDULER_FILE, complete_names, newest_valid
-from fast_core.nodes.learner_file import load
-from fast_core.nodes.learning import LEARNER_FILE
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names, newest_valid
+from fast_core.nodes.learn.learner_file import load
+from fast_core.nodes.learn.learning import LEARNER_FILE
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS
 

@@ -23,7 +23,7 @@ class Env(CartPoleEnv):
 gymnasium.register("{name}-v0", entry_point="{name}.mine:Env", max_episode_steps=20)
 """
 CODE = """
-from fast_core.algos.ppo_config import PPOConfig
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.nodes.rollout_stage import RolloutStage
 
 class Config(PPOConfig, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def test_folder_of_any_name_is_found(workplace: Workplace, place: str, packages:
 
 
 def test_folders_of_a_user_change_nothing_where_they_are_not_named(workplace: Workplace) -> None:
-    """CartPole with our PPO, in a folder that holds algos/ppo.py and the like."""
+    """CartPole with our PPO, in a folder that holds algos/ppo/learner.py and the like."""
     home = workplace.folder()
     user_folder(home, packages=True)
     for path in home.glob("*/*.py"):

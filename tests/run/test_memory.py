@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.algos.dqn_config import DQNConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
     NodesConfig,
     OptimizerNodeConfig,

@@ -1,0 +1,1 @@
+"""Networks as shapes, flat parameters and NumPy passes; what all algorithms share."""

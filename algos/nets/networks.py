@@ -1,0 +1,194 @@
+"""Shapes, flat layout and initial values of actor-critic networks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algos.nets.images import Cnn, ImageShape, cnn_features, cnn_layers
+from fast_core.algos.nets.recurrent_shape import MemoryShape
+
+F32 = NDArray[np.float32]
+Activation = Literal["tanh", "relu"]
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """An actor-critic network.
+
+    A torso is a convolutional network for each image, if there are any, whose features and the
+    numbers of the observation go through the hidden layers together.
+
+    Attributes:
+        inputs: Size of an encoded observation, without its images.
+        hidden_sizes: Width of each hidden layer of a torso; at least one without images.
+        activation: What follows each hidden layer.
+        shared_torso: One torso under both heads, or one for each.
+        outputs: Size of the policy head: logits of a discrete action, or means.
+        gaussian: Whether the policy has a state-independent ``log_std`` per output.
+        stretched: Whether means and deviations of a box's actions are those within [-1, 1],
+            which is stretched over it.
+        choices: Choices of each dimension of a multi-discrete action; empty for others.
+        images: The images of an observation.
+        cnn: The convolutional network for each of them.
+        memory: A recurrent layer between the torso, which is shared then, and both heads.
+    """
+
+    inputs: int
+    hidden_sizes: tuple[int, ...]
+    activation: Activation
+    shared_torso: bool
+    outputs: int
+    gaussian: bool
+    choices: tuple[int, ...] = ()
+    images: tuple[ImageShape, ...] = ()
+    cnn: Cnn = "nature_cnn"
+    memory: MemoryShape | None = None
+    stretched: bool = False
+
+    @property
+    def joined(self) -> int:
+        """Numbers that enter the first hidden layer."""
+        return self.inputs + len(self.images) * cnn_features(self.cnn)
+
+    @property
+    def features(self) -> int:
+        """Numbers that leave a torso."""
+        return self.hidden_sizes[-1] if self.hidden_sizes else self.joined
+
+    @property
+    def head_inputs(self) -> int:
+        """Numbers that enter the heads."""
+        return self.features if self.memory is None else self.memory.size
+
+    @property
+    def products(self) -> int:
+        """Multiplications of one row's forward pass through everything."""
+        convolutions = sum(
+            layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
+        )
+        widths = (self.joined, *self.hidden_sizes)
+        dense = sum(a * b for a, b in pairwise(widths))
+        memory = 0 if self.memory is None else self.memory.products
+        return (
+            len(self.torsos) * (convolutions + dense)
+            + memory
+            + self.head_inputs * (self.outputs + 1)
+        )
+
+    @property
+    def torsos(self) -> tuple[str, ...]:
+        """Names of the torsos; the policy reads the first, the value the last."""
+        return ("torso",) if self.shared_torso else ("policy", "value")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One named array of the flat parameter vector.
+
+    Convolutions ``[out, in, kernel, kernel]`` lie there as ``[out, kernel, kernel, in]``, the
+    memory format in which they are computed: converting them takes longer than an update.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Offset of what follows."""
+        return self.offset + math.prod(self.shape)
+
+    @property
+    def belongs_to_policy(self) -> bool:
+        """Whether acting needs it."""
+        return not self.name.startswith("value.")
+
+    def view(self, flat: F32) -> F32:
+        """Return this parameter's place in a flat vector; shares its memory."""
+        place = flat[self.offset : self.end]
+        if len(self.shape) == 4:
+            out, inputs, height, width = self.shape
+            return place.reshape(out, height, width, inputs).transpose(0, 3, 1, 2)
+        return place.reshape(self.shape)
+
+
+def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
+    """Lay all parameters out in one vector.
+
+    The same layer of all torsos lies together, weights first, so that one array
+    ``[torsos, outputs, inputs]`` views them and one call computes them.
+    """
+    layout: list[Parameter] = []
+
+    def add(name: str, *dimensions: int) -> None:
+        layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0))
+
+    for torso in shape.torsos:
+        for index, image in enumerate(shape.images):
+            for layer in cnn_layers(shape.cnn, image):
+                add(f"{torso}.image{index}.{layer.name}.weight", *layer.shape)
+                add(f"{torso}.image{index}.{layer.name}.bias", layer.shape[0])
+    width = shape.joined
+    for index, size in enumerate(shape.hidden_sizes):
+        for torso in shape.torsos:
+            add(f"{torso}.{index}.weight", size, width)
+        for torso in shape.torsos:
+            add(f"{torso}.{index}.bias", size)
+        width = size
+    if shape.memory is not None:
+        for name, dimensions in shape.memory.parameters:
+            add(name, *dimensions)
+        width = shape.memory.size
+    add("policy.head.weight", shape.outputs, width)
+    add("policy.head.bias", shape.outputs)
+    if shape.gaussian:
+        add("policy.log_std", shape.outputs)
+    add("value.head.weight", 1, width)
+    add("value.head.bias", 1)
+    return tuple(layout)
+
+
+def initial_parameters(
+    layout: tuple[Parameter, ...], rng: np.random.Generator, *, initial_log_std: float
+) -> F32:
+    """Return a flat vector of orthogonal weights and zero biases.
+
+    Gains: sqrt(2) for hidden layers and convolutions, 0.1 for the last convolution of a residual
+    block (features would grow with each block), 0.01 for the policy head (the first policy is
+    close to uniform), 1 for the value head.
+    """
+    flat = np.zeros(layout[-1].end, np.float32)
+    for parameter in layout:
+        if parameter.name == "policy.log_std":
+            parameter.view(flat)[:] = initial_log_std
+        elif parameter.name.endswith(".weight"):
+            rows = parameter.shape[0], math.prod(parameter.shape[1:])
+            matrix = orthogonal(rng, rows, _gain(parameter.name))
+            parameter.view(flat)[:] = matrix.reshape(parameter.shape)
+    return flat
+
+
+def _gain(name: str) -> float:
+    if ".block" in name and name.endswith(".conv1.weight"):
+        return 0.1
+    return {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2.0))
+
+
+def orthogonal(
+    rng: np.random.Generator, shape: tuple[int, ...], gain: float
+) -> NDArray[np.float64]:
+    """Draw a matrix with orthogonal rows or columns, whichever are fewer, times ``gain``.
+
+    Source: Saxe et al. 2013, arXiv:1312.6120. The signs of R make the draw uniform.
+    """
+    rows, columns = shape
+    q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
+    q = q * np.sign(np.diagonal(r))
+    matrix: NDArray[np.float64] = gain * (q if rows >= columns else q.T)
+    return matrix

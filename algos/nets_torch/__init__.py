@@ -1,0 +1,1 @@
+"""The same networks in torch: for convolutions, bfloat16 and GPUs."""

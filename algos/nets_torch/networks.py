@@ -1,0 +1,175 @@
+"""Actor-critic networks in torch, over named parameter tensors; rows are ``[B, ...]``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
+from fast_core.algos.nets.images import ImageShape
+from fast_core.algos.nets.networks import NetworkShape
+from fast_core.algos.nets_torch.images import convolve
+from fast_core.algos.nets_torch.recurrent import TorchMemory
+
+
+class Rows(NamedTuple):
+    """Observations on the device.
+
+    Attributes:
+        vector: ``[B, in]`` float32.
+        images: ``[B, stack, ...]`` uint8 of each image.
+        mask: ``[B, M]`` bool; None where all actions are allowed.
+        state: ``[N, S]``, where the rows are ``B / N`` steps of ``N`` sequences, time-major: what
+            a network with memory remembers before the first step; None without memory.
+        keep: ``[B / N, N]`` float32, 0 where it has forgotten before a step.
+        learned: Which of the rows a network with memory is asked about, those of ``mask``; None
+            for all.
+    """
+
+    vector: Tensor
+    images: tuple[Tensor, ...] = ()
+    mask: Tensor | None = None
+    state: Tensor | None = None
+    keep: Tensor | None = None
+    learned: Tensor | None = None
+
+
+class Network:
+    """The forward pass of an actor-critic; it owns no parameters.
+
+    Args:
+        shape: The network.
+        bf16: Compute torsos in bfloat16; heads, distributions and losses stay in float32.
+        scaled: Whether the first convolution's weights already contain the factor 1/255 of
+            the pixels. Scaling weights costs next to nothing, and pixels are exact in bfloat16
+            as they are.
+    """
+
+    def __init__(self, shape: NetworkShape, *, bf16: bool = False, scaled: bool = False) -> None:
+        self._shape = shape
+        self._bf16 = bf16
+        self._scaled = scaled
+        self._activation = torch.tanh if shape.activation == "tanh" else torch.relu
+        layers = range(len(shape.hidden_sizes))
+        self._layers = {
+            torso: [(f"{torso}.{layer}.weight", f"{torso}.{layer}.bias") for layer in layers]
+            for torso in shape.torsos
+        }
+        self.memory = None if shape.memory is None else TorchMemory(shape.memory)
+
+    def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
+        """Values ``[B]``."""
+        return self.value_of(leaves, self.features(leaves, self._shape.torsos[-1], rows))
+
+    def value_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
+        """Values ``[B]`` from what enters the heads."""
+        return _linear(leaves, "value.head", features).squeeze(-1)
+
+    def output(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
+        """What the policy head says, ``[B, A]``."""
+        return self.output_of(leaves, self.features(leaves, self._shape.torsos[0], rows))
+
+    def output_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
+        """What the policy head says, ``[B, A]``, from what enters it."""
+        return _linear(leaves, "policy.head", features)
+
+    def evaluate(
+        self, leaves: dict[str, Tensor], rows: Rows, action: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability of ``action``, entropy and value ``[B]``, of the rows to learn from."""
+        features = self.features(leaves, self._shape.torsos[0], rows)
+        if self.memory is not None:
+            features = self.memory.unroll_rows(leaves, features, rows.state, rows.keep)
+            features = features if rows.learned is None else features[rows.learned]
+        output = self.output_of(leaves, features)
+        log_prob, entropy = action_log_prob(self._shape, leaves, output, action, rows.mask)
+        if not self._shape.shared_torso:
+            features = self.features(leaves, "value", rows)
+        return log_prob, entropy, self.value_of(leaves, features)
+
+    def features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        """What a torso makes of the rows, ``[B, features]`` float32."""
+        if not self._bf16:  # even a context that does nothing costs more than a small layer
+            return self._features(leaves, torso, rows)
+        with torch.autocast(rows.vector.device.type, torch.bfloat16):
+            x = self._features(leaves, torso, rows)
+        return x.float()
+
+    def _features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        x = self._joined(leaves, torso, rows) if self._shape.images else rows.vector
+        for weight, bias in self._layers[torso]:
+            x = self._activation(functional.linear(x, leaves[weight], leaves[bias]))
+        return x
+
+    def _joined(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
+        """The features of all images, and the numbers."""
+        parts = [
+            self._image(leaves, f"{torso}.image{index}", image, pixels)
+            for index, (image, pixels) in enumerate(
+                zip(self._shape.images, rows.images, strict=True)
+            )
+        ]
+        if self._shape.inputs:
+            parts.append(rows.vector)
+        return parts[0] if len(parts) == 1 else torch.cat([part.float() for part in parts], 1)
+
+    def _image(self, leaves: dict[str, Tensor], name: str, image: ImageShape, x: Tensor) -> Tensor:
+        """The features of one image."""
+        x = convolve(leaves, name, self._shape.cnn, image, x, bf16=self._bf16, scaled=self._scaled)
+        return _linear(leaves, f"{name}.features", x).relu_()
+
+
+def action_log_prob(
+    shape: NetworkShape,
+    leaves: dict[str, Tensor],
+    output: Tensor,
+    action: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy ``[B]`` of actions, from a policy head's ``[B, A]``."""
+    if shape.gaussian:
+        return gaussian(output, leaves["policy.log_std"], action)
+    if mask is not None:
+        output = output.masked_fill(~mask, FORBIDDEN)
+    if not shape.choices:
+        return categorical(output, action)
+    parts = [
+        categorical(logits, action[:, dimension])
+        for dimension, logits in enumerate(torch.split(output, list(shape.choices), 1))
+    ]
+    log_probs, entropies = zip(*parts, strict=True)
+    return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
+
+
+def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy ``[B]`` of choices ``[B]`` from ``logits [B, A]``."""
+    log_probs = torch.log_softmax(logits, -1)
+    log_prob = log_probs.gather(1, action[:, None]).squeeze(1)
+    return log_prob, -(log_probs.exp() * log_probs).sum(-1)
+
+
+def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy ``[B]`` of ``action [B, A]`` with ``log_std [A]``."""
+    standard = (action - mean) * torch.exp(-log_std)
+    log_prob = (-0.5 * standard.square() - log_std - 0.5 * LOG_2PI).sum(-1)
+    entropy = (log_std + 0.5 * (1 + LOG_2PI)).sum().expand(len(mean))
+    return log_prob, entropy
+
+
+def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
+    """A parameter's place in a flat tensor, as `algos.networks.Parameter.view` has it."""
+    if len(shape) == 4:
+        _, inputs, height, width = shape
+        return flat.as_strided(
+            shape,
+            (inputs * height * width, 1, width * inputs, inputs),
+            flat.storage_offset() + offset,
+        )
+    return flat.narrow(0, offset, torch.Size(shape).numel()).view(shape)
+
+
+def _linear(leaves: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return functional.linear(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"])

@@ -1,0 +1,1 @@
+"""PPO: its settings, learner, loss and policies, feed-forward and recurrent."""

@@ -1,0 +1,107 @@
+"""What the two implementations of PPO's optimizer steps have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algos.nets.distributions import I64
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.ppo.rollouts import MergedRollout
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What belongs to the ``N`` rows of a round that are trained on.
+
+    They are the first ``N`` of the observations that the core was given.
+
+    Attributes:
+        action: ``[N]`` or ``[N, D]`` int64, or ``[N, A]`` float32.
+        scalars: ``[4, N]``: behaviour log-probability, advantage, value target, value.
+        known: ``[N]``, false for quarantined rows, which are left out of every step; None where
+            all are known.
+    """
+
+    action: NDArray[np.generic]
+    scalars: F32
+    known: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @property
+    def finite(self) -> bool:
+        """Whether there is no NaN or infinity among them."""
+        return bool(np.isfinite(self.scalars).all())
+
+    @property
+    def explained_variance(self) -> float:
+        """Share of the targets' variance that the values predicted; 0 without variance."""
+        target, value = self.scalars[2:] if self.known is None else self.scalars[2:, self.known]
+        variance = float(np.var(target)) if len(target) else 0.0
+        return 1.0 - float(np.var(target - value)) / variance if variance > 0 else 0.0
+
+
+class GradientStats(NamedTuple):
+    """What one minibatch says, before its step."""
+
+    gradient_norm: float
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approx_kl: float
+    clip_fraction: float
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """Parameters and Adam's moments, flat float32, and the number of steps taken."""
+
+    parameters: F32
+    first_moment: F32
+    second_moment: F32
+    steps: int
+
+
+class UpdateCore(Protocol):
+    """Owns parameters and optimizer, and takes single steps."""
+
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round, as networks see them; they are only read."""
+        ...
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        ...
+
+    def begin(self, columns: Columns) -> None:
+        """Take the other columns of the round; they are only read."""
+        ...
+
+    def shuffle(self, order: I64) -> None:
+        """Put the rows into this order for one epoch; those that it leaves out take no part."""
+        ...
+
+    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+        """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
+        ...
+
+    def apply(self, learning_rate: float, scale: float) -> None:
+        """Take one Adam step along the last gradient times ``scale``."""
+        ...
+
+    def parameters(self) -> F32:
+        """Current flat parameters on the host; may share memory."""
+        ...
+
+    def export_state(self) -> OptimizerState:
+        """Copy everything that changes."""
+        ...
+
+    def import_state(self, state: OptimizerState) -> None:
+        """Continue from `export_state`, in place."""
+        ...

@@ -1,0 +1,199 @@
+"""PPO's optimizer steps with a gradient written by hand, in NumPy on the CPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algos.nets.adam import Adam
+from fast_core.algos.nets.dense import Torso, hidden_layers
+from fast_core.algos.nets.distributions import I64, Bool, make_distribution
+from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.nets.observations import ObservationTable
+from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
+from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
+from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.ppo.settings import PPOSettings
+
+CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
+
+
+class ExplicitCore:
+    """An actor-critic, its gradient and its optimizer over flat vectors."""
+
+    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+        layout = parameter_layout(shape)
+        self._config = config
+        self._parameters = parameters
+        self._gradient: F32 = np.zeros_like(parameters)
+        self._adam = Adam(parameters, epsilon=config.adam_epsilon)
+        views = {p.name: p.view(parameters) for p in layout}
+        gradients = {p.name: p.view(self._gradient) for p in layout}
+        layers = hidden_layers(shape, layout, parameters)
+        self._torso = Torso(layers, shape.activation)
+        self._layer_gradients = hidden_layers(shape, layout, self._gradient)
+        self._value_torso = Torso([layer.only(-1) for layer in layers], shape.activation)
+        self._policy_head = Head(views, gradients, "policy")
+        self._value_head = Head(views, gradients, "value")
+        self._shared = shape.shared_torso
+        self._distribution = make_distribution(
+            shape, views.get("policy.log_std"), gradients.get("policy.log_std")
+        )
+        nothing = np.empty((0, 0), np.float32)
+        self._obs = ObservationTable(nothing)
+        self._rows = self._epoch = _Epoch(nothing, np.empty(0), nothing, None)
+
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round."""
+        self._obs = merged.obs
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        obs = self._obs.vector[start:stop]
+        values: F32 = np.empty(len(obs), np.float32)
+        for first in range(0, len(obs), CHUNK):
+            rows = obs[first : first + CHUNK]
+            features = self._value_torso.forward(rows)
+            values[first : first + CHUNK] = self._value_head.forward(features[-1])[0]
+        return values
+
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round and make room for their shuffled copy."""
+        obs = self._obs.rows(0, len(columns))
+        self._rows = _Epoch(obs.vector, columns.action, columns.scalars, obs.mask)
+        if self._epoch.obs.shape != obs.vector.shape:
+            self._epoch = self._rows.empty_like()
+
+    def shuffle(self, order: I64) -> None:
+        """Gather every column once, so that minibatches are slices."""
+        rows, epoch, count = self._rows, self._epoch, len(order)
+        # The order is made of places; "clip" only spares the copy that "raise" makes.
+        np.take(rows.obs, order, axis=0, out=epoch.obs[:count], mode="clip")
+        np.take(rows.action, order, axis=0, out=epoch.action[:count], mode="clip")
+        np.take(rows.scalars, order, axis=1, out=epoch.scalars[:, :count], mode="clip")
+        if rows.mask is not None and epoch.mask is not None:
+            np.take(rows.mask, order, axis=0, out=epoch.mask[:count], mode="clip")
+
+    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+        """Write the loss gradient of the shuffled rows into the flat gradient."""
+        config, learned = self._config, self._learned(start, stop)
+        obs, action = self._epoch.obs[start:stop], self._epoch.action[learned]
+        count = len(action)
+        behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, learned]
+        if config.normalize_advantage:
+            advantage = standardise(advantage)
+        features = self._forward(obs)
+
+        output = self._policy_head.forward(features[0])
+        mask = None if self._epoch.mask is None else self._epoch.mask[learned].T
+        log_prob, entropy = self._distribution.evaluate(output, action, mask)
+        surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
+        output_gradient = self._distribution.backward(
+            surrogate.log_prob_gradient, -config.entropy_coef / count
+        )
+        value = self._value_head.forward(features[-1])[0]
+        value_loss, value_gradient = squared_error(
+            value, target, old_value, config.value_clip_epsilon
+        )
+        value_gradient *= np.float32(config.value_coef)
+
+        delta = self._delta(count)
+        self._policy_head.backward(features[0], output_gradient, delta[0], add=False)
+        self._value_head.backward(features[-1], value_gradient[None], delta[-1], add=self._shared)
+        self._backward(obs, delta)
+        return GradientStats(
+            gradient_norm=math.sqrt(float(np.dot(self._gradient, self._gradient))),
+            policy_loss=surrogate.loss,
+            value_loss=value_loss,
+            entropy=float(np.add.reduce(entropy)) / count,
+            approx_kl=surrogate.approx_kl,
+            clip_fraction=surrogate.clip_fraction,
+        )
+
+    def _learned(self, start: int, stop: int) -> slice | I64:
+        """Which of these shuffled rows the loss is over."""
+        return slice(start, stop)
+
+    def _forward(self, obs: F32) -> F32:
+        """What the heads take of those rows: ``[torsos, features, B]``."""
+        return self._torso.forward(obs)
+
+    def _delta(self, rows: int) -> F32:
+        """Room for the gradient with respect to what `_forward` returned."""
+        return self._torso.delta(rows)
+
+    def _backward(self, obs: F32, delta: F32) -> None:
+        """Write the gradients of everything below the heads; ``delta`` is that of `_delta`."""
+        self._torso.backward(obs, self._layer_gradients)
+
+    def apply(self, learning_rate: float, scale: float) -> None:
+        """Take one Adam step; the gradient is used up."""
+        self._adam.step(self._gradient, learning_rate, scale)
+
+    def parameters(self) -> F32:
+        """Current flat parameters; shares memory."""
+        return self._parameters
+
+    def export_state(self) -> OptimizerState:
+        """Copy everything that changes."""
+        adam = self._adam
+        return OptimizerState(
+            self._parameters.copy(),
+            adam.first_moment.copy(),
+            adam.second_moment.copy(),
+            adam.steps,
+        )
+
+    def import_state(self, state: OptimizerState) -> None:
+        """Continue from `export_state`, in place: views and optimizer stay bound."""
+        self._parameters[:] = state.parameters
+        self._adam.first_moment[:] = state.first_moment
+        self._adam.second_moment[:] = state.second_moment
+        self._adam.steps = state.steps
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """The columns that are trained on, in an order."""
+
+    obs: F32
+    action: NDArray[np.generic]
+    scalars: F32
+    mask: Bool | None
+
+    def empty_like(self) -> _Epoch:
+        """Room for the same columns."""
+        mask = None if self.mask is None else np.empty_like(self.mask)
+        return _Epoch(
+            np.empty_like(self.obs), np.empty_like(self.action), np.empty_like(self.scalars), mask
+        )
+
+
+class Head:
+    """A linear layer from features ``[in, B]`` to outputs ``[A, B]``."""
+
+    def __init__(self, views: dict[str, F32], gradients: dict[str, F32], name: str) -> None:
+        self._weight = views[f"{name}.head.weight"]
+        self._bias = views[f"{name}.head.bias"][:, None]
+        self._weight_gradient = gradients[f"{name}.head.weight"]
+        self._bias_gradient = gradients[f"{name}.head.bias"]
+
+    def forward(self, features: F32) -> F32:
+        """Return outputs in a fresh array."""
+        output: F32 = np.matmul(self._weight, features)
+        np.add(output, self._bias, out=output)
+        return output
+
+    def backward(self, features: F32, gradient: F32, delta: F32, *, add: bool) -> None:
+        """Write parameter gradients, and write or add the gradient of the features."""
+        np.matmul(gradient, features.T, out=self._weight_gradient)
+        np.add.reduce(gradient, axis=1, out=self._bias_gradient)
+        if add:
+            delta += np.matmul(self._weight.T, gradient)
+        elif len(gradient) == 1:  # NumPy's matmul has no fast path for an outer product
+            np.multiply(self._weight.T, gradient, out=delta)
+        else:
+            np.matmul(self._weight.T, gradient, out=delta)

@@ -1,0 +1,158 @@
+"""Policies that act next to the environments: an MLP in NumPy, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fast_core.algorithm import ActionOutput, Array
+from fast_core.algos.nets.dense import Torso, hidden_layers
+from fast_core.algos.nets.distributions import make_distribution
+from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.nets.normalizer import normalise
+from fast_core.algos.nets.observations import Bool, ObservationEncoder
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+UNBOUNDED = 1e30  # some environments give the greatest float as a bound
+
+
+class ActionMap:
+    """From actions as rollouts store them to what environments take.
+
+    Args:
+        space: What they take.
+        stretch: Whether boxes are stored as [-1, 1] where both bounds are finite.
+    """
+
+    def __init__(self, space: SpaceSpec, *, stretch: bool = False) -> None:
+        self._space = space
+        self._half: F32 | None = None
+        self._starts = np.asarray(space.starts, np.int64)
+        if space.kind == "box":
+            # In the space's own precision: float32 rounds some bounds of others to the outside.
+            self._low, self._high = (bound.astype(space.dtype) for bound in space.bounds)
+            low, high = space.bounds
+            bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
+            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+            if stretch and ((low != -1.0) | (high != 1.0)).any():
+                self._half = ((high - low) / 2).astype(np.float32)
+                self._middle: F32 = ((low + high) / 2).astype(np.float32)
+
+    def __call__(self, action: Array) -> Array:
+        """Stretch and clip ``[B, ...]`` to the box, or count from the space's first choices."""
+        space = self._space
+        if space.kind == "discrete":
+            return action + space.start if space.start else action
+        if space.kind == "multi_discrete":
+            choices = action.reshape(len(action), -1).astype(np.int64, copy=False)
+            if self._starts.any():
+                choices = choices + self._starts
+            return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
+        if self._half is not None:
+            action = action.astype(np.float32, copy=False) * self._half
+            action += self._middle
+        within: Array = np.maximum(action.astype(space.dtype, copy=False), self._low)
+        np.minimum(within, self._high, out=within)
+        return within
+
+
+class ActorPolicy:
+    """What all policies of an actor-critic share; a subclass has the network.
+
+    Args:
+        shape: The actor-critic network; its value part is not used.
+        environment: What it acts in.
+        observation_clip: Limit of normalised observations, or None where observations are
+            not normalised; otherwise mean and inverse deviation follow the network's
+            parameters in `load`.
+    """
+
+    def __init__(
+        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
+    ) -> None:
+        self._encoder = ObservationEncoder(environment, shape.images)
+        self._masked = environment.action_mask is not None
+        self._clip = observation_clip
+        self._action_shape = environment.action.shape
+        self._environment_action = ActionMap(environment.action, stretch=shape.stretched)
+        self._layout = parameter_layout(shape)
+        self._parameters = [p for p in self._layout if p.belongs_to_policy]
+        self._flat: F32 = np.zeros(self._layout[-1].end, np.float32)
+        self._views = {p.name: p.view(self._flat) for p in self._parameters}
+        self._distribution = make_distribution(shape, self._views.get("policy.log_std"))
+        self._mean: F32 = np.zeros(shape.inputs, np.float32)
+        self._inverse_std: F32 = np.ones(shape.inputs, np.float32)
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Use these parameters from now on; they are copied."""
+        statistics = [] if self._clip is None else [self._mean, self._inverse_std]
+        for target, source in zip([*self._views.values(), *statistics], parameters, strict=True):
+            target[...] = source
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        """Choose actions for ``obs [B, ...]``."""
+        return self._choose(self._output(obs), obs, noise, explore)
+
+    def _choose(self, output: F32, obs: Array, noise: Array, explore: bool) -> ActionOutput:
+        """Choose actions by the policy head's output ``[A, B]``."""
+        mask = self._mask(obs) if self._masked else None
+        if explore:
+            action, log_prob = self._distribution.sample(output, noise, mask)
+        else:
+            action, log_prob = self._distribution.mode(output, mask)
+        return ActionOutput(action.reshape(len(obs), *self._action_shape), log_prob)
+
+    def environment_action(self, action: Array) -> Array:
+        """Stretch and clip to the box, or count from the space's first choices."""
+        return self._environment_action(action)
+
+    def _numbers(self, obs: Array) -> F32:
+        """The numbers of observations as the network takes them, ``[B, in]``."""
+        x = self._encoder.vector(obs)
+        if self._clip is not None:
+            x = normalise(x, self._mean, self._inverse_std, self._clip)
+        return x
+
+    def _mask(self, obs: Array) -> Bool | None:
+        """Which actions are allowed, ``[A, B]``."""
+        mask = self._encoder.mask(obs)
+        return None if mask is None else mask.T
+
+    def _output(self, obs: Array) -> F32:
+        """Map observations to the policy head's output ``[A, B]``."""
+        raise NotImplementedError
+
+
+class NumpyPolicy(ActorPolicy):
+    """The actor of an MLP actor-critic."""
+
+    def __init__(
+        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
+    ) -> None:
+        if shape.images:
+            raise ConfigError(
+                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
+                "Use auto or torch, or algorithm.network: mlp."
+            )
+        super().__init__(shape, environment, observation_clip)
+        layers = hidden_layers(shape, self._layout, self._flat)
+        self._torso = Torso([layer.only(0) for layer in layers], shape.activation)
+        self._head = self._views["policy.head.weight"]
+        self._head_bias = self._views["policy.head.bias"][:, None]
+
+    def _output(self, obs: Array) -> F32:
+        return self._head_output(self._features(obs))
+
+    def _features(self, obs: Array) -> F32:
+        """What the hidden layers make of observations, ``[features, B]``."""
+        features: F32 = self._torso.forward(self._numbers(obs))[0]
+        return features
+
+    def _head_output(self, features: F32) -> F32:
+        output: F32 = np.matmul(self._head, features)
+        np.add(output, self._head_bias, out=output)
+        return output

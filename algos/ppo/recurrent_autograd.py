@@ -1,0 +1,103 @@
+"""PPO's optimizer steps through time with torch, on any device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fast_core.algorithm import LearnerSetup
+from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets.observations import I64
+from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.staging import Staging
+from fast_core.algos.nets_torch.tables import TorchTable
+from fast_core.algos.ppo.autograd import IMAGE_CHUNK, AutogradCore
+from fast_core.algos.ppo.core import Columns
+from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.ppo.sequences import Minibatches, Sequences
+from fast_core.algos.ppo.settings import PPOSettings
+
+
+class RecurrentAutogradCore(AutogradCore):
+    """An `AutogradCore` with a recurrent layer; orders and minibatches are whole sequences."""
+
+    def __init__(
+        self,
+        settings: PPOSettings,
+        shape: NetworkShape,
+        parameters: F32,
+        setup: LearnerSetup,
+        staging: Staging | None = None,
+    ) -> None:
+        super().__init__(settings, shape, parameters, setup, staging)
+        assert shape.memory is not None, "the network has a memory"
+        self._size = shape.memory.size
+        if setup.compile and self._network.memory is not None:
+            self._network.memory.hide_from_compiler()
+        self._minibatches = Minibatches(settings.minibatch_size)
+        self._values: F32 | None = None
+
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round, and what was remembered before it."""
+        super().observe(merged)
+        self._minibatches.sequences = Sequences.of(merged)
+        self._values = None
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        if self._values is None:
+            with torch.inference_mode():
+                self._values = self._all_values(self._minibatches.sequences).cpu().numpy()
+        return self._values[start:stop]
+
+    def _all_values(self, sequences: Sequences) -> Tensor:
+        network, leaves = self._network, self._leaves
+        assert network.memory is not None
+        features = self._all_features()
+        grid, final = features[: sequences.keep.size], features[sequences.keep.size :]
+        keep, state = self._upload(sequences.keep), self._upload(sequences.state)
+        states = network.memory.states(leaves, grid.view(*keep.shape, -1), state, keep)
+        hidden = states[..., : self._size].flatten(0, 1)
+        if len(final):
+            step, column = self._upload(sequences.final_step), self._upload(sequences.final_column)
+            going_on = torch.ones(1, len(final), device=self._device)
+            (last,) = network.memory.states(leaves, final[None], states[step, column], going_on)
+            hidden = torch.cat([hidden, last[:, : self._size]])
+        return network.value_of(leaves, hidden)
+
+    def _all_features(self) -> Tensor:
+        """What the torso makes of every row: ``[R, features]``."""
+        table, torso = self._table, self._shape.torsos[0]
+        assert table is not None, "observe comes first"
+        chunk = IMAGE_CHUNK if self._shape.images else len(table)
+        return torch.cat(
+            [
+                self._network.features(
+                    self._leaves, torso, table.rows(at, min(at + chunk, len(table)))
+                )
+                for at in range(0, len(table), chunk)
+            ]
+        )
+
+    def shuffle(self, order: I64) -> None:
+        """Put the sequences into this order, each minibatch time-major."""
+        super().shuffle(self._minibatches.shuffle(order))
+
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._minibatches.known = columns.known
+
+    def _learned(self, start: int, stop: int) -> slice | Tensor:
+        rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else self._upload(start + rows)
+
+    def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
+        part, rows = self._minibatches.part(start, stop), super()._minibatch(table, start, stop)
+        rows = rows._replace(state=self._upload(part.state), keep=self._upload(part.keep))
+        known = self._minibatches.learned(start, stop)
+        if known is None:
+            return rows
+        learned = self._upload(known)
+        mask = None if rows.mask is None else rows.mask[learned]
+        return rows._replace(learned=learned, mask=mask)

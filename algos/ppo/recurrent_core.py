@@ -1,0 +1,112 @@
+"""PPO's optimizer steps through time with a gradient written by hand, in NumPy on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.nets.observations import I64
+from fast_core.algos.nets.recurrent_cells import Memory
+from fast_core.algos.nets.recurrent_dense import UnrolledMemory
+from fast_core.algos.ppo.core import Columns, GradientStats
+from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
+from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.ppo.sequences import Minibatches, Part, Sequences
+from fast_core.algos.ppo.settings import PPOSettings
+
+
+class RecurrentExplicitCore(ExplicitCore):
+    """An `ExplicitCore` with a recurrent layer; orders and minibatches are whole sequences."""
+
+    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+        super().__init__(config, shape, parameters)
+        assert shape.memory is not None, "the network has a memory"
+        layout = parameter_layout(shape)
+        views = {p.name: p.view(parameters) for p in layout}
+        gradients = {p.name: p.view(self._gradient) for p in layout}
+        self._memory = Memory(shape.memory, views)
+        self._unrolled = UnrolledMemory(shape.memory, views, gradients)
+        self._features_size, self._size = shape.features, shape.memory.size
+        self._minibatches = Minibatches(config.minibatch_size)
+        self._part = Part(parameters[:0, None], parameters[:0, None])
+        self._features = self._deltas = np.empty((0, 0), np.float32)
+        self._values: F32 | None = None
+        self._learned_rows: I64 | None = None
+
+    def observe(self, merged: MergedRollout) -> None:
+        """Take the observations of a round, and what was remembered before it."""
+        super().observe(merged)
+        self._minibatches.sequences = Sequences.of(merged)
+        self._values = None
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        if self._values is None:
+            self._values = self._all_values(self._minibatches.sequences)
+        return self._values[start:stop]
+
+    def _all_values(self, sequences: Sequences) -> F32:
+        features = self._all_features()
+        envs = len(sequences.state)
+        grid = sequences.keep.size
+        values: F32 = np.empty(features.shape[1], np.float32)
+        states: F32 = np.empty((len(sequences.keep), *sequences.state.shape), np.float32)
+        state = sequences.state
+        for t, keep in enumerate(sequences.keep):
+            rows = slice(t * envs, (t + 1) * envs)
+            hidden, state = self._memory.step(features[:, rows], state * keep[:, None])
+            values[rows] = self._value_head.forward(hidden)[0]
+            states[t] = state
+        if len(values) > grid:
+            before = states[sequences.final_step, sequences.final_column]
+            hidden, _ = self._memory.step(features[:, grid:], before)
+            values[grid:] = self._value_head.forward(hidden)[0]
+        return values
+
+    def _all_features(self) -> F32:
+        """What the torso makes of every row: ``[features, R]``."""
+        obs = self._obs.vector
+        features: F32 = np.empty((self._features_size, len(obs)), np.float32)
+        for first in range(0, len(obs), CHUNK):
+            rows = obs[first : first + CHUNK]
+            features[:, first : first + CHUNK] = self._torso.forward(rows)[0]
+        return features
+
+    def begin(self, columns: Columns) -> None:
+        """Take the rows of a round; quarantined ones stay in their sequence, out of the loss."""
+        super().begin(columns)
+        self._minibatches.known = columns.known
+
+    def shuffle(self, order: I64) -> None:
+        """Put the sequences into this order, each minibatch time-major."""
+        super().shuffle(self._minibatches.shuffle(order))
+
+    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+        """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
+        self._part = self._minibatches.part(start, stop)
+        return super().gradient(start, stop, clip_epsilon)
+
+    def _learned(self, start: int, stop: int) -> slice | I64:
+        rows = self._learned_rows = self._minibatches.learned(start, stop)
+        return slice(start, stop) if rows is None else start + rows
+
+    def _forward(self, obs: F32) -> F32:
+        self._features = super()._forward(obs)[0]
+        output = self._unrolled.forward(self._features, self._part.state, self._part.keep)
+        rows = output.reshape(len(obs), -1)
+        return (rows if self._learned_rows is None else rows[self._learned_rows]).T[None]
+
+    def _delta(self, rows: int) -> F32:
+        if self._deltas.shape[1] != rows:
+            self._deltas = np.empty((self._size, rows), np.float32)
+        return self._deltas[None]
+
+    def _backward(self, obs: F32, delta: F32) -> None:
+        keep, rows = self._part.keep, delta[0].T
+        if self._learned_rows is not None:
+            rows = np.zeros((len(obs), self._size), np.float32)
+            rows[self._learned_rows] = delta[0].T
+        gradient = np.ascontiguousarray(rows).reshape(*keep.shape, -1)
+        below = self._torso.delta(len(obs))
+        self._unrolled.backward(self._features, gradient, keep, below[0])
+        super()._backward(obs, below)

@@ -1,0 +1,43 @@
+"""Policies with memory, in torch."""
+
+from __future__ import annotations
+
+import torch
+
+from fast_core.algorithm import ActionOutput, Array, PolicySetup
+from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets_torch.staging import Staging
+from fast_core.algos.ppo.recurrent_policies import checked
+from fast_core.algos.ppo.torch_policy import TorchPolicy
+from fast_core.spec import EnvironmentSpec
+
+
+class RecurrentTorchPolicy(TorchPolicy):
+    """A `TorchPolicy` with a recurrent layer, in float32, before its head."""
+
+    def __init__(
+        self,
+        shape: NetworkShape,
+        environment: EnvironmentSpec,
+        observation_clip: float | None,
+        setup: PolicySetup,
+        staging: Staging | None = None,
+    ) -> None:
+        assert shape.memory is not None, "the network has a memory"
+        super().__init__(shape, environment, observation_clip, setup, staging)
+        self._torso, self._size = shape.torsos[0], shape.memory.size
+
+    def act(
+        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
+    ) -> ActionOutput:
+        """Choose actions for ``obs [B, ...]``, remembering ``state [B, S]``."""
+        network, leaves = self._network, self._leaves
+        assert network.memory is not None
+        with torch.inference_mode():
+            features = network.features(leaves, self._torso, self._rows(obs))
+            before = self._to_device(checked(state), -1)
+            keep = torch.ones(1, len(obs), device=self._device)
+            (now,) = network.memory.states(leaves, features[None], before, keep)
+            output: F32 = network.output_of(leaves, now[:, : self._size]).cpu().numpy().T
+            after: F32 = now.cpu().numpy()
+        return self._choose(output, obs, noise, explore)._replace(state=after)

@@ -1,0 +1,1 @@
+"""Algorithms that learn from replay: what they share, and SAC, TD3, DDPG, DSAC, DSAC-T, DQN."""

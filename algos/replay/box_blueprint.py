@@ -1,0 +1,91 @@
+"""What actor-critics in boxes tell a run: their networks, what travels, how they act."""
+
+from __future__ import annotations
+
+from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.replay.box_actions import check_box
+from fast_core.algos.replay.settings import BoxSettings, EntropySettings
+from fast_core.algos.replay.vectors import Layout
+from fast_core.spec import EnvironmentSpec
+
+
+class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
+    """An actor-critic in boxes; a subclass says what its networks put out."""
+
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+        """Raise `ConfigError` if this algorithm can't train in this environment."""
+        check_box(environment, self.name)
+        super().check(environment, setup)
+
+    def policy_outputs(self, actions: int) -> int:
+        """Numbers that the policy puts out for so many action dimensions."""
+        return actions
+
+    def critic_outputs(self) -> int:
+        """Numbers that a critic puts out."""
+        return 1
+
+    def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """The network that acts."""
+        return MlpShape(
+            self.network_inputs(environment),
+            self.hidden(environment),
+            self.policy_outputs(environment.action.size),
+            self.activation,
+        )
+
+    def critic_shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """The ensemble of critics, on observations with actions."""
+        inputs = self.network_inputs(environment) + environment.action.size
+        hidden, outputs = self.hidden(environment), self.critic_outputs()
+        return MlpShape(inputs, hidden, outputs, self.activation, self.critics)
+
+    def policy_has_target(self) -> bool:
+        """Whether targets are made with a slowly moving copy of the policy."""
+        return True
+
+    def critic_numbers(self) -> int:
+        """Running averages that are kept of each critic."""
+        return 0
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append critics, their averages and the policy."""
+        layout.add_network("critics", self.critic_shape(environment), target=True)
+        if self.critic_numbers():
+            layout.add_numbers("averages", self.critics, self.critic_numbers())
+        policy = self.policy_shape(environment)
+        layout.add_network("policy", policy, target=self.policy_has_target())
+
+    def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
+        """One standard normal number for each dimension."""
+        return NoiseSpec("normal", (environment.action.size,))
+
+    def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
+        """Critics: forward, backward, the policy's actions there and back, targets; policy: 4."""
+        critics = 6 * self.critic_shape(environment).products
+        policy = 4 * self.policy_shape(environment).products
+        # Of convolutions: forward and backward, the next observations in one or two networks.
+        encoder = self.encoder(environment)
+        passes = 4 if self.policy_has_target() else 5
+        convolutions = 0 if encoder is None else passes * encoder.products
+        return 2 * (critics + policy + convolutions) * self.batch_size
+
+
+class SquashedBlueprint(BoxBlueprint, EntropySettings, frozen=True, kw_only=True):
+    """An actor-critic whose policy is a squashed Gaussian."""
+
+    def policy_outputs(self, actions: int) -> int:
+        """Means and log-deviations."""
+        return 2 * actions
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append critics, policy and temperature."""
+        super().add_networks(layout, environment)
+        layout.add_numbers("temperature", 1)
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        """Build a policy."""
+        from fast_core.algos.replay.policies import SquashedPolicy
+
+        return SquashedPolicy(self.actor(environment, setup), environment)

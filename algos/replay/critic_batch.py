@@ -1,0 +1,152 @@
+"""What networks take of a replay batch: observations, with actions below them for critics."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algos.nets.mlp import Columns, Mlp
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import ObservationEncoder
+
+
+class Inputs(Protocol):
+    """A batch of ``N`` rows as networks take it; reused by every update.
+
+    Each of its columns is valid until the next call that fills them.
+    """
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Copy this batch to the device beside the update that begins with the next `fill`."""
+        ...
+
+    def fill(self, batch: ReplayBatch) -> None:
+        """Take a batch; actions still to be chosen are left open."""
+        ...
+
+    @property
+    def obs(self) -> Columns:
+        """Observations, ``N`` columns."""
+        ...
+
+    @property
+    def next_obs(self) -> Columns:
+        """Observations after the window, ``N`` columns, as target networks see them."""
+        ...
+
+    @property
+    def next_seen(self) -> Columns:
+        """The same as the online networks see them."""
+        ...
+
+    @property
+    def stored(self) -> Columns:
+        """Observations with the stored actions, ``N`` columns."""
+        ...
+
+    @property
+    def action_rows(self) -> slice:
+        """Where actions are among a critic's inputs."""
+        ...
+
+    def with_action(self, action: F32) -> Columns:
+        """The stored actions, then those of the policy, ``[A, N]``: ``2 N`` columns."""
+        ...
+
+    def with_next(self) -> Columns:
+        """Observations, then the next ones as online networks see them: ``2 N`` columns."""
+        ...
+
+    def with_next_action(self, action: F32) -> Columns:
+        """`next_obs` with these actions, ``[A, N]``: ``N`` columns."""
+        ...
+
+    def backward(self, network: Mlp, *, scale: float = 1.0) -> None:
+        """Send the gradient of the first ``N`` columns into what they were seen through.
+
+        Args:
+            network: It has just gone back through `with_action`, `with_next`, `obs` or `stored`.
+            scale: Times the gradient.
+        """
+        ...
+
+
+class CriticInputs:
+    """Columns on the host, feature-first ``[in, N]``; implements `Inputs`.
+
+    Args:
+        encoder: Of the observations.
+        actions: Numbers of an action.
+    """
+
+    def __init__(self, encoder: ObservationEncoder, actions: int) -> None:
+        self._encoder = encoder
+        self.observed = encoder.size
+        self._actions = actions
+        self._rows = -1
+        self._now: F32 = np.empty((0, 0), np.float32)
+        self._then = self._now
+
+    @property
+    def action_rows(self) -> slice:
+        """Where actions are among a critic's inputs."""
+        return slice(self.observed, None)
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Nothing: there is no device."""
+
+    def fill(self, batch: ReplayBatch) -> None:
+        """Take a batch of ``N`` rows; actions still to be chosen are left open."""
+        rows, size = len(batch.reward), self.observed
+        if rows != self._rows:
+            self._rows = rows
+            self._now = np.empty((size + self._actions, 2 * rows), np.float32)
+            self._then = np.empty((size + self._actions, rows), np.float32)
+        obs = self._encoder.vector(batch.obs).T
+        self._now[:size, :rows] = obs
+        if self._actions:
+            self._now[:size, rows:] = obs
+            self._now[size:, :rows] = numbers(batch.action).reshape(rows, -1).T
+        self._then[:size] = self._encoder.vector(batch.next_obs).T
+
+    @property
+    def obs(self) -> F32:
+        """Observations ``[in, N]``."""
+        return self._now[: self.observed, : self._rows]
+
+    @property
+    def next_obs(self) -> F32:
+        """Observations after the window ``[in, N]``."""
+        return self._then[: self.observed]
+
+    next_seen = next_obs
+
+    @property
+    def stored(self) -> F32:
+        """Observations with the stored actions ``[in + A, N]``."""
+        return self._now[:, : self._rows]
+
+    def with_action(self, action: F32) -> F32:
+        """``[in + A, 2 N]``: the stored actions, then those of the policy, ``[A, N]``."""
+        self._now[self.observed :, self._rows :] = action
+        return self._now
+
+    def with_next(self) -> F32:
+        """``[in, 2 N]``: observations, then the next ones; for networks without actions."""
+        self._now[:, self._rows :] = self._then
+        return self._now
+
+    def with_next_action(self, action: F32) -> F32:
+        """The next observations with these actions, ``[in + A, N]``."""
+        self._then[self.observed :] = action
+        return self._then
+
+    def backward(self, network: Mlp, *, scale: float = 1.0) -> None:
+        """Nothing: observations are seen as they are."""
+
+
+def numbers(column: Array) -> F32:
+    """A batch's column of numbers, which are float32 already."""
+    return column.astype(np.float32, copy=False)

@@ -1,0 +1,101 @@
+"""DSAC and DSAC-T as a run sees them. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algos.replay.box_blueprint import SquashedBlueprint
+from fast_core.config import Count
+from fast_core.spec import EnvironmentSpec
+
+Offset = Annotated[
+    float,
+    Meta(
+        ge=0,
+        description="Added to the deviation's square and cube where gradients are divided by them. "
+        "dsac: 0 is its paper's form, 0.1 that of its authors' later code (their DSAC-v2 "
+        "repository, and GOPS). dsact: 0.1, also added to the average variance that scales "
+        "gradients.",
+    ),
+]
+
+
+class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
+    """What both have: critics that say mean and deviation of the return."""
+
+    policy_delay: Annotated[
+        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
+    ] = 2
+    variance_offset: Offset = 0.0
+
+    def critic_outputs(self) -> int:
+        """Mean, and the deviation before softplus."""
+        return 2
+
+
+class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
+    """Distributional soft actor-critic (arXiv:2001.02811)."""
+
+    came_later: ClassVar[Mapping[str, object]] = {"variance_offset": 0.1}
+
+    name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
+    critics: Annotated[
+        Count, Meta(description="Value networks; the least of their values makes targets.")
+    ] = 1
+    return_bound: Annotated[
+        float,
+        Meta(gt=0, description="Largest distance of a sampled return from the mean that counts."),
+    ] = 20.0
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner."""
+        from fast_core.algos.replay.dsac import DSAC
+
+        self.check(environment, setup)
+        return DSAC(
+            self,
+            environment,
+            setup,
+            return_bound=self.return_bound,
+            variance_offset=self.variance_offset,
+        )
+
+
+class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
+    """DSAC with three refinements (arXiv:2310.05858)."""
+
+    name: Annotated[str, Meta(description="`dsact`.")] = "dsact"
+    bound_deviations: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="The same in average deviations of the return: the paper's xi.",
+        ),
+    ] = 3.0
+    variance_offset: Offset = 0.1
+    average_rate: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of a batch in the running averages of deviations."),
+    ] = 0.005
+
+    def critic_numbers(self) -> int:
+        """Averages of deviation and variance."""
+        return 2
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner."""
+        from fast_core.algos.replay.dsac import DSACT
+
+        self.check(environment, setup)
+        return DSACT(
+            self,
+            environment,
+            setup,
+            bound_deviations=self.bound_deviations,
+            average_rate=self.average_rate,
+            variance_offset=self.variance_offset,
+        )

@@ -1,0 +1,360 @@
+"""What all learners from replay share: one optimizer step from one batch, in two halves.
+
+`gradient` differentiates everything at the parameters before the step, and `apply` takes the
+step. So the critics' step does not come before the policy's gradient, as it does in some
+implementations: one pass serves both, and several optimizers average one vector per update.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algos.nets.encoder_shape import draw_encoder_values
+from fast_core.algos.nets.mlp import draw_first_values
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.vectors import Layout, NumpyVectors, Vectors, VectorState, named
+from fast_core.errors import CheckpointError, TrainingDiverged
+from fast_core.spec import EnvironmentSpec
+
+STATE_FORMAT = 1
+FIRST_VALUES, NOISE = 0, 1  # purposes of random streams
+NOTHING: F32 = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a batch says.
+
+    Attributes:
+        error: ``[N]`` float32, absolute errors, the mean over the critics.
+        metrics: Diagnostics by name.
+    """
+
+    error: F32
+    metrics: dict[str, float]
+
+
+class ReplayLearner(ABC):
+    """Implements `fast_core.algorithm.Algorithm` for batches from replay.
+
+    Args:
+        settings: Hyper-parameters; they are never part of the state.
+        environment: What is learned.
+        setup: The run; its seed makes the first parameters and the learner's noise.
+        delay: Steps of the critics for one of the policy and the targets.
+        actions: Numbers of an action that critics take.
+
+    The settings' layout has what only a policy's step changes last, beginning with the group
+    ``policy``; what lies before it changes with every step.
+    """
+
+    def __init__(
+        self,
+        settings: ReplaySettings,
+        environment: EnvironmentSpec,
+        setup: LearnerSetup,
+        *,
+        delay: int = 1,
+        actions: int = 0,
+    ) -> None:
+        layout = settings.layout(environment)
+        self._settings, self._layout, self._delay = settings, layout, delay
+        self._seed = setup.seed
+        self.reseed(0)
+        encoder = layout.groups["encoder"].encoder if "encoder" in layout.groups else None
+        images = () if encoder is None else encoder.images
+        self._encoder = ObservationEncoder(environment, images)
+        self._vectors = _make_vectors(settings, layout, setup)
+        self._inputs = self._vectors.inputs(self._encoder, actions)
+        self._updates = 0
+        self._turn: int | None = None
+        self._nonfinite_updates = self._nonfinite_in_a_row = 0
+        self._losses: Losses | None = None
+        self._env_steps = 0
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
+        """Take one optimizer step, with a batch from replay.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
+        self._differentiate(batch, None)
+        return self._apply(self._policy_is_due, finite=self._errors_are_finite)
+
+    @property
+    def updates(self) -> int:
+        """Steps behind the parameters."""
+        return self._updates
+
+    def gradient(self, batch: ReplayBatch, *, turn: int | None = None) -> F32:
+        """The first half of `update`: everything that optimizers have to average.
+
+        Args:
+            batch: What is differentiated.
+            turn: Number of the step that says whether the policy's part is due; None: the next.
+
+        Returns:
+            ``[P]`` float32 on the host: gradients, and statistics of the batch. It may be changed
+            in place, and is valid until the next call. Its length says whether the policy's part
+            is in it: all that are averaged need the same turn. One number is NaN if any error of
+            the batch is not finite, so that the vector alone tells whether there is a step.
+        """
+        self._differentiate(batch, turn)
+        gradient = self._vectors.exchange(self._exchanged)
+        if not self._errors_are_finite:
+            gradient[0] = np.nan
+        return gradient
+
+    def apply(self, gradient: F32, *, scale: float = 1.0) -> UpdateReport:
+        """The second half of `update`: step along ``gradient``, as `gradient` returned it.
+
+        The report has the metrics and priorities of the batch that was differentiated here since
+        the last step, none if there was none: gradients of other optimizers may be applied too.
+        ``scale`` multiplies learning rates only; targets and averages move as ever.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        self._vectors.replace_gradient(gradient)
+        self._vectors.step_scale = scale
+        try:
+            return self._apply(len(gradient) == self._layout.size, finite=True)
+        finally:
+            self._vectors.step_scale = 1.0
+
+    def hand_over(self) -> UpdateReport:
+        """Metrics and priorities of the batch that was differentiated, once, and no step."""
+        priority = self._losses.error if self._losses and self._errors_are_finite else None
+        losses, self._losses = self._losses or Losses(NOTHING, {}), None
+        return UpdateReport(updates=0, skipped=0, metrics=losses.metrics, priority=priority)
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Announce the batch after the next one that `update` or `gradient` takes.
+
+        On a device its copy runs beside that update. Its arrays must not change until it was
+        taken. A batch that then is not taken costs the copy and nothing else.
+        """
+        self._inputs.prefetch(batch)
+
+    def networks(self) -> tuple[F32, F32]:
+        """All parameters and all targets ``[P]``, on the host; may share memory.
+
+        With the number of updates, all that an optimizer needs to differentiate for another one.
+        """
+        return self._vectors.parameters(), self._vectors.targets()
+
+    def adopt(self, parameters: F32, targets: F32, updates: int) -> None:
+        """Differentiate at another optimizer's `networks` from now on."""
+        self._vectors.adopt(parameters, targets)
+        self._updates = updates
+
+    def reseed(self, replica: int) -> None:
+        """Draw noise of its own: one of several optimizers of a run, counted from 0."""
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(NOISE, replica))
+        self._rng = np.random.default_rng(sequence)
+
+    def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
+        self._env_steps, self._turn = batch.env_steps, turn
+        with np.errstate(all="ignore"):  # what overflows is caught before the step
+            self._losses = self._compute(batch)
+
+    @property
+    def _errors_are_finite(self) -> bool:
+        return self._losses is None or math.isfinite(float(np.add.reduce(self._losses.error)))
+
+    def _apply(self, policy: bool, *, finite: bool) -> UpdateReport:
+        """Step along the gradient, unless it or, by ``finite``, something else is not finite."""
+        losses, self._losses = self._losses or Losses(NOTHING, {}), None
+        norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
+        if not (finite and math.isfinite(norm)):
+            self._count_nonfinite()
+            metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+            return UpdateReport(updates=0, skipped=1, metrics=metrics)
+        self._step(policy)
+        self._updates += 1
+        self._nonfinite_in_a_row = 0
+        metrics = losses.metrics
+        metrics["gradient_norm"] = norm
+        metrics["nonfinite_updates"] = float(self._nonfinite_updates)
+        priority = losses.error if len(losses.error) else None
+        return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
+
+    def _gradient_norm(self, stop: int) -> float:
+        """Length of the gradient up to ``stop``; NaN or infinite if anything there is.
+
+        Statistics of the batch travel with it and have no part in its length.
+        """
+        vectors, averages = self._vectors, self._layout.groups.get("averages")
+        norm = vectors.gradient_norm(slice(stop))
+        if averages is None or not math.isfinite(norm):
+            return norm
+        before, after = slice(averages.place.start), slice(averages.place.stop, stop)
+        return math.hypot(vectors.gradient_norm(before), vectors.gradient_norm(after))
+
+    @property
+    def _policy_is_due(self) -> bool:
+        """Whether the next step is one of the policy too; steps are counted, not calls."""
+        turn = self._updates + 1 if self._turn is None else self._turn
+        return turn % self._delay == 0
+
+    @property
+    def _critic_size(self) -> int:
+        policy = self._layout.groups.get("policy")
+        return self._layout.size if policy is None else policy.place.start
+
+    @property
+    def _exchanged(self) -> int:
+        return self._layout.size if self._policy_is_due else self._critic_size
+
+    @abstractmethod
+    def _compute(self, batch: ReplayBatch) -> Losses:
+        """Write the gradient of every group that is due."""
+
+    @abstractmethod
+    def _step(self, policy: bool) -> None:
+        """Step along the gradient; ``policy``: the policy's groups and the targets too."""
+
+    def _step_critics(self, learning_rate: float) -> None:
+        """Step the critics and what they see through."""
+        if "encoder" in self._layout.groups:
+            self._vectors.step("encoder", learning_rate)
+        self._vectors.step("critics", learning_rate)
+
+    def _count_nonfinite(self) -> None:
+        self._nonfinite_updates += 1
+        self._nonfinite_in_a_row += 1
+        if self._nonfinite_in_a_row >= self._settings.nonfinite_limit:
+            raise TrainingDiverged(
+                f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
+                f"algorithm.nonfinite_limit allows (after {self._env_steps} env steps, "
+                f"{self._nonfinite_updates} in all); the parameters are those before them. "
+                "Lower algorithm.learning_rate, or look for infinite observations or rewards."
+            )
+
+    # --- what policies get ---------------------------------------------------------------------
+
+    def policy_parameters(self) -> Sequence[Array]:
+        """Parameters of the network that acts, then how much is explored."""
+        flat = self._vectors.parameters()
+        encoder = self._layout.groups.get("encoder")
+        seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
+        exploration = np.array([self._exploration()], np.float32)
+        return [*seeing, *self._acting_parameters(flat), exploration]
+
+    def _acting_parameters(self, flat: F32) -> list[F32]:
+        """Of the network that acts, after the convolutions."""
+        return [p.view(flat) for p in self._layout.groups["policy"].parameters]
+
+    def _exploration(self) -> float:
+        """Share of actions drawn uniformly: all until the first update."""
+        return float(self._settings.random_warmup and self._updates == 0)
+
+    # --- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, object]:
+        """Parameters, targets, running averages, Adam's moments, counters, the random stream."""
+        state = self._vectors.export_state()
+        targets = [p for group in self._layout.targets for p in group.parameters]
+        return {
+            "format": STATE_FORMAT,
+            "parameters": named(self._layout.parameters, state.parameters),
+            "targets": named(targets, state.targets),
+            "first_moment": state.first_moment,
+            "second_moment": state.second_moment,
+            "optimizer_steps": dict(state.steps),
+            "updates": self._updates,
+            "nonfinite_updates": self._nonfinite_updates,
+            "nonfinite_in_a_row": self._nonfinite_in_a_row,
+            "env_steps": self._env_steps,
+            # As text: its 128-bit numbers exceed what most formats can hold.
+            "random_state": json.dumps(self._rng.bit_generator.state),
+        }
+
+    def shared_state(self) -> dict[str, object]:
+        """What is equal in all replicas that took the same steps."""
+        own = ("random_state", "env_steps")
+        return {key: value for key, value in self.state_dict().items() if key not in own}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly from ``state_dict()``.
+
+        Raises:
+            CheckpointError: If the state belongs to another algorithm or network.
+        """
+        if state.get("format") != STATE_FORMAT or "targets" not in state:
+            raise CheckpointError(
+                f"algorithm.name {self._settings.name!r} loads states of format {STATE_FORMAT} "
+                f"with target networks; got format {state.get('format')!r} with "
+                f"{sorted(state)}. Resume with the algorithm and the FastLoop version that wrote "
+                "the checkpoint."
+            )
+        flat: F32 = np.zeros(self._layout.size, np.float32)
+        targets = flat.copy()
+        _fill(flat, state["parameters"], self._layout.parameters)
+        _fill(targets, state["targets"], [p for g in self._layout.targets for p in g.parameters])
+        self._vectors.import_state(
+            VectorState(
+                parameters=flat,
+                targets=targets,
+                first_moment=np.asarray(state["first_moment"], np.float32),
+                second_moment=np.asarray(state["second_moment"], np.float32),
+                steps={name: int(steps) for name, steps in state["optimizer_steps"].items()},
+            )
+        )
+        self._updates = int(state["updates"])
+        self._nonfinite_updates = int(state["nonfinite_updates"])
+        self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
+        self._env_steps = int(state["env_steps"])
+        self._rng.bit_generator.state = json.loads(state["random_state"])
+
+    # --- for subclasses ------------------------------------------------------------------------
+
+    def _normal(self, *shape: int) -> F32:
+        """Standard normal numbers of the learner's own stream."""
+        return self._rng.standard_normal(shape, np.float32)
+
+
+def _make_vectors(settings: ReplaySettings, layout: Layout, setup: LearnerSetup) -> Vectors:
+    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(FIRST_VALUES,)))
+    flat: F32 = np.zeros(layout.size, np.float32)
+    for group in layout.groups.values():
+        if group.shape is not None:
+            draw_first_values(group.parameters, flat, rng)
+        elif group.encoder is not None:
+            draw_encoder_values(group.parameters, flat, rng)
+    plain = setup.device == "cpu" and setup.precision == "fp32" and "encoder" not in layout.groups
+    if settings.backend == "numpy" or (settings.backend == "auto" and plain):
+        return NumpyVectors(layout, flat, epsilon=settings.adam_epsilon)
+    # Imported here because torch costs a second or two and 200 MB.
+    from fast_core.algos.replay.torch_vectors import TorchVectors
+
+    return TorchVectors(layout, flat, setup, epsilon=settings.adam_epsilon)
+
+
+def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:
+    found = {name: np.shape(array) for name, array in values.items()}
+    needed = {p.name: p.shape for p in parameters}
+    if found != needed:
+        differ = sorted(
+            name for name in found.keys() | needed if found.get(name) != needed.get(name)
+        )
+        wanted, got = ({name: of.get(name) for name in differ} for of in (needed, found))
+        raise CheckpointError(
+            f"the checkpoint's networks must have the configured parameters {wanted}; got {got}. "
+            "Resume with the algorithm's keys of the configuration that wrote it."
+        )
+    for p in parameters:
+        p.view(flat)[...] = np.asarray(values[p.name])

@@ -1,0 +1,46 @@
+"""SAC as a run sees it. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algos.replay.box_blueprint import SquashedBlueprint
+from fast_core.config import Count
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
+
+
+class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
+    """Soft actor-critic (arXiv:1812.05905)."""
+
+    name: Annotated[str, Meta(description="`sac`.")] = "sac"
+    critics_in_target: Annotated[
+        Count | None,
+        Meta(
+            description="Critics whose least value makes a target, drawn anew for every update "
+            "(REDQ, arXiv:2101.05982; the policy follows the mean of all then); null: all."
+        ),
+    ] = None
+
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+        """Raise `ConfigError` if SAC can't train in this environment."""
+        super().check(environment, setup)
+        if self.critics_in_target is not None and self.critics_in_target > self.critics:
+            raise ConfigError(
+                f"algorithm.critics_in_target must be at most algorithm.critics ({self.critics}); "
+                f"got {self.critics_in_target}."
+            )
+
+    def policy_has_target(self) -> bool:
+        """No: the policy itself chooses the next actions."""
+        return False
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner."""
+        from fast_core.algos.replay.sac import SAC
+
+        self.check(environment, setup)
+        return SAC(self, environment, setup, critics_in_target=self.critics_in_target)

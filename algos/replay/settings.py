@@ -1,0 +1,229 @@
+"""The settings that all algorithms share that learn from replay. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
+from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.nets.networks import Activation
+from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.replay.actors import Actor, NumpyActor
+from fast_core.algos.replay.vectors import Layout
+from fast_core.config import AlgorithmConfig, Count
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec, FieldSpec
+
+Rate = Annotated[float, Meta(gt=0)]
+EXPLORATION = FieldSpec("exploration", (1,), "float32")
+
+
+class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+    """What every algorithm that learns from replay has."""
+
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+
+    batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
+    gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
+    n_step: Annotated[
+        Count, Meta(description="Steps whose rewards are summed before the target's value.")
+    ] = 1
+    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
+    adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-8
+    target_rate: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share by which target networks move to the online ones."),
+    ] = 0.005
+    hidden_sizes: Annotated[
+        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the hidden layers of every network, after the convolutions "
+            "where there are some; null: 256, 256, and 512 for dqn with convolutions."
+        ),
+    ] = None
+    network: Annotated[
+        Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
+        Meta(
+            description="mlp: hidden layers only; images are flattened. nature_cnn: three "
+            "convolutions for each image of at least 36 pixels (Mnih et al. 2015). residual_cnn: "
+            "15 convolutions, from 16 pixels on (Espeholt et al. 2018). auto: nature_cnn where "
+            "there are images, residual_cnn where one is too small for it, otherwise mlp. "
+            "Convolutions are trained by the critics and shared with the policy."
+        ),
+    ] = "auto"
+    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "relu"
+    backend: Annotated[
+        Literal["auto", "numpy", "torch"],
+        Meta(
+            description="Library of the learner's passes, whose gradients are written by hand "
+            "either way. auto: torch on other devices than the CPU, with convolutions and with "
+            "nodes.optimizer.precision bf16; otherwise numpy, which was as fast or faster at every "
+            "width tried (64 to 512, on one and two threads) and needs no torch."
+        ),
+    ] = "auto"
+    random_warmup: Annotated[
+        bool,
+        Meta(description="Act uniformly at random until the first update."),
+    ] = True
+    nonfinite_limit: Annotated[
+        Count,
+        Meta(
+            description="The run ends with an error after so many NaN or infinite updates in a "
+            "row; each is skipped and counted."
+        ),
+    ] = 10
+
+    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+        """Raise `ConfigError` if a learner can't be built for this run."""
+        if encoded_size(environment, ()) == 0:
+            raise ConfigError(
+                f"algorithm.name {self.name!r} needs observations; {environment.id!r} has none."
+            )
+        if self.encoder(environment) is not None and self.backend == "numpy":
+            raise ConfigError(
+                f"algorithm.backend 'numpy' has no convolutions; {environment.id!r} shows images. "
+                "Use auto or torch, or algorithm.network: mlp to flatten them."
+            )
+        if setup.compile:
+            raise ConfigError(
+                f"nodes.optimizer.compile must be false with algorithm.name {self.name!r}: the "
+                "gradient of its dense layers is written by hand and has nothing to compile."
+            )
+        if self.backend == "numpy" and (setup.device != "cpu" or setup.precision != "fp32"):
+            raise ConfigError(
+                "algorithm.backend 'numpy' computes in fp32 on the CPU; nodes.optimizer has "
+                f"device {setup.device!r} and precision {setup.precision!r}. Use auto or torch."
+            )
+
+    def uses_torch(self, *, device: str, compile: bool) -> bool:
+        """Whether the learner surely imports torch; bf16 and images may make it do so too."""
+        return self.backend == "torch" or device != "cpu" or self.policy_uses_torch()
+
+    def policy_uses_torch(self, *, pixels: bool = False) -> bool:
+        """Whether there surely are convolutions; auto may find images of other observations too."""
+        return self.network in ("nature_cnn", "residual_cnn") or (self.network == "auto" and pixels)
+
+    def policy_backend(self, environment: EnvironmentSpec) -> Backend:
+        """NumPy, unless there are convolutions."""
+        return "numpy" if self.encoder(environment) is None else "torch"
+
+    def update_splits(self, environment: EnvironmentSpec) -> bool:
+        """Not on a CPU: every product of an update is a barrier of its own, some dozens in 8 ms.
+
+        On idle cores two threads gave up to 1.4 times the rate of one. With anything else on the
+        cores, the replay node and evaluations are enough, they gave a tenth to a fortieth of it
+        (2x256 networks, batch 256), convolutions 1.1 to 6 times less. Several optimizers share a
+        batch with one barrier per update (``nodes.optimizer.count``).
+        """
+        return False
+
+    def updates_granted(self, rows: int) -> int:
+        """One: `update` takes one step, with a batch of its own."""
+        return 1
+
+    def replay(self) -> ReplaySpec:
+        """Windows of at most ``n_step`` steps, ``batch_size`` of them."""
+        return ReplaySpec(self.batch_size, self.n_step, self.gamma)
+
+    def encoder(self, environment: EnvironmentSpec) -> EncoderShape | None:
+        """The convolutions under all networks, None where there are none.
+
+        Raises:
+            ConfigError: The configured network can't see what is observed.
+        """
+        return find_encoder(self.network, environment)
+
+    def network_inputs(self, environment: EnvironmentSpec) -> int:
+        """Numbers that a network gets of one observation."""
+        encoder = self.encoder(environment)
+        return encoded_size(environment, ()) if encoder is None else encoder.size
+
+    def hidden(self, environment: EnvironmentSpec) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return (256, 256) if self.hidden_sizes is None else self.hidden_sizes
+
+    def layout(self, environment: EnvironmentSpec) -> Layout:
+        """Everything that steps change, as it lies in one vector."""
+        layout = Layout()
+        encoder = self.encoder(environment)
+        if encoder is not None:
+            layout.add_encoder("encoder", encoder, target=True)
+        self.add_networks(layout, environment)
+        return layout
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append the algorithm's networks and numbers: see `ReplayLearner` for the order."""
+        raise NotImplementedError
+
+    def exchanged(self, environment: EnvironmentSpec) -> int:
+        """Everything that steps change, at most: statistics of a batch are averaged too."""
+        return self.layout(environment).size
+
+    def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """The network that acts, after the convolutions."""
+        raise NotImplementedError
+
+    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters of what acts, convolutions first, and how much is explored."""
+        encoder = self.encoder(environment)
+        parameters = () if encoder is None else encoder.parameters("encoder", 0)
+        parameters += self.policy_shape(environment).parameters("policy", 0)
+        return (*(FieldSpec(p.name, p.shape, "float32") for p in parameters), EXPLORATION)
+
+    def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
+        """The networks of a policy; only the torch backend imports torch.
+
+        Raises:
+            ConfigError: NumPy is to compute convolutions.
+        """
+        encoder, shape = self.encoder(environment), self.policy_shape(environment)
+        if setup.backend == "torch":
+            # Imported here because torch costs a second or two and 200 MB.
+            from fast_core.algos.replay.torch_actor import TorchActor
+
+            return TorchActor(encoder, shape, environment, setup)
+        if encoder is not None:
+            raise ConfigError(
+                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
+                "Use auto or torch, or algorithm.network: mlp."
+            )
+        return NumpyActor(shape, environment)
+
+
+class BoxSettings(ReplaySettings, frozen=True, kw_only=True):
+    """What every actor-critic in boxes has."""
+
+    policy_learning_rate: Annotated[
+        Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
+    ] = None
+    critics: Annotated[
+        Count, Meta(description="Value networks; the least of their values makes targets.")
+    ] = 2
+    policy_delay: Annotated[
+        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
+    ] = 1
+
+
+class EntropySettings(BoxSettings, frozen=True, kw_only=True):
+    """What every algorithm with an entropy bonus has."""
+
+    temperature: Annotated[
+        Annotated[float, Meta(gt=0)] | Literal["auto"],
+        Meta(description="Weight of the entropy; auto keeps the entropy at target_entropy."),
+    ] = "auto"
+    initial_temperature: Annotated[
+        float, Meta(gt=0, description="Where temperature auto begins.")
+    ] = 1.0
+    temperature_learning_rate: Annotated[
+        Rate | None, Meta(description="Step size of the temperature; null: learning_rate.")
+    ] = None
+    target_entropy: Annotated[
+        float | None,
+        Meta(
+            description="Entropy of actions within [-1, 1], whatever the environment's bounds "
+            "are; null: minus the number of action dimensions."
+        ),
+    ] = None

@@ -1,0 +1,75 @@
+"""TD3's learner, and with other settings DDPG's.
+
+Sources: Fujimoto et al. 2018, arXiv:1802.09477; Lillicrap et al. 2015, arXiv:1509.02971.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.replay.box_blueprint import BoxBlueprint
+from fast_core.algos.replay.box_learner import BoxLearner, least_value, squared_errors
+from fast_core.algos.replay.critic_batch import numbers
+from fast_core.algos.replay.learner import Losses
+from fast_core.spec import EnvironmentSpec
+
+ONE = np.float32(1)
+
+
+class TD3(BoxLearner):
+    """Twin delayed DDPG; implements `fast_core.algorithm.Algorithm`.
+
+    Args:
+        settings: Hyper-parameters and network shapes.
+        environment: What is learned; `TD3Config.check` has accepted it.
+        setup: The run.
+        smoothing_noise: Deviation of the noise on the actions of targets.
+        smoothing_limit: Limit of that noise.
+    """
+
+    def __init__(
+        self,
+        settings: BoxBlueprint,
+        environment: EnvironmentSpec,
+        setup: LearnerSetup,
+        *,
+        smoothing_noise: float,
+        smoothing_limit: float,
+    ) -> None:
+        super().__init__(settings, environment, setup)
+        self._target_policy = self._vectors.target_network("policy")
+        self._noise, self._limit = smoothing_noise, np.float32(smoothing_limit)
+        self._action: F32 = np.empty((0, 0), np.float32)
+
+    def _target(self, batch: ReplayBatch) -> F32:
+        """Clipped double Q-learning with smoothed actions ``[N]``: equations 10 and 14."""
+        action: F32 = np.tanh(self._target_policy.forward(self._inputs.next_obs)[0])
+        if self._noise > 0.0:
+            noise = self._normal(*action.shape)
+            noise *= np.float32(self._noise)
+            action += np.minimum(np.maximum(noise, -self._limit, out=noise), self._limit)
+            np.minimum(np.maximum(action, -ONE, out=action), ONE, out=action)
+        values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
+        target: F32 = np.minimum.reduce(values, axis=0)
+        target *= numbers(batch.discount)
+        target += numbers(batch.reward)
+        return target
+
+    def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
+        return squared_errors(value[:, 0], target, weight, delta[:, 0])
+
+    def _act(self, output: F32) -> F32:
+        self._action = np.tanh(output)
+        return self._action
+
+    def _policy_value(self, value: F32, delta: F32) -> float:
+        """The first critic's, as the paper's algorithm 1 has it."""
+        return least_value(value[:1], delta[:1])
+
+    def _policy_gradient(self, slope: F32, value: float, metrics: dict[str, float]) -> F32:
+        metrics["policy_loss"] = -value
+        gradient = np.square(self._action)
+        np.subtract(ONE, gradient, out=gradient)
+        return np.multiply(gradient, slope, out=gradient)

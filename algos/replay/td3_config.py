@@ -1,0 +1,65 @@
+"""TD3 and DDPG as a run sees them. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup
+from fast_core.algos.replay.box_blueprint import BoxBlueprint
+from fast_core.config import Count
+from fast_core.spec import EnvironmentSpec
+
+
+class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
+    """Twin delayed deep deterministic policy gradient (arXiv:1802.09477)."""
+
+    name: Annotated[str, Meta(description="`td3`.")] = "td3"
+    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 1e-3
+    policy_delay: Annotated[
+        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
+    ] = 2
+    exploration_noise: Annotated[
+        float,
+        Meta(ge=0, description="Deviation of the noise on actions, in halves of the box's width."),
+    ] = 0.1
+    smoothing_noise: Annotated[
+        float, Meta(ge=0, description="Deviation of the noise on the actions of targets.")
+    ] = 0.2
+    smoothing_limit: Annotated[float, Meta(ge=0, description="Limit of that noise.")] = 0.5
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        """Build a policy."""
+        from fast_core.algos.replay.policies import DeterministicPolicy
+
+        actor = self.actor(environment, setup)
+        return DeterministicPolicy(actor, environment, self.exploration_noise)
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build a learner."""
+        from fast_core.algos.replay.td3 import TD3
+
+        self.check(environment, setup)
+        return TD3(
+            self,
+            environment,
+            setup,
+            smoothing_noise=self.smoothing_noise,
+            smoothing_limit=self.smoothing_limit,
+        )
+
+
+class DDPGConfig(TD3Config, frozen=True, kw_only=True):
+    """Deep deterministic policy gradient (arXiv:1509.02971): TD3 without its three additions."""
+
+    name: Annotated[str, Meta(description="`ddpg`.")] = "ddpg"
+    critics: Annotated[
+        Count, Meta(description="Value networks; the least of their values makes targets.")
+    ] = 1
+    policy_delay: Annotated[
+        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
+    ] = 1
+    smoothing_noise: Annotated[
+        float, Meta(ge=0, description="Deviation of the noise on the actions of targets.")
+    ] = 0.0

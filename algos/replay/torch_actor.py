@@ -1,0 +1,106 @@
+"""The networks of policies that learn from replay, in torch: for convolutions and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fast_core.algorithm import Array, PolicySetup
+from fast_core.algos.nets.encoder_shape import EncoderShape
+from fast_core.algos.nets.images import sees_pixels
+from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.images import PIXEL
+from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.staging import Staging, make_staging
+from fast_core.algos.replay.actors import actor_layout
+from fast_core.algos.replay.torch_encoder import see
+from fast_core.spec import EnvironmentSpec
+
+
+class TorchActor:
+    """Convolutions, if there are any, and an MLP, on any device; implements `algos.actors.Actor`.
+
+    With bf16 everything but the last layer is bfloat16.
+
+    Args:
+        encoder: The convolutions.
+        shape: The network after them, of one member.
+        environment: What it acts in.
+        setup: Device and precision.
+        staging: How observations get to the device; by default what the device needs.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderShape | None,
+        shape: MlpShape,
+        environment: EnvironmentSpec,
+        setup: PolicySetup,
+        staging: Staging | None = None,
+    ) -> None:
+        self.encoder = ObservationEncoder(environment, () if encoder is None else encoder.images)
+        self._see, self._shape = encoder, shape
+        self._device = torch.device(setup.device)
+        self._staging = staging or make_staging(self._device)
+        self._bf16 = setup.precision == "bf16"
+        if self._bf16:
+            warn_of_slow_bf16(self._device, "policy.precision")
+        self._parameters = actor_layout(encoder, shape).parameters
+        self._leaves: dict[str, Tensor] = {}
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Copy the parameters and bring them into the form in which they are used."""
+        last = f"policy.{len(self._shape.hidden_sizes)}."
+        with torch.inference_mode():
+            for p, source in zip(self._parameters, parameters, strict=True):
+                # A copy of our own, whose memory format is that of the layout.
+                weight = torch.from_numpy(np.array(source, np.float32, order="K"))
+                if sees_pixels(p.name):
+                    weight = weight * PIXEL
+                if weight.dim() == 4:
+                    weight = weight.contiguous(memory_format=torch.channels_last)
+                narrow = self._bf16 and not p.name.startswith(last)
+                dtype = torch.bfloat16 if narrow else torch.float32
+                self._leaves[p.name] = weight.to(self._device, dtype)
+
+    def output(self, obs: Array) -> F32:
+        """The output ``[out, B]`` for observations ``[B, ...]``."""
+        with torch.inference_mode():
+            x = self._forward(self._rows(obs))
+            output: F32 = x.cpu().numpy().T
+        return output
+
+    def _forward(self, rows: Rows) -> Tensor:
+        x = rows.vector
+        if self._see is not None:
+            x = see(self._see, self._leaves, rows, bf16=self._bf16, scaled=True)
+        hidden = len(self._shape.hidden_sizes)
+        activation = torch.tanh if self._shape.activation == "tanh" else torch.relu
+        for index in range(hidden):
+            weight = self._leaves[f"policy.{index}.weight"][0]
+            x = functional.linear(
+                x.to(weight.dtype), weight, self._leaves[f"policy.{index}.bias"][0]
+            )
+            x = activation(x)
+        last = self._leaves[f"policy.{hidden}.weight"][0]
+        return functional.linear(x.float(), last, self._leaves[f"policy.{hidden}.bias"][0])
+
+    def _rows(self, obs: Array) -> Rows:
+        """Observations on the device, without their mask."""
+        images = self.encoder.images(obs)
+        vector = self._tensor(self.encoder.vector(obs))
+        return Rows(vector, tuple(self._tensor(image) for image in images))
+
+    def _tensor(self, rows: Array) -> Tensor:
+        if self._staging is not None:
+            return self._staging.upload(rows)
+        if not rows.flags.writeable:
+            rows = rows.copy()  # torch warns of memory that nobody may write to
+        return torch.from_numpy(rows)

@@ -1,0 +1,297 @@
+"""What a replay learner's steps change: one flat vector in groups, its gradient, its targets.
+
+The gradient is one vector too, with everything that several optimizers have to average, so that
+one collective (or one message) carries an update. Statistics of a batch are averaged the same
+way; they are a group whose "parameters" are running averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fast_core.algos.nets.adam import Adam
+from fast_core.algos.nets.encoder_shape import EncoderShape
+from fast_core.algos.nets.mlp import Mlp, MlpShape, NumpyMlp
+from fast_core.algos.nets.networks import F32, Parameter
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.replay.critic_batch import CriticInputs, Inputs
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that lie together and are stepped together.
+
+    Attributes:
+        name: For instance ``"critics"``.
+        parameters: In order, without gaps.
+        shape: The network that they belong to, None where they are single numbers.
+        target: Whether a target network follows it.
+        encoder: The convolutions that they belong to, None where there are none.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    shape: MlpShape | None = None
+    target: bool = False
+    encoder: EncoderShape | None = None
+
+    @property
+    def place(self) -> slice:
+        """Where it lies in the vector."""
+        return slice(self.parameters[0].offset, self.parameters[-1].end)
+
+
+class Layout:
+    """Groups one after the other."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.size = 0
+
+    def add_network(self, name: str, shape: MlpShape, *, target: bool) -> None:
+        """Append the parameters of an ensemble."""
+        self._add(Group(name, shape.parameters(name, self.size), shape, target))
+
+    def add_encoder(self, name: str, encoder: EncoderShape, *, target: bool) -> None:
+        """Append the parameters of convolutions."""
+        parameters = encoder.parameters(name, self.size)
+        self._add(Group(name, parameters, target=target, encoder=encoder))
+
+    def add_numbers(self, name: str, *shape: int) -> None:
+        """Append one array of numbers that belong to no network."""
+        self._add(Group(name, (Parameter(name, shape, self.size),)))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All of them, in order."""
+        return tuple(p for group in self.groups.values() for p in group.parameters)
+
+    @property
+    def targets(self) -> tuple[Group, ...]:
+        """The groups that target networks follow."""
+        return tuple(group for group in self.groups.values() if group.target)
+
+    def _add(self, group: Group) -> None:
+        self.groups[group.name] = group
+        self.size = group.parameters[-1].end
+
+
+@dataclass(frozen=True)
+class VectorState:
+    """Everything that steps change, on the host.
+
+    Attributes:
+        parameters: ``[P]``.
+        targets: ``[P]``; only the places of target networks mean something.
+        first_moment: ``[P]``, Adam's.
+        second_moment: ``[P]``, Adam's.
+        steps: Adam's steps of each group.
+    """
+
+    parameters: F32
+    targets: F32
+    first_moment: F32
+    second_moment: F32
+    steps: dict[str, int]
+
+
+class Vectors(Protocol):
+    """Owns parameters, gradient, targets and optimizers, wherever they are.
+
+    Attributes:
+        step_scale: What every learning rate is multiplied with.
+    """
+
+    step_scale: float
+
+    def network(self, name: str) -> Mlp:
+        """The network of a group; its backward pass writes into the gradient."""
+        ...
+
+    def target_network(self, name: str) -> Mlp:
+        """The target network of a group; it has no backward pass."""
+        ...
+
+    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+        """Batches as networks take them, through the group ``encoder`` if there is one."""
+        ...
+
+    def numbers(self, name: str) -> F32:
+        """The numbers of a group; may share memory."""
+        ...
+
+    def put_numbers(self, name: str, values: F32) -> None:
+        """Replace them."""
+        ...
+
+    def gradient(self, name: str) -> F32:
+        """The gradient of a group; may share memory."""
+        ...
+
+    def put_gradient(self, name: str, values: F32) -> None:
+        """Write the gradient of a group without a network."""
+        ...
+
+    def exchange(self, stop: int) -> F32:
+        """The gradient up to ``stop``, on the host; the memory itself on the CPU."""
+        ...
+
+    def replace_gradient(self, gradient: F32) -> None:
+        """Take the first part of the gradient from elsewhere."""
+        ...
+
+    def gradient_norm(self, place: slice) -> float:
+        """Length of a part of the gradient; NaN or infinite if any of it is."""
+        ...
+
+    def step(self, name: str, learning_rate: float) -> None:
+        """One Adam step of a group. The gradient of the group may be destroyed."""
+        ...
+
+    def follow(self, rate: float) -> None:
+        """Move every target network by ``rate`` of its distance; 1 copies."""
+        ...
+
+    def parameters(self) -> F32:
+        """All parameters on the host; may share memory."""
+        ...
+
+    def targets(self) -> F32:
+        """All parameters of target networks, in the same places, on the host."""
+        ...
+
+    def adopt(self, parameters: F32, targets: F32) -> None:
+        """Take parameters and targets from elsewhere; optimizers stay as they are."""
+        ...
+
+    def export_state(self) -> VectorState:
+        """Copy everything that changes."""
+        ...
+
+    def import_state(self, state: VectorState) -> None:
+        """Continue from `export_state`, in place."""
+        ...
+
+
+class NumpyVectors:
+    """The vectors in NumPy; implements `Vectors`.
+
+    Args:
+        layout: Of the vectors.
+        parameters: First values; they are owned from here on.
+        epsilon: Adam's denominator offset.
+    """
+
+    def __init__(self, layout: Layout, parameters: F32, *, epsilon: float) -> None:
+        self.step_scale = 1.0
+        self._layout = layout
+        self._parameters = parameters
+        self._gradient: F32 = np.zeros_like(parameters)
+        self._targets: F32 = parameters.copy()
+        self._work: F32 = np.empty_like(parameters)
+        self._adams = {
+            name: Adam(parameters[group.place], epsilon=epsilon)
+            for name, group in layout.groups.items()
+        }
+
+    def network(self, name: str) -> Mlp:
+        """The network of a group."""
+        group = self._layout.groups[name]
+        assert group.shape is not None, f"{name} is a network"
+        return NumpyMlp(group.shape, group.parameters, self._parameters, self._gradient)
+
+    def target_network(self, name: str) -> Mlp:
+        """The target network of a group."""
+        group = self._layout.groups[name]
+        assert group.shape is not None and group.target, f"{name} has a target network"
+        return NumpyMlp(group.shape, group.parameters, self._targets)
+
+    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+        """Batches as networks take them."""
+        return CriticInputs(encoder, actions)
+
+    def numbers(self, name: str) -> F32:
+        """The numbers of a group; shares memory."""
+        return self._parameters[self._layout.groups[name].place]
+
+    def put_numbers(self, name: str, values: F32) -> None:
+        """Replace them."""
+        self.numbers(name)[:] = values
+
+    def gradient(self, name: str) -> F32:
+        """The gradient of a group; shares memory."""
+        return self._gradient[self._layout.groups[name].place]
+
+    def put_gradient(self, name: str, values: F32) -> None:
+        """Write the gradient of a group without a network."""
+        self.gradient(name)[:] = values
+
+    def exchange(self, stop: int) -> F32:
+        """The gradient up to ``stop``; shares memory."""
+        return self._gradient[:stop]
+
+    def replace_gradient(self, gradient: F32) -> None:
+        """Take the first part of the gradient from elsewhere."""
+        if not np.may_share_memory(gradient, self._gradient):
+            self._gradient[: len(gradient)] = gradient
+
+    def gradient_norm(self, place: slice) -> float:
+        """Length of a part of the gradient."""
+        gradient = self._gradient[place]
+        return float(np.sqrt(np.dot(gradient, gradient)))
+
+    def step(self, name: str, learning_rate: float) -> None:
+        """One Adam step of a group; destroys its gradient."""
+        self._adams[name].step(self.gradient(name), learning_rate * self.step_scale, 1.0)
+
+    def follow(self, rate: float) -> None:
+        """Move every target network by ``rate`` of its distance."""
+        for group in self._layout.targets:
+            online, target = self._parameters[group.place], self._targets[group.place]
+            if rate == 1.0:
+                target[:] = online
+                continue
+            work = np.subtract(online, target, out=self._work[group.place])
+            np.multiply(work, np.float32(rate), out=work)
+            np.add(target, work, out=target)
+
+    def parameters(self) -> F32:
+        """All parameters; shares memory."""
+        return self._parameters
+
+    def targets(self) -> F32:
+        """All parameters of target networks; shares memory."""
+        return self._targets
+
+    def adopt(self, parameters: F32, targets: F32) -> None:
+        """Take parameters and targets from elsewhere; optimizers stay as they are."""
+        self._parameters[:], self._targets[:] = parameters, targets
+
+    def export_state(self) -> VectorState:
+        """Copy everything that changes."""
+        adams = self._adams.values()
+        return VectorState(
+            parameters=self._parameters.copy(),
+            targets=self._targets.copy(),
+            first_moment=np.concatenate([adam.first_moment for adam in adams]),
+            second_moment=np.concatenate([adam.second_moment for adam in adams]),
+            steps={name: adam.steps for name, adam in self._adams.items()},
+        )
+
+    def import_state(self, state: VectorState) -> None:
+        """Continue from `export_state`, in place."""
+        self.adopt(state.parameters, state.targets)
+        for name, adam in self._adams.items():
+            place = self._layout.groups[name].place
+            adam.first_moment[:] = state.first_moment[place]
+            adam.second_moment[:] = state.second_moment[place]
+            adam.steps = state.steps[name]
+
+
+def named(parameters: Sequence[Parameter], flat: F32) -> dict[str, F32]:
+    """Views of a flat vector by name."""
+    return {p.name: p.view(flat) for p in parameters}

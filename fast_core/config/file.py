@@ -1,0 +1,300 @@
+"""Read a run's configuration from YAML and the command line, and write it back.
+
+Everything that is wrong is reported at once: the key, the value, what is allowed, the file and
+line, and what to do. Nothing here imports torch or an environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import reprlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from fast_core.config import AlgorithmConfig, RunConfig, Section
+from fast_core.config import yaml_text as config_yaml
+from fast_core.config.rules import Problem, problems
+from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
+from fast_core.errors import ConfigError
+
+AlgorithmType = Callable[[str], type[AlgorithmConfig]]
+
+COMMAND_LINE = "command line"
+
+_SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+
+
+def load(
+    path: Path,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    resolved: bool = False,
+) -> RunConfig:
+    """Read a configuration file.
+
+    Args:
+        path: YAML file that mirrors `RunConfig`.
+        overrides: ``dotted.key=value`` each, values in YAML; later ones win.
+        algorithm_type: Gives the configuration type of an algorithm's name.
+        resolved: Whether a run wrote it: a key that it lacks came later than the run.
+
+    Raises:
+        ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
+    """
+    return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
+
+
+def loads(
+    text: str,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+    resolved: bool = False,
+) -> RunConfig:
+    """Read a configuration from text; ``source`` names it in errors. See `load`."""
+    document = config_yaml.parse(text, source)
+    origins = _Origins(source, document.lines)
+    algorithm = document.tree.get("algorithm")
+    if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
+        for key, value in algorithm_type(name).came_later.items():
+            algorithm.setdefault(key, value)
+    for override in overrides:
+        _apply(override, document.tree, origins)
+    conversion = _Conversion(origins, algorithm_type)
+    config = conversion.section(RunConfig, document.tree, "")
+    if conversion.errors or config is None:
+        raise _error(conversion.errors)
+    assert isinstance(config, RunConfig)
+    if broken := problems(config):
+        raise _error([problem.text(origins.of(problem.key)) for problem in broken])
+    return config
+
+
+def validate(config: RunConfig, source: str = "this configuration") -> None:
+    """Check what no single type can: keys that depend on one another.
+
+    Raises:
+        ConfigError: At least one rule is broken; all that are broken are listed.
+    """
+    if broken := problems(config):
+        raise _error([problem.text(source) for problem in broken])
+
+
+def dumps(config: RunConfig) -> str:
+    """Write every key of a configuration as YAML that `loads` reads back equal."""
+    return config_yaml.dump(msgspec.to_builtins(config))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        names = [str(other) for other in path.parent.glob("*.y*ml")]
+        near = difflib.get_close_matches(str(path), names, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "Give the path of a YAML file."
+        raise ConfigError(f"there is no configuration file {str(path)!r}. {hint}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} must be UTF-8 text; {error}. Save it as UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
+
+
+@dataclass
+class _Origins:
+    """Where each value came from.
+
+    Attributes:
+        source: Name of the file.
+        lines: Line of every key in the file.
+        overrides: Text of every override by dotted key.
+    """
+
+    source: str
+    lines: dict[str, int]
+    overrides: dict[str, str] = field(default_factory=dict)
+
+    def of(self, path: str) -> str:
+        """Say where the value at ``path`` stands, or where it should."""
+        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
+            return COMMAND_LINE
+        below = any(key.startswith(f"{path}.") for key in self.overrides)
+        if path in self.lines:
+            place = f"{self.source}, line {self.lines[path]}"
+            return f"{place}, and {COMMAND_LINE}" if below else place
+        return COMMAND_LINE if below else self.source
+
+
+def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
+    path, equals, raw = override.partition("=")
+    path, raw = path.strip(), raw.strip()
+    names = path.split(".")
+    if not equals or not raw or not all(names):
+        raise ConfigError(
+            f"an override must look like `section.key=value`; got {override!r} ({COMMAND_LINE}). "
+            "Write key=null for nothing and key='\"\"' for empty text."
+        )
+    group = tree
+    for depth, name in enumerate(names[:-1], start=1):
+        below = group.get(name)
+        if below is None:
+            below = group[name] = {}
+        if not isinstance(below, dict):
+            raise ConfigError(
+                f"{path} can't be set: {'.'.join(names[:depth])} is {_show(below)}, not a group "
+                f"of keys ({origins.of('.'.join(names[:depth]))})."
+            )
+        group = below
+    group[names[-1]] = config_yaml.parse_value(raw)
+    for key in [key for key in origins.overrides if key.startswith(f"{path}.")]:
+        del origins.overrides[key]  # The whole group was replaced.
+    origins.overrides[path] = raw
+
+
+class _Conversion:
+    """One pass over the tree that converts what it can and notes all that it can't."""
+
+    def __init__(self, origins: _Origins, algorithm_type: AlgorithmType) -> None:
+        self.errors: list[str] = []
+        self._origins = origins
+        self._algorithm_type = algorithm_type
+        self._known = list(paths(RunConfig))
+
+    def section(self, kind: type[Section], tree: object, path: str) -> Section | None:
+        """Convert a group of keys; None if anything in it is wrong."""
+        if tree is None:
+            tree = {}  # The key stands there with everything below it commented out.
+        if not isinstance(tree, dict):
+            self._wrong(path, "must be a group of keys", tree, "Indent its keys below it.")
+            return None
+        if kind is AlgorithmConfig:
+            found = self._algorithm(tree, path)
+            if found is None:
+                return None
+            kind = found
+        before = len(self.errors)
+        known = keys(kind)
+        values = {key.name: self._value(key, tree, _join(path, key.name)) for key in known.values()}
+        for name in tree:
+            if name not in known:
+                self._unknown(name, tree[name], list(known), path)
+        return self._build(kind, values, path) if len(self.errors) == before else None
+
+    def _value(self, key: Key, tree: dict[str, object], path: str) -> object:
+        if key.section is not None and not (key.optional and tree.get(key.name) is None):
+            if key.name in tree or key.default is REQUIRED:
+                return self.section(key.section, tree.get(key.name), path)
+            return key.default
+        if key.name not in tree:
+            if key.default is REQUIRED:
+                self.errors.append(
+                    f"{path} is required ({self._origins.of(path)}). {key.description}"
+                )
+            return key.default
+        if key.items is not None:
+            return self._items(key.items, tree[key.name], path)
+        return self._leaf(key, tree[key.name], path)
+
+    def _items(self, kind: type[Section], value: object, path: str) -> object:
+        """Convert a list of groups of keys; a text may stand for a group (`Section.shorthand`)."""
+        if not isinstance(value, list):
+            self._wrong(path, "must be a list of groups of keys", value, "Begin each with `- `.")
+            return None
+        if kind.shorthand:
+            value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]
+        return tuple(self.section(kind, item, f"{path}[{i}]") for i, item in enumerate(value))
+
+    def _leaf(self, key: Key, value: object, path: str) -> object:
+        candidates = [value]
+        if isinstance(value, float) and value.is_integer():
+            candidates.append(int(value))  # 1e6 env steps
+        if path in self._origins.overrides:
+            candidates.append(self._origins.overrides[path])  # name=2024 is text where text fits
+        for candidate in candidates:
+            try:
+                converted: object = msgspec.convert(candidate, key.annotation)
+            except (msgspec.ValidationError, RecursionError):
+                continue
+            if _finite(converted):
+                return converted
+        self._wrong(path, f"must be {key.allowed}", value, _remedy(key, value))
+        return None
+
+    def _algorithm(self, tree: dict[str, object], path: str) -> type[AlgorithmConfig] | None:
+        key = keys(AlgorithmConfig)["name"]
+        name = self._value(key, tree, _join(path, key.name))
+        if not isinstance(name, str):
+            return None
+        try:
+            kind = self._algorithm_type(name)
+        except ConfigError as error:
+            self.errors.append(f"{error} ({self._origins.of(_join(path, key.name))})")
+            return None
+        self._known.extend(paths(kind, f"{path}."))
+        return kind
+
+    def _build(self, kind: type[Section], values: dict[str, object], path: str) -> Section | None:
+        try:
+            return kind(**values)
+        except (ValueError, TypeError) as error:  # a type's own rules, in its __post_init__
+            self.errors.append(f"{path}: {error} ({self._origins.of(path)})")
+            return None
+
+    def _unknown(self, name: object, value: object, siblings: list[str], path: str) -> None:
+        key = _join(path, str(name))
+        near = difflib.get_close_matches(str(name), siblings, n=1)
+        elsewhere = [known for known in self._known if known.rpartition(".")[2] == name]
+        if near:
+            hint = f"Did you mean {_join(path, near[0])}?"
+        elif elsewhere:
+            hint = f"Did you mean {elsewhere[0]}?"
+        else:
+            hint = f"{path or 'The top level'} has: {', '.join(siblings)}."
+        self._wrong(key, "is not a key of the configuration", value, hint)
+
+    def _wrong(self, path: str, must: str, value: object, remedy: str) -> None:
+        problem = Problem(path or "the configuration", must, _show(value), remedy)
+        self.errors.append(problem.text(self._origins.of(path)))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _finite(value: object) -> bool:
+    """Whether no number is infinite or NaN; what a group of free keys holds is its owner's."""
+    if isinstance(value, tuple | list):
+        return all(_finite(item) for item in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _show(value: object) -> str:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    return short.repr(value)
+
+
+def _remedy(key: Key, value: object) -> str:
+    if near := difflib.get_close_matches(
+        str(value), [str(item) for item in choices(key.annotation)]
+    ):
+        return f"Did you mean {near[0]!r}?"
+    if str(value).lower() in _SWITCHES and True in choices(key.annotation):
+        return f"Write {_SWITCHES[str(value).lower()]}."
+    if takes_text(key.annotation) and not isinstance(value, dict | list) and value is not None:
+        return "Put it in quotes if that is the text."
+    if key.default is REQUIRED:
+        return "Change it."
+    return f"Change it, or leave it out for the default, {config_yaml.inline(key.default)}."
+
+
+def _error(errors: Sequence[str]) -> ConfigError:
+    if len(errors) == 1:
+        return ConfigError(errors[0])
+    listed = "".join(f"\n  - {error}" for error in errors)
+    return ConfigError(f"the configuration has {len(errors)} errors:{listed}")

@@ -1,0 +1,651 @@
+"""The configuration of a run: typed, immutable, checked before any process exists.
+
+The YAML file mirrors these types one to one and states only what differs from the defaults.
+Reading files and overrides is in `fast_core.config.file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from fast_core.errors import ConfigError
+
+Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every group of keys; a key that is not a field is refused.
+
+    Attributes:
+        shorthand: The key that a text stands for where a list has it in place of a group.
+    """
+
+    shorthand: ClassVar[str] = ""
+
+
+class AlgorithmConfig(Section, frozen=True, kw_only=True):
+    """Base of every algorithm's own configuration type (``algos/<name>_config.py``).
+
+    Attributes:
+        came_later: What runs did that were made before a key existed: their own configuration
+            has every key but those.
+    """
+
+    came_later: ClassVar[Mapping[str, object]] = {}
+
+    name: Annotated[str, Meta(description="Registered algorithm, or `package.module:Class`.")]
+
+
+class AtariConfig(Section, frozen=True):
+    """The standard preprocessing of Atari games (Machado et al. 2018, arXiv:1709.06009)."""
+
+    frame_skip: Annotated[
+        Count, Meta(description="Emulator frames per step; the last two are merged by maximum.")
+    ] = 4
+    noop_max: Annotated[
+        int, Meta(ge=0, description="Most actions without effect at the start of an episode.")
+    ] = 30
+    screen_size: Annotated[Count, Meta(description="Width and height of a frame.")] = 84
+    grayscale: Annotated[bool, Meta(description="One channel instead of three.")] = True
+    terminal_on_life_loss: Annotated[
+        bool,
+        Meta(
+            description="A lost life ends the episode, as terminated; the game goes on. "
+            "Evaluations play whole games, each life begun as in training."
+        ),
+    ] = False
+    fire_on_reset: Annotated[
+        bool, Meta(description="Press fire first where the game waits for it.")
+    ] = True
+    clip_rewards: Annotated[
+        bool,
+        Meta(
+            description="Train on the reward's sign; returns reported while training are of "
+            "signs too. Evaluations count the game's own score."
+        ),
+    ] = False
+    repeat_action_probability: Annotated[
+        float, Meta(ge=0, lt=1, description="Chance that the emulator repeats the last action.")
+    ] = 0.0
+
+
+class WrapperConfig(Section, frozen=True, kw_only=True):
+    """A wrapper; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function of that kind.")
+    ]
+    kwargs: Annotated[
+        Values, Meta(description="Its arguments beside the environment; `{number}` as above.")
+    ] = {}
+
+
+class EnvironmentConfig(Section, frozen=True, kw_only=True):
+    """What is stepped."""
+
+    id: Annotated[
+        str,
+        Meta(
+            description="Gymnasium environment id, a class as `package.module:Class`, or EnvPool's "
+            "task id."
+        ),
+    ]
+    backend: Annotated[
+        Literal["gymnasium", "gymnasium_vector", "envpool"],
+        Meta(
+            description="gymnasium: environments of `gymnasium.make`, one after the other. "
+            "gymnasium_vector: the environment's own vectorised form (`vector_entry_point`). "
+            "envpool: EnvPool's C++ environments."
+        ),
+    ] = "gymnasium"
+    frame_skip: Annotated[
+        Count, Meta(description="Steps with the same action per step; rewards are added up.")
+    ] = 1
+    frame_stack: Annotated[
+        Count,
+        Meta(description="Successive observations that the policy sees together; stored once."),
+    ] = 1
+    action_mask: Annotated[
+        str | None,
+        Meta(
+            description="Where the environment says which actions are allowed: a key of its Dict "
+            "observation, or `info.KEY`; null where all always are."
+        ),
+    ] = None
+    atari: Annotated[
+        AtariConfig | None, Meta(description="Preprocessing of an ALE game; null for none.")
+    ] = None
+    kwargs: Annotated[
+        Values,
+        Meta(
+            description="Arguments of `gymnasium.make`, any YAML. `{number}` stands for a number "
+            "that no other environment of the run has, and `{6100 + number}` counts from there."
+        ),
+    ] = {}
+    wrappers: Annotated[
+        tuple[WrapperConfig, ...],
+        Meta(description="Wrappers, the innermost first, in training, evaluations and play alike."),
+    ] = ()
+    modules: Annotated[
+        tuple[str, ...],
+        Meta(description="Modules to import first, for instance ones that register environments."),
+    ] = ()
+    reset_options: Annotated[
+        Values | None,
+        Meta(description="Options passed to every reset, automatic ones included."),
+    ] = None
+    info: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Numbers of the info of an episode's last step to show: names such as "
+            "`is_success`. Those of its group `episode` are always shown."
+        ),
+    ] = ()
+    step_timeout_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="Longest a single reset or step may take, in seconds, or a close while "
+            "the environment is tried out; null waits for ever."
+        ),
+    ] = 60.0
+    nonfinite: Annotated[
+        Literal["quarantine", "fail"],
+        Meta(
+            description="When an observation or reward is NaN or infinite: cut the episode at the "
+            "last good observation and count it, or end the run."
+        ),
+    ] = "quarantine"
+    nonfinite_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of the last 100 training episodes that may be cut for NaN "
+            "or infinity; beyond it the run ends.",
+        ),
+    ] = 0.5
+
+
+class RolloutConfig(Section, frozen=True):
+    """How much is collected for one ticket: shards x envs_per_shard x steps rows."""
+
+    shards: Annotated[
+        Count, Meta(description="Fixed sets of environments; results depend on it.")
+    ] = 2
+    envs_per_shard: Annotated[Count, Meta(description="Environments in each shard.")] = 16
+    steps: Annotated[
+        Count | Literal["auto"],
+        Meta(
+            description="Steps of each environment in one rollout; auto is 32 for algorithms that "
+            "learn from rollouts, and for replay so many that the hand-over between rounds is "
+            "small beside the updates they grant, whatever the machine."
+        ),
+    ] = "auto"
+
+
+class ReplayConfig(Section, frozen=True):
+    """What algorithms that learn from replay store and draw."""
+
+    capacity: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10**12,
+            description="Rows kept, shared evenly by all environments: one for each environment "
+            "step, and one for the final observation of each episode.",
+        ),
+    ] = 1_000_000
+    learning_starts: Annotated[
+        int,
+        Meta(ge=0, description="Environment steps collected before the first one grants updates."),
+    ] = 1_000
+    prioritized: Annotated[
+        bool,
+        Meta(description="Draw rows in proportion to their priorities instead of uniformly."),
+    ] = False
+    alpha: Annotated[
+        float,
+        Meta(ge=0, le=1, description="A row's priority is (absolute error + epsilon) ** alpha."),
+    ] = 0.6
+    beta: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Exponent of the importance weights at the start; it rises to 1 with the "
+            "share of horizon_env_steps that has passed, and stays where there is none.",
+        ),
+    ] = 0.4
+    epsilon: Annotated[
+        float, Meta(gt=0, description="What keeps rows without error in the draw.")
+    ] = 1e-6
+    slots: Annotated[
+        Count,
+        Meta(
+            description="Batches of each optimizer that are drawn or in use at once. With 1 every "
+            "draw waits for the priorities of the update before; with S it knows those of all "
+            "but the last S - 1, exactly, so that runs repeat."
+        ),
+    ] = 2
+
+
+class PolicyConfig(Section, frozen=True):
+    """Where and how actions are computed."""
+
+    placement: Annotated[
+        Literal["env", "node", "auto"],
+        Meta(
+            description="env: next to the environments, no process is woken per step. node: in "
+            "policy nodes, which batch the requests of many env nodes. auto measures both."
+        ),
+    ] = "env"
+    backend: Annotated[
+        Literal["auto", "numpy", "torch"],
+        Meta(
+            description="Library of the policy's forward pass; auto takes numpy unless the "
+            "network has convolutions, or policies act in bf16 or on another device than the CPU."
+        ),
+    ] = "auto"
+    precision: Annotated[
+        Literal["fp32", "bf16"], Meta(description="Of the policy's forward pass in torch.")
+    ] = "fp32"
+    groups: Annotated[
+        Count,
+        Meta(
+            description="Parts of a shard that take turns with placement node: while one waits "
+            "for its actions, another steps. More than envs_per_shard count as that many."
+        ),
+    ] = 2
+    measured: Annotated[
+        dict[str, float] | None,
+        Meta(description="What placement auto measured; FastLoop writes it."),
+    ] = None
+
+
+class EnvNodesConfig(Section, frozen=True):
+    """The processes that step environments."""
+
+    count: Annotated[
+        Count | Literal["auto"],
+        Meta(
+            description="Number of env nodes; auto takes the cores granted, at most one per shard."
+        ),
+    ] = "auto"
+
+
+class PolicyNodesConfig(Section, frozen=True):
+    """The processes that act for env nodes, with policy.placement node."""
+
+    count: Annotated[Count, Meta(description="Number of policy nodes; shards are shared out.")] = 1
+    threads: Annotated[
+        Count | Literal["auto"],
+        Meta(description="Threads of each; auto takes one, or what env nodes leave idle."),
+    ] = "auto"
+    device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
+    max_batch: Annotated[
+        Count | None,
+        Meta(
+            description="Most rows of one forward pass above off_policy_degree 0; null takes "
+            "all that wait. At degree 0 every group has a forward pass of its own."
+        ),
+    ] = None
+
+
+class ExtraNodeConfig(Section, frozen=True, kw_only=True):
+    """A node of your own; its class alone stands for one without settings."""
+
+    shorthand: ClassVar[str] = "node"
+
+    node: Annotated[str, Meta(description="Its class, as `package.module:Class`.")]
+    name: Annotated[
+        str | None, Meta(description="Its name; the class's name in lower case by default.")
+    ] = None
+    settings: Annotated[Values, Meta(description="What the node reads its own keys from.")] = {}
+
+    @property
+    def node_name(self) -> str:
+        """Its name in the run."""
+        return self.name or self.node.rpartition(":")[2].rpartition(".")[2].lower()
+
+
+class OptimizerNodeConfig(Section, frozen=True):
+    """The processes that learn."""
+
+    count: Annotated[
+        Count,
+        Meta(description="Optimizers; more than one needs an algorithm that learns from replay."),
+    ] = 1
+    update: Annotated[
+        Literal["allreduce", "async"],
+        Meta(
+            description="How more than one works together. allreduce: each differentiates its "
+            "share of a batch and all take the same averaged step. async: each differentiates a "
+            "batch of its own, and the first one applies the gradients as they come."
+        ),
+    ] = "allreduce"
+    collective: Annotated[
+        Literal["auto", "shared", "gloo", "nccl"],
+        Meta(
+            description="What averages gradients with update allreduce. shared: FastLoop's shared "
+            "memory. gloo, nccl: torch.distributed. auto takes nccl on CUDA devices, else shared."
+        ),
+    ] = "auto"
+    max_gradient_staleness: Annotated[
+        int | None,
+        Meta(
+            description="With update async: most steps committed between the parameters that a "
+            "gradient was computed at and its own step; faster optimizers wait for slower ones "
+            "to keep it. null: count - 1."
+        ),
+    ] = None
+    threads: Annotated[
+        Count | Literal["auto"],
+        Meta(description="Threads of each learner; auto takes one unless an update is large."),
+    ] = "auto"
+    device: Annotated[str, Meta(description="Torch device: cpu, cuda, cuda:1, ...")] = "cpu"
+    precision: Annotated[
+        Literal["fp32", "bf16"],
+        Meta(description="Of the network's passes in torch; parameters stay float32."),
+    ] = "fp32"
+    compile: Annotated[
+        bool, Meta(description="Run the update under torch.compile; falls back where none works.")
+    ] = False
+
+
+class NodesConfig(Section, frozen=True):
+    """The processes of the run."""
+
+    env: EnvNodesConfig = EnvNodesConfig()
+    policy: PolicyNodesConfig = PolicyNodesConfig()
+    optimizer: OptimizerNodeConfig = OptimizerNodeConfig()
+    extra: Annotated[
+        tuple[ExtraNodeConfig, ...],
+        Meta(
+            description="Nodes of your own; those that take rollouts do so in this order, before "
+            "they are trained on."
+        ),
+    ] = ()
+
+
+class SchedulerConfig(Section, frozen=True):
+    """How far collection may run ahead of training."""
+
+    off_policy_degree: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="Tickets collected ahead of training; 0 is strictly synchronous and "
+            "bit for bit repeatable.",
+        ),
+    ] = 0
+    replay_ratio: Annotated[
+        Annotated[float, Meta(gt=0, le=1000)]
+        | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
+        Meta(
+            description="Optimizer steps per environment step with algorithms that learn from "
+            "replay, carried exactly. Neither side runs ahead of it by more than "
+            "off_policy_degree + 1 rounds.",
+        ),
+    ] = 1.0
+
+    @property
+    def ratio(self) -> Fraction:
+        """``replay_ratio``; 0.1 is a tenth, not the nearest binary number."""
+        return Fraction(str(self.replay_ratio))
+
+
+class EvaluationConfig(Section, frozen=True):
+    """Evaluation of immutable snapshots, without exploration."""
+
+    every_env_steps: Annotated[
+        Count | None,
+        Meta(description="Environment steps between evaluations; null turns them off."),
+    ] = 20_000
+    episodes: Annotated[Count, Meta(description="Episodes of one evaluation, exactly.")] = 20
+    envs: Annotated[Count, Meta(description="Environments stepped together.")] = 20
+    max_episode_steps: Annotated[
+        Count,
+        Meta(
+            description="Steps after which an evaluation episode is cut, only for environments "
+            "without a time limit of their own."
+        ),
+    ] = 10_000
+    mode: Annotated[
+        Literal["async", "sync"],
+        Meta(
+            description="async trains on meanwhile, and may evaluate a somewhat later version; "
+            "sync evaluates that of its own moment and waits for the result."
+        ),
+    ] = "async"
+    at_end: Annotated[
+        bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
+    ] = True
+
+
+class CheckpointConfig(Section, frozen=True):
+    """What is kept for resuming."""
+
+    every_updates: Annotated[
+        Count | None,
+        Meta(description="Updates between checkpoints; null writes only the last one."),
+    ] = 5_000
+    keep: Annotated[Count, Meta(description="Newest complete checkpoints to keep.")] = 3
+    best: Annotated[bool, Meta(description="Keep the policy with the best evaluation too.")] = True
+    at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
+        True
+    )
+    exact: Annotated[
+        Literal["auto", "require", "never"],
+        Meta(
+            description="What a resume does with open episodes. auto: reset and step them again, "
+            "and begin new ones, which is said, where the environment gives something else. "
+            "require: refuse to go on then. never: begin new ones at once."
+        ),
+    ] = "auto"
+    replay: Annotated[
+        bool,
+        Meta(
+            description="Keep what the replay holds too. Without it a resumed run fills its replay "
+            "anew, replay.learning_starts steps of it before it learns on."
+        ),
+    ] = True
+
+
+class StopConfig(Section, frozen=True):
+    """When the run is finished; whichever comes first. At least one must be set."""
+
+    env_steps: Annotated[Count | None, Meta(description="Environment steps trained on.")] = None
+    updates: Annotated[Count | None, Meta(description="Optimizer steps.")] = None
+    time_s: Annotated[Seconds | None, Meta(description="Seconds since every node was ready.")] = (
+        None
+    )
+    score: Annotated[
+        float | None, Meta(description="Mean return of an evaluation that counts as solved.")
+    ] = None
+    score_held: Annotated[
+        Count, Meta(description="Evaluations in a row that must reach the score.")
+    ] = 1
+
+
+class MemoryConfig(Section, frozen=True):
+    """Shared memory."""
+
+    backing: Annotated[
+        Literal["auto", "posix", "memfd"],
+        Meta(
+            description="auto takes a nameless memory file (memfd), or posix where there is none."
+        ),
+    ] = "auto"
+
+
+class MetricsConfig(Section, frozen=True):
+    """What is written while training."""
+
+    interval_s: Annotated[Seconds, Meta(description="Seconds between rows of metrics.")] = 1.0
+    tensorboard: Annotated[bool, Meta(description="Write TensorBoard event files too.")] = True
+
+
+class SupervisionConfig(Section, frozen=True):
+    """Limits on waiting for nodes."""
+
+    start_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="Until every node must be ready; longest that imports, the constructors "
+            "and first resets of environments may take."
+        ),
+    ] = 120.0
+    heartbeat_timeout_s: Annotated[
+        Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
+    ] = 30.0
+    work_timeout_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="Longest that anything else of a node may take in which no counter of it "
+            "moves: an update of the learner, a forward pass, a call of a node of your own; null "
+            "waits for ever."
+        ),
+    ] = 600.0
+    env_restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of env nodes that the run survives: their shards move to other "
+            "env nodes and go on with new episodes. An error that an environment raises ends it "
+            "all the same. Needs policy.placement env.",
+        ),
+    ] = 0
+    save_s: Annotated[
+        Seconds,
+        Meta(
+            description="For a last checkpoint after Ctrl-C; then it ends without one. Time counts "
+            "from the last progress: bytes written, or a step on replay. A second Ctrl-C ends at "
+            "once."
+        ),
+    ] = 1.0
+    grace_s: Annotated[
+        Seconds,
+        Meta(
+            description="From asking a node to stop until it is killed; the time that closing its "
+            "environments may take."
+        ),
+    ] = 2.5
+
+
+class DiagnosticsConfig(Section, frozen=True):
+    """Switches for tests and for finding faults; all off by default."""
+
+    digests: Annotated[
+        bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
+    ] = False
+    delay_ms: Annotated[
+        float,
+        Meta(ge=0, description="Every node sleeps a random time up to this before each task."),
+    ] = 0.0
+
+
+class Numbers(NamedTuple):
+    """The first of the numbers that environments outside training have; see `RunConfig.numbers`."""
+
+    evaluator: int
+    command: int
+    probe: int
+    trial: int
+
+
+class RunConfig(Section, frozen=True, kw_only=True):
+    """Everything that defines a run."""
+
+    name: Annotated[
+        str,
+        Meta(description="Name of the run; runs land in `<directory>/<name>/<time>_seed<seed>`."),
+    ]
+    directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
+    seed: Annotated[
+        int, Meta(ge=0, le=2**63 - 1, description="Every random stream derives from it.")
+    ] = 0
+    mode: Annotated[
+        Literal["process", "inline"],
+        Meta(description="process: every node its own process; inline: all in one, for debuggers."),
+    ] = "process"
+    environment: EnvironmentConfig
+    rollout: RolloutConfig = RolloutConfig()
+    horizon_env_steps: Annotated[
+        Count | None,
+        Meta(
+            description="Environment steps in which linear schedules fall to 0 and replay.beta "
+            "rises to 1; null: the first stop.env_steps. A run that is continued keeps it, "
+            "whatever stop.env_steps becomes."
+        ),
+    ] = None
+    replay: ReplayConfig = ReplayConfig()
+    policy: PolicyConfig = PolicyConfig()
+    algorithm: AlgorithmConfig
+    nodes: NodesConfig = NodesConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    stop: StopConfig
+    memory: MemoryConfig = MemoryConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    supervision: SupervisionConfig = SupervisionConfig()
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+
+    @property
+    def envs(self) -> int:
+        """Environments that are stepped, in all shards."""
+        return self.rollout.shards * self.rollout.envs_per_shard
+
+    @property
+    def numbers(self) -> Numbers:
+        """Those of training count from 0; the evaluator's, commands', the probe's follow.
+
+        Last come those that each env node tries before it is ready, one each.
+        """
+        command = self.envs + self.evaluation.envs
+        probe = command + self.evaluation.envs
+        return Numbers(self.envs, command, probe, probe + 1)
+
+    @property
+    def steps(self) -> int:
+        """Steps of a rollout.
+
+        Raises:
+            ConfigError: ``rollout.steps`` is auto for an algorithm that learns from replay, and
+                the configuration was not resolved.
+        """
+        if self.rollout.steps != "auto":
+            return self.rollout.steps
+        if self.replays:
+            raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
+        return DEFAULT_STEPS
+
+    @property
+    def horizon(self) -> int | None:
+        """Environment steps that schedules are spread over, None where nothing says how many."""
+        return self.horizon_env_steps or self.stop.env_steps
+
+    def progress(self, env_steps: int) -> float:
+        """The share of `horizon` that has passed, at most 1; 0 where there is none."""
+        return min(1.0, env_steps / self.horizon) if self.horizon else 0.0
+
+    @property
+    def replays(self) -> bool:
+        """Whether the algorithm learns from replay."""
+        return getattr(self.algorithm, "learns_from", "rollouts") == "replay"
+
+    @property
+    def rows_per_ticket(self) -> int:
+        """Rows that one ticket collects and trains on; `steps` says what it raises."""
+        return self.envs * self.steps

@@ -1,0 +1,1 @@
+"""Checkpoints: kept, committed, sized, and the last one of a run."""

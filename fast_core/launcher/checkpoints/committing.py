@@ -1,0 +1,94 @@
+"""Commits checkpoints on a thread: reading gigabytes back must not make the launcher silent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+from fast_core.errors import CheckpointError
+from fast_core.events import CheckpointWritten, CommitCheckpoint
+from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.system.threads import yield_to_others
+
+
+class Committer:
+    """Commits one checkpoint at a time.
+
+    Concurrency: the thread alone touches the folder of checkpoints from `begin` until the outcome
+    is there. Hashing and reading release Python's lock, so the caller's loop goes on meanwhile.
+    """
+
+    def __init__(self, store: CheckpointStore) -> None:
+        """Nothing is being committed."""
+        self._store = store
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix="checkpoint", initializer=yield_to_others
+        )
+        self._future: Future[object] | None = None
+        self._number = 0
+        self._pieces = 0
+        self._given_up = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Readable once there is an outcome."""
+        return self._wake
+
+    def begin(self, command: CommitCheckpoint, directory: str) -> None:
+        """Commit what the nodes wrote into ``directory``."""
+        assert self._future is None
+        self._pieces = 0
+        self._number = command.checkpoint
+        self._future = self._pool.submit(self._store.commit, command, directory, self._check)
+        self._future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
+
+    def take(self) -> CheckpointWritten | None:
+        """What became of the checkpoint that was being committed, None while that is open.
+
+        Raises:
+            CheckpointError: A part that a node reported is missing.
+        """
+        future = self._future
+        if future is None or not future.done():
+            return None
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        self._future = None
+        try:
+            future.result()
+        except OSError as error:
+            return CheckpointWritten(self._number, str(error))
+        return CheckpointWritten(self._number)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is being committed, or its outcome has not been taken."""
+        return self._future is not None
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of the files have been read back for the one that is being committed."""
+        return self._pieces
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is an outcome; False if nothing is being committed."""
+        if self._future is None:
+            return False
+        wait_for([self._future], timeout_s)
+        return True
+
+    def close(self) -> None:
+        """Give up what is being committed. May be called twice."""
+        self._given_up.set()
+        self._pool.shutdown()
+        if self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
+
+    def _check(self) -> None:
+        self._pieces += 1  # by the thread alone while it commits
+        if self._given_up.is_set():
+            raise CheckpointError("the run ended while this checkpoint was being committed")

@@ -1,0 +1,1 @@
+"""What failed, and where: from exceptions, deaths and silence to one first cause."""

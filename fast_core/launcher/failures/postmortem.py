@@ -1,0 +1,57 @@
+"""What can still be read in shared memory of a node that died without a word."""
+
+from __future__ import annotations
+
+from fast_core.envs import read_progress
+from fast_core.events import Failed
+from fast_core.memory.stats import StatsSnapshot
+from fast_core.nodes.node import NodeState
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.seeding import Role
+
+
+def describe_death(
+    plan: RunPlan, memory: RunMemory, node: str, cause: str, log_tail: str
+) -> Failed:
+    """The report that a killed or crashed node could not send itself.
+
+    ``cause`` says how its process ended; ``log_tail`` are the last lines of its log, where a crash
+    in C leaves its stack.
+    """
+    row = memory.stats(node).snapshot()
+    state = NodeState(row.state).name.lower()
+    if node in plan.names.env:
+        context = describe_place(plan, memory, row)
+    else:  # what a user's node wrote and others can still read, as its kind counts it
+        context = {
+            f"complete in {own.name}": str(memory.at(own.kind, own.name).published())
+            for own in plan.own
+            if own.writer == node
+        }
+    return Failed(
+        node=node,
+        doing=state,
+        error=f"{node} {cause}",
+        traceback=log_tail,
+        context=context,
+    )
+
+
+def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, str]:
+    """Shard, environment, episode, seed, step and last action, as far as they were written."""
+    if row.state != NodeState.STEPPING:
+        return {}
+    at = read_progress(
+        memory.progress(row.shard, row.group),
+        seed=plan.config.seed,
+        role=Role.ENVIRONMENT_EPISODE,
+        shard=row.shard,
+        first_env=plan.group_envs(row.group).start,
+    )
+    # With all of them at once there is no one environment, and with replay the rollout that was
+    # being made lay in the dead node's own memory.
+    if plan.replays or not at["environment"].isdecimal():
+        return at
+    action = memory.rollouts(row.shard).slot(row.slot)["action"]
+    return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

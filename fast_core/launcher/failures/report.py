@@ -1,0 +1,52 @@
+"""From an exception in a node to the report that people read."""
+
+from __future__ import annotations
+
+import traceback
+
+from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
+from fast_core.events import Failed
+from fast_core.nodes.node import Node
+from fast_core.system.text import encodable, error_text
+
+
+def describe_failure(
+    name: str, node: Node | None, error: BaseException, *, begun: bool = True
+) -> Failed:
+    """The first cause of a node's end, for people.
+
+    A node that has not ``begun`` and says that it does not fit the configuration, or the
+    checkpoint that it should continue, refuses the run; nothing has failed.
+    """
+    own = isinstance(error, FastLoopError)
+    return Failed(
+        node=name,
+        doing=node.doing if node is not None else "being constructed",
+        error=encodable(str(error) if own else error_text(error)),
+        traceback=encodable(
+            environment_traceback(error) or "".join(traceback.format_exception(error))
+        ),
+        context=_context(node) if node is not None else {},
+        refused=not begun and isinstance(error, ConfigError | CheckpointError),
+    )
+
+
+def _context(node: Node) -> dict[str, str]:
+    """What the node says of its place; a user's node must not hide the cause by failing at that."""
+    try:
+        return {name: encodable(str(text)) for name, text in node.failure_context().items()}
+    except BaseException as error:
+        return {"failure_context()": encodable(error_text(error))}
+
+
+def environment_traceback(error: BaseException) -> str:
+    """What an environment raised, with its own traceback; empty if none is behind ``error``.
+
+    How FastLoop came to call it tells nobody anything.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, EnvironmentFailed) and link.__cause__ is not None:
+            return "".join(traceback.format_exception(link.__cause__))
+        link = link.__cause__
+    return ""

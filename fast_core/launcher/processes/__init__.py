@@ -1,0 +1,1 @@
+"""Processes: how they start, what runs in them, what ties their lives together."""

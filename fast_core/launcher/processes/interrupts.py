@@ -1,0 +1,129 @@
+"""Signals that ask the run to end, turned into something a poll loop can wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Self
+
+from fast_core.system import forks
+
+# Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
+SAME_PRESS_S = 0.2
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """The run was asked to end before it had begun."""
+
+
+class Interrupts:
+    """Counts stop signals while it is entered; later ones mean "at once".
+
+    Attributes:
+        count: Stop signals so far.
+        number: The first one.
+        raises: Whether the second one raises `KeyboardInterrupt`; for inline mode, where what
+            hangs may be this very thread.
+    """
+
+    def __init__(self) -> None:
+        self.raises = False
+        self.count = 0
+        self.number = signal.SIGINT
+        self._counted_s = 0.0
+        self._error: Exception | None = None
+        self._previous: dict[int, forks.Handler] = {}
+        self._wake_in = self._wake_out = -1
+        self._previous_wakeup = -1
+
+    def __enter__(self) -> Self:
+        self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_wakeup = forks.take_wakeup(self._wake_out)
+            for number in STOP_SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                    self._previous[number] = forks.take(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if threading.current_thread() is threading.main_thread():
+            forks.take_wakeup(self._previous_wakeup)
+        for number, handler in self._previous.items():
+            forks.give_back(number, handler)
+        self._previous.clear()
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+        if error is not None:
+            self.check_forced()
+
+    def fileno(self) -> int:
+        """Readable once a signal came; `drain` makes it quiet again."""
+        return self._wake_in
+
+    def drain(self) -> None:
+        """Forget the wake-ups, not the count."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_in, 4096)
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal came."""
+        if self.count:
+            raise Interrupted(self.text)
+
+    def check_forced(self) -> None:
+        """Raise `KeyboardInterrupt` if it was raised, whatever user code has made of it."""
+        if self.raises and self.count > 1:
+            raise KeyboardInterrupt
+
+    def raise_in_main(self, error: Exception) -> None:
+        """Raise ``error`` in the main thread, out of what it waits for; from another thread."""
+        if signal.SIGINT in self._previous:
+            self._error = error
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def keep(self) -> None:
+        """Take the signals again that user code has taken, ignored or blocked meanwhile."""
+        if self._previous:
+            signal.set_wakeup_fd(self._wake_out, warn_on_full_buffer=False)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._previous)
+        for number in self._previous:
+            if signal.getsignal(number) != self._handle:
+                signal.signal(number, self._handle)
+
+    @property
+    def text(self) -> str:
+        """What happened, for people."""
+        return "Ctrl-C" if self.number == signal.SIGINT else f"signal {self.number.name}"
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell shows for a process ended by this signal."""
+        return 128 + int(self.number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        now_s = time.monotonic()
+        if self.count == 0:
+            self.number = signal.Signals(number)
+        elif now_s - self._counted_s < SAME_PRESS_S:
+            return
+        self.count += 1
+        self._counted_s = now_s
+        if self.raises and self.count > 1:
+            raise KeyboardInterrupt
+        if self.count == 1:
+            # From here, because in inline mode the loop may hang in an environment.
+            with contextlib.suppress(OSError):
+                os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())

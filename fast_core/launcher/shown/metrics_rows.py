@@ -1,0 +1,114 @@
+"""Gathers what happened between two rows of metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fast_core.events import Evaluated, Figures, Record, Trained
+from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
+from fast_core.scheduler.statistics import Statistics
+
+
+def evaluation_row(event: Evaluated, time_s: float) -> Record:
+    """A row for an evaluation, at the env step and the version that were evaluated."""
+    figures = evaluation_figures(event.returns, event.lengths)
+    values = {f"eval/{name}": value for name, value in figures.items()}
+    values |= {f"eval_info/{name}": value for name, value in event.info.items()}
+    return Record(event.env_steps, event.version, time_s, values)
+
+
+def evaluation_figures(returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
+    """What an evaluation comes to, over the episodes whose outcome is known.
+
+    ``quarantined_share`` is the share of the others; without any known one it stands alone.
+    """
+    known = ~np.isnan(returns)
+    figures = {"quarantined_share": float(1 - known.mean())}
+    if known.any():
+        kept = np.asarray(returns)[known]
+        figures |= {
+            "return_mean": float(kept.mean()),
+            "return_std": float(kept.std()),
+            "return_min": float(kept.min()),
+            "return_max": float(kept.max()),
+            "length_mean": float(np.asarray(lengths)[known].mean()),
+        }
+    return figures
+
+
+class MetricsRows:
+    """Averages what tickets report over an interval and adds the scheduler's counters."""
+
+    def __init__(
+        self, interval_s: float, begun: Statistics, replay: ReplayCounters | None = None
+    ) -> None:
+        """``begun`` are the counters at the start of this process, for rates."""
+        self._interval_s, self._replay = interval_s, replay
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._last_s: float | None = None
+        self._last_elapsed_s = begun.elapsed_s
+        self._last = (begun.env_steps_trained, begun.updates)
+        self._pending = False
+
+    def trained(self, event: Trained) -> None:
+        """Add one ticket's metrics."""
+        self._pending = True
+        self._add({**event.metrics, "scheduler/lag_mean": event.lag_mean})
+
+    def figures(self, event: Figures) -> None:
+        """Add what a node logs, under its name."""
+        self._pending = True
+        self._add({f"{event.node}/{name}": value for name, value in event.values.items()})
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._sums[name] = self._sums.get(name, 0.0) + value
+                self._counts[name] = self._counts.get(name, 0) + 1
+
+    def due(
+        self, now_s: float, statistics: Callable[[], Statistics], *, force: bool
+    ) -> Record | None:
+        """A row, if the interval is over and there is anything to say."""
+        if self._last_s is None:
+            self._last_s = now_s
+        elapsed_s = now_s - self._last_s
+        if not self._pending or (elapsed_s < self._interval_s and not force):
+            return None
+        current = statistics()
+        # Training time, which begins when every node is ready, not the time of the first row.
+        elapsed_s = current.elapsed_s - self._last_elapsed_s
+        values = {name: total / self._counts[name] for name, total in self._sums.items()}
+        values |= _scheduler_values(current)
+        if elapsed_s > 0:
+            values["time/env_steps_per_s"] = (current.env_steps_trained - self._last[0]) / elapsed_s
+            values["time/updates_per_s"] = (current.updates - self._last[1]) / elapsed_s
+        if self._replay is not None:
+            values |= metrics_values(self._replay.read(current))
+        self._sums, self._counts = {}, {}
+        self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
+        self._last_elapsed_s = current.elapsed_s
+        self._pending = False
+        return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)
+
+
+def _scheduler_values(current: Statistics) -> dict[str, float]:
+    values = {
+        "rollout/episodes": float(current.episodes),
+        "rollout/quarantined": float(current.quarantined),
+        "rollout/quarantined_share": current.quarantined_share,
+        "scheduler/lag_max": float(current.lag_max),
+        "scheduler/lag_beyond_round": current.lag_beyond,
+        "scheduler/degree": float(current.degree),
+        "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
+    }
+    if current.return_mean is not None and current.length_mean is not None:
+        values["rollout/return_mean"] = current.return_mean
+        values["rollout/length_mean"] = current.length_mean
+    if current.return_std is not None:
+        values["rollout/return_std"] = current.return_std
+    return values | {f"info/{name}": value for name, value in current.info.items()}

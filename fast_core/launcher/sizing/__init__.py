@@ -1,0 +1,1 @@
+"""Who computes where, on how many threads: by arithmetic or by measuring."""

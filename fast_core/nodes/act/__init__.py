@@ -1,0 +1,1 @@
+"""Nodes and parts that act: policies beside environments, in policy nodes, in evaluations."""

@@ -1,0 +1,165 @@
+"""The policy node: acts for the env nodes, with forward passes over what many of them ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fast_core.algorithm import ActionOutput, Array
+from fast_core.events import Command, Ready
+from fast_core.memory import Doorbell, StatsColumn
+from fast_core.nodes.act.current_policy import CurrentPolicy
+from fast_core.nodes.learn.devices import check_device
+from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.run.mail import Reply, Request
+
+_REQUESTS, _ROWS = int(StatsColumn.REQUESTS), int(StatsColumn.ROWS)
+_BATCHES = int(StatsColumn.BATCHES)
+
+
+class Inquirer:
+    """A group of environments as its policy node sees it.
+
+    Concurrency: see `fast_core.memory.Mailbox`. This node writes the reply, and only while the
+    request bears another number. Which reply was the last is read from the box, so a policy
+    node that takes over answers what its predecessor did not.
+    """
+
+    def __init__(self, context: NodeContext, shard: int, group: int) -> None:
+        self.request = context.memory.request(shard, group)
+        self.reply = context.memory.reply(shard, group)
+        self.rows = self.request.rows
+        self._answered = self.reply.number()
+        self._number, self._asked = 0, Request(0, 0, 0)
+
+    def asks(self) -> bool:
+        """Whether there is a request without a reply."""
+        return self.request.number() != self._answered
+
+    def take(self) -> int:
+        """Note which request is being answered; returns the oldest weights it allows.
+
+        The number is read first: if the shard moves meanwhile and another node asks anew, this
+        reply bears the old number and nobody reads it.
+        """
+        self._number = self.request.number()
+        self._asked = self.request.words
+        return self._asked.min_version
+
+    def answer(self, output: ActionOutput, taken: Array, rows: slice, version: int) -> int:
+        """Write and publish the reply: ``rows`` of a forward pass; returns who waits for it."""
+        reply = self.reply
+        reply["action"][...] = output.action[rows]
+        reply["behaviour_log_prob"][...] = output.behaviour_log_prob[rows]
+        reply["environment_action"][...] = taken[rows]
+        if output.state is not None:
+            reply["state"][...] = output.state[rows]
+        self._answered = self._number
+        reply.publish(self._number, Reply(self._asked.incarnation, version))
+        return self._asked.asker
+
+
+class PolicyNode(Node):
+    """Answers the groups of the shards that are its own.
+
+    At degree 0 every group has a forward pass of its own, so that results don't depend on who
+    asked at the same time. Otherwise all that wait are batched, up to ``nodes.policy.max_batch``
+    rows, and weights may change between two passes.
+    """
+
+    consumes = frozenset()
+    emits = frozenset({Ready})
+    reads = frozenset({"weights", "requests"})
+    writes = frozenset({"replies"})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Build the policy on its device."""
+        super().__init__(context)
+        plan = context.plan
+        device = plan.config.nodes.policy.device
+        if device != "cpu":
+            check_device(device, "nodes.policy.device")
+        self._current = CurrentPolicy(context, plan.policy_setup(device))
+        self._inquirers = [
+            Inquirer(context, shard, group)
+            for shard in range(plan.config.rollout.shards)
+            if plan.names.policy_of(shard) == context.name
+            for group in range(plan.groups)
+        ]
+        self._merges = plan.config.scheduler.off_policy_degree > 0
+        self._max_rows = plan.config.nodes.policy.max_batch
+        self._bells: dict[int, Doorbell] = {}
+        self._acting = False
+
+    @property
+    def threads(self) -> int:
+        """As the configuration says, which the launcher has resolved."""
+        threads = self.context.plan.config.nodes.policy.threads
+        return super().threads if threads == "auto" else threads
+
+    def handle(self, command: Command) -> None:
+        """Nothing comes but `Stop`."""
+
+    def work(self) -> bool:
+        """Answer everything that is waiting now."""
+        waiting = [inquirer for inquirer in self._inquirers if inquirer.asks()]
+        if not waiting:
+            if self._acting:
+                self._acting = False
+                self.enter(NodeState.WAITING, "waiting for requests", least_ns=SHORT_NS)
+            return False
+        if not self._acting:
+            self._acting = True
+            self.enter(NodeState.ACTING, "acting", least_ns=SHORT_NS)
+        for batch in self._batches(waiting):
+            if self.stopping:
+                break
+            self._act(batch)
+        return True
+
+    def _batches(self, waiting: list[Inquirer]) -> Iterator[list[Inquirer]]:
+        """Who shares a forward pass."""
+        batch: list[Inquirer] = []
+        rows = 0
+        for inquirer in waiting:
+            full = self._max_rows is not None and rows + inquirer.rows > self._max_rows
+            if batch and (full or not self._merges):
+                yield batch
+                batch, rows = [], 0
+            batch.append(inquirer)
+            rows += inquirer.rows
+        yield batch
+
+    def _act(self, batch: list[Inquirer]) -> None:
+        current, words = self._current, self.context.stats.words
+        current.refresh(max([inquirer.take() for inquirer in batch]))
+        output = current.policy.act(
+            _rows(batch, "obs"),
+            noise=_rows(batch, "noise"),
+            explore=True,
+            state=_rows(batch, "state") if "state" in batch[0].request else None,
+        )
+        taken = current.policy.environment_action(output.action)
+        first = 0
+        for inquirer in batch:
+            rows = slice(first, first + inquirer.rows)
+            sender = inquirer.answer(output, taken, rows, current.version)
+            self._bell(sender).ring()
+            first = rows.stop
+        words[_REQUESTS] += len(batch)
+        words[_ROWS] += first
+        words[_BATCHES] += 1
+
+    def _bell(self, rank: int) -> Doorbell:
+        if rank not in self._bells:
+            name = self.context.plan.names.env[rank]
+            self._bells[rank] = self.context.memory.doorbell(name)
+        return self._bells[rank]
+
+
+def _rows(batch: Sequence[Inquirer], field: str) -> Array:
+    """A field of all requests, one after the other; in place where there is only one."""
+    if len(batch) == 1:
+        return batch[0].request[field]
+    return np.concatenate([inquirer.request[field] for inquirer in batch])

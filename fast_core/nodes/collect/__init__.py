@@ -1,0 +1,1 @@
+"""Nodes and parts that step environments and put their rows where others read them."""

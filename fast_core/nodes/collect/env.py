@@ -1,0 +1,243 @@
+"""The env node: executes shards, with the policy beside the environments or in policy nodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from fast_core.envs.repeating import Together
+from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
+from fast_core.events import (
+    Assign,
+    Collect,
+    Command,
+    Ready,
+    Restoring,
+    RolloutOrder,
+    RolloutReady,
+    Save,
+    Saved,
+)
+from fast_core.memory import StatsColumn
+from fast_core.nodes.act.current_policy import CurrentPolicy
+from fast_core.nodes.collect.asking import Collection, GroupRollout, Line
+from fast_core.nodes.collect.shard import Shard, try_environment
+from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.scheduler.ledger import balanced_blocks
+
+
+class EnvNode(Node):
+    """Collects the shard rollouts it is ordered to, in order.
+
+    Its environments exist and have been reset, and one of them stepped, before it reports ready.
+    """
+
+    consumes = frozenset({Assign, Collect, Save})
+    emits = frozenset({Restoring, Ready, RolloutReady, Saved})
+    reads = frozenset({"weights", "replies"})
+    writes = frozenset({"rollouts", "replay", "progress", "requests"})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Build the policy if it acts here; environments come in `setup`."""
+        super().__init__(context)
+        plan = context.plan
+        self._current = None if plan.policy_nodes else CurrentPolicy(context, plan.policy_setup())
+        self._lines: dict[int, list[Line]] = {}
+        self._open: list[Collection] = []
+        self._orders: deque[RolloutOrder] = deque()
+        self._shards: dict[int, Shard] = {}
+        self._failure: dict[str, str] = {}
+        self._stepping = False
+
+    def setup(self) -> None:
+        """Step one environment for real, then build the shards this node will likely be given."""
+        plan = self.context.plan
+        try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
+        self.enter(NodeState.STARTING, "building shards")
+        # The scheduler limits what follows, until the node is ready.
+        self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
+        blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
+        continues = plan.checkpoint is not None
+        for shard in blocks[self.context.rank]:
+            self._build(shard, incarnation=1)
+            if not continues:  # before the next ones are made, which seeds global generators
+                self._begin((self._shards[shard],))
+        if continues:
+            self._begin(tuple(self._shards.values()))
+
+    def handle(self, command: Command) -> None:
+        """Queue orders; take shards; save."""
+        match command:
+            case Assign(shard, incarnation, taken_over):
+                held = self._shards.get(shard)
+                if held is None:
+                    doing = f"building the environments of shard {shard}"
+                    with self.state(NodeState.STARTING, doing):
+                        self._build(shard, incarnation, taken_over=taken_over)
+                        self._begin((self._shards[shard],))
+                else:
+                    held.incarnation = incarnation
+            case Collect(rollouts):
+                self._orders.extend(rollouts)
+            case Save(checkpoint, directory):
+                with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
+                    files = tuple(shard.save(directory) for shard in self._shards.values())
+                self.context.channel.send(Saved(self.context.name, checkpoint, files))
+
+    def work(self) -> bool:
+        """Collect the oldest ordered rollout; with policy nodes, a step of whoever can take one."""
+        if self._current is None:
+            return self._advance()
+        if not self._orders:
+            return False
+        order = self._orders.popleft()
+        shard = self._held(order)
+        words = self.context.stats.words
+        words[StatsColumn.SHARD], words[StatsColumn.TICKET] = order.shard, order.ticket
+        with self.state(
+            NodeState.STEPPING, f"collecting rollout {order.rollout_id} of shard {order.shard}"
+        ):
+            self._current.refresh(order.min_version)
+            if not self._collect(self._current, shard, order):
+                return True
+        self._report(shard, order, self._current.version)
+        return True
+
+    def _report(self, shard: Shard, order: RolloutOrder, version: int) -> None:
+        ready = shard.ready(self.context.name, order, version)
+        self.context.channel.send(ready)
+        self._count(ready)
+
+    def _count(self, ready: RolloutReady) -> None:
+        rollout, stats = self.context.plan.config.rollout, self.context.stats
+        stats.words[StatsColumn.EPISODES] += len(ready.episode_returns)
+        stats.words[StatsColumn.QUARANTINED] += ready.quarantined
+        if ready.episode_returns:
+            stats.floats[StatsColumn.EPISODE_RETURN] = ready.episode_returns[-1]
+        stats.words[StatsColumn.ENV_STEPS] += (
+            self.context.plan.config.steps * rollout.envs_per_shard
+        )
+
+    def _held(self, order: RolloutOrder) -> Shard:
+        """The shard of an order.
+
+        Raises:
+            FastLoopError: Another node has it by now.
+        """
+        shard = self._shards[order.shard]
+        if shard.incarnation != order.incarnation:
+            raise FastLoopError(
+                f"order for incarnation {order.incarnation} of shard {order.shard}, but this node "
+                f"holds incarnation {shard.incarnation}"
+            )
+        return shard
+
+    def _collect(self, current: CurrentPolicy, shard: Shard, order: RolloutOrder) -> bool:
+        channel = self.context.channel
+        try:
+            return shard.collect(
+                order, current.policy, current.version, lambda: channel.stop_requested
+            )
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+
+    # --- with policy nodes ---------------------------------------------------------------------
+
+    def _advance(self) -> bool:
+        """Begin what was ordered and step every group whose actions are there."""
+        worked = bool(self._orders)
+        while self._orders:
+            order = self._orders.popleft()
+            shard, words = self._held(order), self.context.stats.words
+            self._open.append(Collection(order, shard, self._lines[order.shard], words))
+        for collection in tuple(self._open):
+            for group in collection.groups:
+                if self.stopping:
+                    return True
+                worked = self._try_step(group) or worked
+            if collection.done:
+                self._open.remove(collection)
+                collection.shard.publish(collection.order)
+                self._report(collection.shard, collection.order, collection.version)
+        if not worked and self._stepping:
+            self._stepping = False
+            what = "actions" if self._open else "work"
+            self.enter(NodeState.WAITING, f"waiting for {what}", least_ns=SHORT_NS)
+        return worked
+
+    def _try_step(self, group: GroupRollout) -> bool:
+        try:
+            return group.try_advance(self._enter_stepping)
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+
+    def _enter_stepping(self) -> None:
+        if not self._stepping:
+            self._stepping = True
+            self.enter(NodeState.STEPPING, "stepping environments", least_ns=SHORT_NS)
+
+    # --- shards --------------------------------------------------------------------------------
+
+    def _build(self, shard: int, incarnation: int, *, taken_over: bool = False) -> None:
+        self.doing = f"building the environments of shard {shard}"
+        context = self.context
+        try:
+            words = context.stats.words
+            built = Shard(
+                context.plan, context.memory, shard, incarnation, words, taken_over=taken_over
+            )
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+        self._shards[shard] = built
+        if self._current is None:
+            self._lines[shard] = [Line(context, built, group) for group in built.groups]
+
+    def _begin(self, shards: Sequence[Shard]) -> None:
+        """Begin, or bring the environments of all these shards back to where they were.
+
+        Raises:
+            CheckpointError: One did not come back, and ``checkpoint.exact`` says that it must.
+            EnvironmentFailed: An environment raised.
+        """
+        repetitions = [each for shard in shards for each in shard.repetitions]
+        steps = sum(each.steps for each in repetitions)
+        if repetitions:
+            self.doing = "stepping open episodes again"
+            self._tell(0, steps)
+            Together(
+                repetitions, lambda taken: self._tell(taken, steps), lambda: self.stopping
+            ).run()
+            if self.stopping:
+                return
+        self.doing = "beginning episodes"
+        try:
+            lost = [why for shard in shards for why in shard.begin().values()]
+        except EnvironmentFailed as error:
+            self._failure = error.context
+            raise
+        exact = self.context.plan.config.checkpoint.exact
+        if lost and exact == "require":
+            raise CheckpointError(
+                f"{lost[0]} checkpoint.exact is 'require'; with 'auto' the run goes on with new "
+                "episodes."
+            )
+        if exact == "never":
+            lost = ["checkpoint.exact is 'never'"] * len(lost)
+        if repetitions or lost:
+            self._tell(steps, steps, len(lost), lost[0] if lost else "")
+
+    def _tell(self, taken: int, steps: int, anew: int = 0, why: str = "") -> None:
+        self.context.channel.send(Restoring(self.context.name, taken, steps, anew, why))
+
+    def failure_context(self) -> dict[str, str]:
+        """Shard, environment, seed, step and last action, where an environment raised."""
+        return self._failure
+
+    def close(self) -> None:
+        """Close every environment once."""
+        shards, self._shards = list(self._shards.values()), {}
+        for shard in shards:
+            shard.close()

@@ -1,0 +1,332 @@
+"""One shard as its env node executes it: environments, random stream, where rollouts go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from fast_core.algorithm import Array, NoiseSpec, Policy
+from fast_core.envs import make_batch
+from fast_core.envs.masks import valid_action
+from fast_core.envs.repetition import Repetition
+from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.events import RolloutOrder, RolloutReady
+from fast_core.memory import RolloutSlot, StatsColumn
+from fast_core.nodes.collect.env_group import EnvGroup, GroupState
+from fast_core.nodes.collect.regroup import regrouped
+from fast_core.nodes.collect.rollout_rows import RolloutRows
+from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.seeding import Role, load_stream, save_stream, stream
+from fast_core.system.durable import write_durably
+
+_STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
+
+
+class ShardState(msgspec.Struct, frozen=True):
+    """A shard's part of a checkpoint.
+
+    Attributes:
+        shard: Which one.
+        groups: Its environments.
+        noise: Position in the stream of its policy's random numbers.
+        made_in: Incarnation in which its environments were made, which seeded their constructors.
+    """
+
+    shard: int
+    groups: tuple[GroupState, ...]
+    noise: bytes
+    made_in: int = 1
+
+
+def shard_file(directory: str | Path, shard: int) -> Path:
+    """Where a shard's state lies inside a checkpoint."""
+    return Path(directory) / f"shard-{shard}.msgpack"
+
+
+def _read(path: Path, shard: int) -> ShardState:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=ShardState)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CheckpointError(f"can't read the state of shard {shard}: {error}") from error
+
+
+def try_environment(plan: RunPlan, rank: int, before: Callable[[str], None]) -> None:
+    """Make, reset, step and close one environment: what works here will work in the shards.
+
+    ``before`` is told what comes next, each of which may take its time.
+
+    Raises:
+        EnvironmentFailed: It raised, or gave what its spaces do not declare.
+    """
+    space = plan.environment.row
+    row = np.zeros((1, *space.shape), space.row_dtype)
+    batch = make_batch(
+        plan.config.environment,
+        seed=plan.config.seed,
+        shard=rank,
+        envs=1,
+        role=Role.PROBE,
+        number=plan.config.numbers.trial + rank,
+    )
+    try:
+        before("resetting the environment that is tried out")
+        batch.reset(row)
+        before("stepping the environment that is tried out")
+        mask = row[plan.environment.action_mask][0] if plan.environment.action_mask else None
+        batch.step(
+            valid_action(plan.environment.action, mask)[None],
+            next_obs=row,
+            reward=np.zeros(1, np.float32),
+            terminated=np.zeros(1, np.bool_),
+            truncated=np.zeros(1, np.bool_),
+            final_obs=row.copy(),
+        )
+        before("closing the environment that is tried out")
+    finally:
+        batch.close()
+
+
+class ActionNoise:
+    """The random numbers of a shard's policy, one stream per shard, drawn a rollout at a time."""
+
+    def __init__(
+        self, spec: NoiseSpec, seed: int, key: tuple[int, ...], steps: int, envs: int
+    ) -> None:
+        """``key`` is the shard, and the incarnation where the shard was taken over."""
+        self._spec, self._shape = spec, (steps, envs, *spec.shape)
+        self._generator = stream(seed, Role.ACTION_NOISE, *key)
+
+    def draw(self) -> Array:
+        """Noise of one rollout, ``[T, B, ...]`` float32."""
+        if self._spec.kind == "uniform":
+            return self._generator.random(self._shape, dtype=np.float32)
+        return self._generator.standard_normal(self._shape, dtype=np.float32)
+
+    def state(self) -> bytes:
+        """Position in the stream."""
+        return save_stream(self._generator)
+
+    def restore(self, state: bytes) -> None:
+        """Continue from a saved position."""
+        self._generator = load_stream(state)
+
+
+class Shard:
+    """A shard in the hands of one env node.
+
+    Attributes:
+        shard: Which one.
+        incarnation: How often it was given out.
+        groups: Its environments, in groups that are stepped together.
+        repetitions: What is to be taken before `begin`, to go on from the plan's checkpoint.
+
+    Concurrency: that of `fast_core.nodes.collect.rollout_sinks`; the node holds the shard alone.
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        memory: RunMemory,
+        shard: int,
+        incarnation: int,
+        words: memoryview,
+        *,
+        taken_over: bool = False,
+    ) -> None:
+        """Build the environments; `begin` begins, or continues from the plan's checkpoint.
+
+        A shard that is ``taken_over`` from a dead node begins new episodes, with random numbers
+        of its incarnation: what the checkpoint holds of it has been trained on since.
+        """
+        rollout = plan.config.rollout
+        self.shard, self.incarnation, self._words = shard, incarnation, words
+        self.groups: list[EnvGroup] = []
+        noise = plan.blueprint.noise(plan.environment)
+        self._noise = ActionNoise(
+            noise,
+            plan.config.seed,
+            (shard, incarnation) if taken_over else (shard,),
+            plan.config.steps,
+            rollout.envs_per_shard,
+        )
+        saved = None
+        if plan.checkpoint is not None and not taken_over:
+            saved = _read(shard_file(plan.checkpoint, shard), shard)
+        self._made_in = incarnation if saved is None else saved.made_in
+        self._plan, self._memory, self._taken_over = plan, memory, taken_over
+        self._continues = saved is not None
+        self.repetitions: list[Repetition] = []
+        try:
+            for index in range(plan.groups):
+                progress = memory.progress(shard, index)
+                self.groups.append(EnvGroup(plan, shard, index, self._made_in, progress))
+            if saved is not None:
+                self._restore(saved)
+        except BaseException:
+            with suppress(EnvironmentFailed):  # the first error is the cause
+                self.close()
+            raise
+
+    def _restore(self, saved: ShardState) -> None:
+        groups = regrouped(saved.groups, [len(group.envs) for group in self.groups])
+        for group, state in zip(self.groups, groups, strict=True):
+            self.repetitions += group.begin_restore(state)
+        self._noise.restore(saved.noise)
+
+    def begin(self) -> dict[int, str]:
+        """Begin episodes, or go on in those of the checkpoint.
+
+        Returns:
+            Why an environment begins a new one instead, for each that does.
+
+        Raises:
+            EnvironmentFailed: An environment raised.
+        """
+        lost: dict[int, str] = {}
+        for group in self.groups:
+            if self._continues:
+                lost |= group.end_restore()
+            elif self._taken_over:
+                group.take_over()
+            else:
+                group.reset()
+        self.repetitions.clear()
+        self._sink = self._make_sink(self._plan, self._memory)
+        return lost
+
+    def _make_sink(self, plan: RunPlan, memory: RunMemory) -> RolloutSink:
+        if not plan.replays:
+            return SharedRollouts(memory, self.shard)
+        goes_on = [each for group in self.groups for each in group.goes_on]
+        return ReplayRollouts(plan, memory, self.shard, goes_on)
+
+    # --- with the policy beside the environments -----------------------------------------------
+
+    def collect(
+        self, order: RolloutOrder, policy: Policy, version: int, stopping: Callable[[], bool]
+    ) -> bool:
+        """Step every environment ``T`` times into the ordered slot; False if told to stop."""
+        (group,) = self.groups
+        slot, noise = self.open(order)
+        rows = group.open(slot)
+        rows.policy_version.fill(version)
+        collect = self._collect_remembering if group.remembers else self._collect
+        if not collect(group, rows, policy, noise, stopping):
+            return False
+        group.close_rollout(rows)
+        self.publish(order)
+        return True
+
+    def _collect(
+        self,
+        group: EnvGroup,
+        rows: RolloutRows,
+        policy: Policy,
+        noise: Array,
+        stopping: Callable[[], bool],
+    ) -> bool:
+        """The hot loop of policies that see one observation and remember nothing."""
+        obs, action, log_prob = rows.obs, rows.action, rows.behaviour_log_prob
+        reward, final_obs = rows.reward, rows.final_obs
+        terminated, truncated = rows.terminated, rows.truncated
+        batch, act, words = group.batch, policy.act, self._words
+        step = batch.step
+        for t, drawn in enumerate(noise):
+            if stopping():
+                return False
+            words[_STEP] = t
+            output = act(obs[t], noise=drawn, explore=True)
+            action[t] = output.action
+            log_prob[t] = output.behaviour_log_prob
+            step(
+                policy.environment_action(action[t]),
+                next_obs=obs[t + 1],
+                reward=reward[t],
+                terminated=terminated[t],
+                truncated=truncated[t],
+                final_obs=final_obs[t],
+            )
+            if batch.quarantined:
+                rows.quarantined[t, batch.quarantined] = True
+        return True
+
+    def _collect_remembering(
+        self,
+        group: EnvGroup,
+        rows: RolloutRows,
+        policy: Policy,
+        noise: Array,
+        stopping: Callable[[], bool],
+    ) -> bool:
+        """The loop of policies that see stacked frames or remember."""
+        for t, drawn in enumerate(noise):
+            if stopping():
+                return False
+            self._words[_STEP] = t
+            seen = group.seen(rows, t)
+            output = policy.act(seen, noise=drawn, explore=True, state=group.memory)
+            rows.action[t] = output.action
+            rows.behaviour_log_prob[t] = output.behaviour_log_prob
+            group.batch.step(
+                policy.environment_action(rows.action[t]),
+                next_obs=rows.obs[t + 1],
+                reward=rows.reward[t],
+                terminated=rows.terminated[t],
+                truncated=rows.truncated[t],
+                final_obs=rows.final_obs[t],
+            )
+            if group.batch.quarantined:
+                rows.quarantined[t, group.batch.quarantined] = True
+            group.remember(rows, t, output.state)
+        return True
+
+    # --- the beginning and the end of any rollout ----------------------------------------------
+
+    def open(self, order: RolloutOrder) -> tuple[RolloutSlot, Array]:
+        """Where the rollout is to be written, and its noise ``[T, B, ...]``."""
+        slot = self._sink.open(order)
+        self._words[StatsColumn.SLOT] = order.slot
+        return slot, self._noise.draw()
+
+    def publish(self, order: RolloutOrder) -> None:
+        """Let others see the rollout."""
+        self._sink.publish(order)
+
+    def ready(self, node: str, order: RolloutOrder, version: int) -> RolloutReady:
+        """The announcement of a collected rollout."""
+        episodes = [group.batch.take_episodes() for group in self.groups]
+        return RolloutReady(
+            node=node,
+            shard=order.shard,
+            incarnation=order.incarnation,
+            slot=order.slot,
+            rollout_id=order.rollout_id,
+            ticket=order.ticket,
+            version=version,
+            episode_returns=tuple(value for each in episodes for value in each.returns),
+            episode_lengths=tuple(value for each in episodes for value in each.lengths),
+            quarantined=sum(each.quarantined for each in episodes),
+            episode_infos=tuple(info for each in episodes for info in each.infos if info),
+        )
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def save(self, directory: str) -> str:
+        """Write the state to a file of the checkpoint; returns its name."""
+        path = shard_file(directory, self.shard)
+        groups = tuple(group.state() for group in self.groups)
+        state = ShardState(self.shard, groups, self._noise.state(), self._made_in)
+        write_durably(path, msgspec.msgpack.encode(state))
+        return path.name
+
+    def close(self) -> None:
+        """Close every environment."""
+        groups, self.groups = self.groups, []
+        for group in groups:
+            group.batch.close()

@@ -1,0 +1,124 @@
+"""What every optimizer does: owns a learner, publishes it, lends it out, saves and restores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fast_core.algorithm import Algorithm
+from fast_core.errors import CheckpointError
+from fast_core.events import Saved, SnapshotTaken
+from fast_core.nodes.contract import make_learner
+from fast_core.nodes.learn.devices import check_device
+from fast_core.nodes.learn.digest import digest
+from fast_core.nodes.learn.learner_file import check, load, save
+from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.system.threads import set_threads
+
+LEARNER_FILE = "learner.msgpack"
+
+
+class LearningNode(Node):
+    """A node with a learner.
+
+    Concurrency: the first optimizer is the only writer of the weight board and of the evaluation
+    slot.
+    """
+
+    writes = frozenset({"weights", "evaluation"})
+
+    def __init__(self, context: NodeContext) -> None:
+        """Attach memory; the learner is built in `setup`, because it may import torch."""
+        super().__init__(context)
+        self._weights = context.memory.weights()
+        self._flat = context.memory.parameters.empty()
+        self._algorithm: Algorithm | None = None
+        self._version = self._published = self._env_steps = 0
+
+    def setup(self) -> None:
+        """Build the learner and restore it."""
+        plan = self.context.plan
+        optimizer = plan.config.nodes.optimizer
+        if optimizer.device != "cpu":
+            check_device(optimizer.device, "nodes.optimizer.device")
+        set_threads(self.threads)
+        self._algorithm = make_learner(plan, self.context.rank)
+        set_threads(self.threads)  # again, for what building it has loaded, such as torch
+        if plan.saves:
+            check(self._algorithm.state_dict())
+
+    @property
+    def threads(self) -> int:
+        """As configured, or as resolved from the size of an update."""
+        return self.context.plan.threads
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The learner.
+
+        Raises:
+            RuntimeError: Before `setup`.
+        """
+        if self._algorithm is None:
+            raise RuntimeError("the learner is built in setup(), which has not run")
+        return self._algorithm
+
+    @property
+    def learner_file(self) -> str:
+        """Name of its file in a checkpoint."""
+        return LEARNER_FILE
+
+    # --- the policy ----------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Give the current policy to those who act."""
+        self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
+        self._weights.publish(self._version, self._flat.data)
+        self._published = self._version
+
+    def snapshot(self, request: int) -> None:
+        """Give the policy that was published last to the evaluator."""
+        version = self._published
+        with self.state(NodeState.PUBLISHING, f"taking a snapshot of version {version}"):
+            slot = self.context.memory.evaluation()
+            slot.write(version, self._env_steps, self._flat.data)
+        self.context.channel.send(
+            SnapshotTaken(self.context.name, request, version, self._env_steps)
+        )
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def save(self, checkpoint: int, directory: Path) -> None:
+        """Write the learner's file and say so."""
+        with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
+            save(directory / self.learner_file, self.saved_state())
+        self.context.channel.send(Saved(self.context.name, checkpoint, (self.learner_file,)))
+
+    def saved_state(self) -> dict[str, object]:
+        """What the learner's file holds."""
+        return {
+            "version": self._version,
+            "env_steps": self._env_steps,
+            "algorithm": self.algorithm.state_dict(),
+        }
+
+    def restore(self, path: Path) -> dict[str, object]:
+        """Continue from the learner's file at ``path``; returns what it holds.
+
+        Raises:
+            CheckpointError: It is none, or that of another algorithm or network.
+        """
+        state = load(path)
+        algorithm = state["algorithm"]
+        if not isinstance(algorithm, dict):
+            raise CheckpointError(f"{path} holds no learner state")
+        self.algorithm.load_state_dict(algorithm)
+        self._version, self._env_steps = int(str(state["version"])), int(str(state["env_steps"]))
+        return state
+
+    def digest(self) -> str:
+        """SHA-256 of everything in the learner that changes."""
+        return digest(self.algorithm.state_dict())
+
+    def failure_context(self) -> dict[str, str]:
+        """Version and env steps."""
+        return {"version": str(self._version), "env_steps": str(self._env_steps)}

@@ -1,0 +1,128 @@
+"""How an optimizer turns the batches it is given into steps, without ever waiting.
+
+`Alone` is one optimizer. Several average their gradients (`averaging`) or hand them to the first
+one (`async_steps`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from fast_core.algorithm import Algorithm, ReplayBatch, SharedAlgorithm, UpdateReport
+from fast_core.nodes.contract import checked_report
+from fast_core.nodes.learn.async_steps import Owner, Worker
+from fast_core.nodes.learn.averaging import CHECK_EVERY, Averaging, Exchange, SharedExchange
+from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+
+
+class ReplayUpdate(Protocol):
+    """What `Alone` needs of an `fast_core.algorithm.Algorithm` that learns from replay."""
+
+    def update(self, batch: ReplayBatch) -> UpdateReport:
+        """Take one optimizer step."""
+        ...
+
+
+class Stepper(Protocol):
+    """Takes an optimizer's steps.
+
+    A call that did anything returns a report or changes `pending`.
+    """
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was differentiated or asked for here and its step is not over."""
+        ...
+
+    def advance(self) -> UpdateReport | None:
+        """Take what is there one step further, without waiting for more.
+
+        Returns:
+            What came of a step that was taken or skipped, exactly one of both, in plain numbers
+            (`fast_core.nodes.contract.checked_report`). With
+            ``nodes.optimizer.update: async`` the first optimizer returns one for every gradient
+            that it applies, its own or another's, and the others return none.
+        """
+        ...
+
+    def state(self) -> dict[str, object]:
+        """What has to be saved beside the learner, when nothing is pending."""
+        ...
+
+    def load(self, state: dict[str, object]) -> None:
+        """Continue from `state`; before the first `advance`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is shared with other optimizers; can be called twice."""
+        ...
+
+
+class Alone:
+    """One optimizer; implements `Stepper`.
+
+    Args:
+        algorithm: The learner.
+        batches: What it learns from.
+    """
+
+    def __init__(self, algorithm: ReplayUpdate, batches: Batches) -> None:
+        self._algorithm, self._batches = algorithm, batches
+
+    @property
+    def pending(self) -> bool:
+        """Never: a step is taken whole."""
+        return False
+
+    def advance(self) -> UpdateReport | None:
+        """One whole step, if there is a batch."""
+        batch = self._batches.next()
+        if batch is None:
+            return None
+        if not len(batch.reward):
+            self._batches.finish(None)
+            return NOTHING_DRAWN
+        report = checked_report(self._algorithm.update(batch), steps=1)
+        self._batches.finish(report.priority)
+        return report
+
+    def state(self) -> dict[str, object]:
+        """Nothing: what matters is the learner's."""
+        return {}
+
+    def load(self, state: dict[str, object]) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing is shared."""
+
+
+def make_stepper(
+    plan: RunPlan, memory: RunMemory, rank: int, algorithm: Algorithm, batches: Batches
+) -> Stepper:
+    """What takes the steps of the optimizer ``rank``, with a restored ``algorithm``."""
+    if plan.optimizers == 1:
+        return Alone(cast(ReplayUpdate, algorithm), batches)
+    shared = cast(SharedAlgorithm, algorithm)
+    if plan.averages:
+        every = 1 if plan.config.diagnostics.digests else CHECK_EVERY
+        return Averaging(shared, batches, _exchange(plan, memory, rank), check_every=every)
+    if rank == 0:
+        return Owner(plan, memory, shared, batches)
+    return Worker(plan, memory, rank, shared, batches)
+
+
+def _exchange(plan: RunPlan, memory: RunMemory, rank: int) -> Exchange:
+    optimizer = plan.config.nodes.optimizer
+    if optimizer.collective != "shared" and (
+        optimizer.collective != "auto" or optimizer.device != "cpu"
+    ):
+        # Imported here because it costs a second or two and 200 MB.
+        from fast_core.nodes.learn.collective import CollectiveExchange, chosen_collective
+
+        chosen = chosen_collective(plan)
+        if chosen != "shared":
+            return CollectiveExchange(plan, memory, rank, chosen)
+    return SharedExchange(plan, memory, rank)

@@ -1,0 +1,1 @@
+"""The node that holds the replay, and the slots of the batches it draws."""

@@ -1,0 +1,1 @@
+"""The machine under a run: cores, memory, threads, files, modules by name."""

@@ -1,0 +1,1 @@
+"""Commands that launch no run: evaluate, play, look into, measure, check."""

@@ -1,0 +1,244 @@
+"""The commands of `fastloop`. Each imports what it needs when it runs, so `--help` is instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fast_core import __version__
+from fast_core.system import surroundings
+
+if TYPE_CHECKING:
+    from fast_core.config import RunConfig
+
+
+# Without Rich: it would cost more time than all the rest of `--help`.
+app = typer.Typer(
+    name="fastloop",
+    help="Train reinforcement-learning policies as fast as the machine allows.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(
+    help="Look at configurations and check them, without starting anything.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(config_app, name="config")
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="best, newest or a name in checkpoints/."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fastloop {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Train reinforcement-learning policies as fast as the machine allows."""
+
+
+@app.command()
+def launch(
+    config: Config,
+    overrides: Overrides = None,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="Run every node in this process, for debuggers.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on from this run's newest checkpoint.")
+    ] = None,
+) -> None:
+    """Train as a configuration says."""
+    run_config = _load(config, [*(overrides or ()), *(["mode=inline"] if inline else ())])
+    from fast_core.launcher import launch as launch_run
+
+    raise typer.Exit(launch_run(run_config, resume_from=resume))
+
+
+@app.command()
+def resume(run: Run, overrides: Overrides = None) -> None:
+    """Go on with a run from its newest complete checkpoint."""
+    from fast_core.launcher import resume as resume_run
+
+    raise typer.Exit(resume_run(run, overrides or []))
+
+
+@app.command("eval")
+def evaluate(
+    run: Run,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
+    ] = None,
+    render: Annotated[bool, typer.Option("--render", help="Show them in a window.")] = False,
+    video: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write them to an .mp4 or .gif file.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the episodes, instead of the run's.")
+    ] = None,
+    repeat: Annotated[
+        bool,
+        typer.Option(
+            "--repeat", help="Play the episodes of the run's own evaluations, not fresh ones."
+        ),
+    ] = False,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Act as in training, with exploration.")
+    ] = False,
+) -> None:
+    """Evaluate a policy of a run, the best one by default; prints one JSON object."""
+    surroundings.reserve_output()
+    from fast_core.tools.evaluate import evaluate_run
+
+    raise typer.Exit(
+        evaluate_run(
+            run,
+            episodes,
+            render=render,
+            video=video,
+            checkpoint=checkpoint,
+            seed=seed,
+            repeat=repeat,
+            explore=explore,
+        )
+    )
+
+
+@app.command()
+def play(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|CONFIG|ENV", help="What to watch, or to play yourself.")
+    ],
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Watch a run's policy in a window, or play an environment by keyboard."""
+    from fast_core.tools.play import play as play_in_window
+
+    raise typer.Exit(play_in_window(what, checkpoint))
+
+
+@app.command()
+def replay(
+    run: Run,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="newest or a name in checkpoints/.")
+    ] = None,
+    top: Annotated[
+        int, typer.Option(min=0, help="How many rows of the highest priority to show.")
+    ] = 10,
+) -> None:
+    """Show what the replay of a checkpoint holds; prints one JSON object."""
+    surroundings.reserve_output()
+    from fast_core.tools.replay_view import show_replay
+
+    raise typer.Exit(show_replay(run, checkpoint, top))
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Show what there is and what it compares.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per benchmark instead.")
+    ] = False,
+) -> None:
+    """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
+    if as_json:
+        surroundings.reserve_output()
+    from fast_core.tools.bench import run
+
+    raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: cores, memory, limits, versions, CUDA, and what to change."""
+    from fast_core.tools.doctor import diagnose, report
+
+    findings = diagnose()
+    typer.echo(report(findings))
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@config_app.command()
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the reference for people instead.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of configuration files."""
+    from fast_core.algos.registry import REGISTRY, algorithm_config_type
+    from fast_core.config import reference as config_reference
+
+    algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
+    write = config_reference.markdown if markdown else config_reference.json_schema
+    typer.echo(write(algorithms), nl=False)
+
+
+@config_app.command()
+def defaults(
+    algorithm: Annotated[str, typer.Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
+) -> None:
+    """Print a commented configuration file with every default."""
+    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config import reference as config_reference
+
+    text = config_reference.template(algorithm, algorithm_config_type(algorithm))
+    typer.echo(text, nl=False)
+
+
+@config_app.command()
+def validate(
+    config: Config,
+    overrides: Overrides = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print it with every default filled in.")
+    ] = False,
+) -> None:
+    """Check a configuration file as a launch would: its environment is made and stepped once."""
+    run_config = _load(config, overrides or [])
+    from fast_core.launcher import validate as validate_run
+
+    if status := validate_run(run_config):
+        raise typer.Exit(status)
+    if show:
+        from fast_core.config.file import dumps
+
+        typer.echo(dumps(run_config), nl=False)
+    else:
+        name, environment = run_config.algorithm.name, run_config.environment.id
+        typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _load(path: Path, overrides: list[str]) -> RunConfig:
+    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.file import load
+
+    return load(path, overrides, algorithm_config_type)

@@ -1,0 +1,206 @@
+"""What is in the replay of a checkpoint: what `fastloop replay` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.envs.probe import probe
+from fast_core.errors import CheckpointError
+from fast_core.launcher.checkpoints.store import check, complete_names
+from fast_core.launcher.prepare import make_plan
+from fast_core.launcher.run import load_run_config
+from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
+from fast_core.memory.replay import RankedRow, ranked
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.replay.files import STATE_FILE, holds_rows, restore_state, rows_file
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import replay_columns, rows_per_log
+from fast_core.system.surroundings import write_result
+
+NEWEST = "newest"
+SHOWN = 16  # elements of an action
+
+
+def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int:
+    """Print what the replay of a checkpoint holds as one JSON object.
+
+    Rows are read one after the other, so little memory is needed. The run may be training.
+
+    Args:
+        path: Run directory, or the folder of a name's runs.
+        checkpoint: ``newest`` or a name under ``checkpoints``; None takes the newest.
+        top: How many rows of the highest priority are shown, where there are priorities.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        FastLoopError: There is no such checkpoint, it holds no replay, or it is damaged.
+    """
+    run = RunDirectory.open(path)
+    config = load_run_config(run, [])
+    directory = _choose(run, checkpoint)
+    plan = make_plan(config, probe(config.environment, config.seed), str(run.path), None, None)
+    manifest = check(directory, only=(STATE_FILE,))
+    state = restore_state(directory)
+    seen = cast("dict[str, Array]", state["reader"])["positions"][:, 0].astype(np.int64)
+    highest = _highest(state, seen, top)
+    figures = Figures(len(seen), {(row.log, row.row) for row in highest})
+    for shard in range(config.rollout.shards):
+        _read(plan, directory / rows_file(shard), shard, figures)
+    shown = {
+        "run": str(run.path),
+        "checkpoint": directory.name,
+        "env_steps": manifest.env_steps,
+        "capacity": rows_per_log(plan) * config.envs,
+        **figures.result(),
+        "priorities": _priorities(state),
+        "highest": [_row(row, figures) for row in highest],
+    }
+    write_result(json.dumps(shown, indent=2))
+    return 0
+
+
+class Figures:
+    """Counts rows as they pass.
+
+    Attributes:
+        wanted: Rows to be shown, by environment and number, as soon as they have passed.
+        newest: Number of the newest row of each environment.
+    """
+
+    def __init__(self, envs: int, wanted: set[tuple[int, int]]) -> None:
+        """``envs`` of all shards; ``wanted`` by environment and number of the row."""
+        self.wanted: dict[tuple[int, int], np.void] = {}
+        self._missing = wanted
+        self.newest = [-1] * envs
+        self._rows = [0] * envs
+        self._begun: list[float | None] = [None] * envs  # return of the open episode so far
+        self._ends = {TERMINATED: 0, TRUNCATED: 0}
+        self._returns: list[float] = []
+        self._rewards = [0.0, np.inf, -np.inf]
+        self._steps = 0
+
+    def take(self, env: int, piece: Rows) -> None:
+        """Rows of an environment, in order."""
+        bits, reward = piece.rows[BITS], piece.rows["reward"].astype(np.float64)
+        step = (bits & ORIGIN) > 0
+        self._rows[env] += len(bits)
+        if step.any():
+            self._steps += int(step.sum())
+            total, least, greatest = self._rewards
+            steps = reward[step]
+            self._rewards = [
+                total + steps.sum(),
+                min(least, steps.min()),
+                max(greatest, steps.max()),
+            ]
+        for bit in self._ends:
+            self._ends[bit] += int(((bits & bit) > 0).sum())
+        self._follow(env, bits, np.concatenate([[0.0], np.cumsum(np.where(step, reward, 0.0))]))
+        self.newest[env] = last = piece.first + len(bits) - 1
+        passed = (key for key in self._missing if key[0] == env)
+        for key in [key for key in passed if piece.first <= key[1] <= last]:
+            self._missing.discard(key)
+            self.wanted[key] = piece.rows[key[1] - piece.first].copy()
+
+    def _follow(self, env: int, bits: NDArray[np.uint8], sums: Array) -> None:
+        """Returns of episodes that are there from their beginning to their end."""
+        open_return, at = self._begun[env], 0
+        for index in np.flatnonzero(bits & (BEGINS | TERMINATED | TRUNCATED)):
+            if bits[index] & BEGINS:
+                open_return, at = 0.0, int(index)
+            if bits[index] & (TERMINATED | TRUNCATED):
+                if open_return is not None:
+                    self._returns.append(open_return + float(sums[index + 1] - sums[at]))
+                open_return = None
+        if open_return is not None:
+            open_return += float(sums[-1] - sums[at])
+        self._begun[env] = open_return
+
+    def result(self) -> dict[str, object]:
+        """Everything counted."""
+        total, least, greatest = self._rewards
+        some, returns = self._steps > 0, self._returns
+        return {
+            "rows": sum(self._rows),
+            "rows_of_environments": self._rows,
+            "steps": self._steps,
+            "terminated": self._ends[TERMINATED],
+            "truncated": self._ends[TRUNCATED],
+            "reward_mean": total / self._steps if some else None,
+            "reward_min": least if some else None,
+            "reward_max": greatest if some else None,
+            "whole_episodes": len(returns),
+            "return_mean": float(np.mean(returns)) if returns else None,
+            "return_min": min(returns, default=None),
+            "return_max": max(returns, default=None),
+        }
+
+
+def _choose(run: RunDirectory, checkpoint: str | None) -> Path:
+    names = complete_names(run.checkpoints)
+    name = Path(checkpoint).name if checkpoint not in (None, NEWEST) else (names or [""])[-1]
+    if name not in names:
+        which = f"no checkpoint {name!r}. It has {', '.join(names)}" if names else "none yet"
+        raise CheckpointError(f"a replay is read from a checkpoint; {str(run.path)!r} has {which}.")
+    if not holds_rows(run.checkpoints / name):
+        raise CheckpointError(
+            f"checkpoint {name} of {str(run.path)!r} holds no replay: checkpoint.replay was false, "
+            "or its algorithm learns from rollouts"
+        )
+    return run.checkpoints / name
+
+
+def _read(plan: RunPlan, path: Path, shard: int, figures: Figures) -> None:
+    envs = plan.config.rollout.envs_per_shard
+    try:
+        with path.open("rb") as file:
+            for piece in rows_of(file, replay_columns(plan), envs):
+                figures.take(shard * envs + piece.env, piece)
+    except OSError as error:
+        raise CheckpointError(f"can't read the replay's rows in {path}: {error}") from error
+
+
+def _highest(state: dict[str, object], seen: Array, top: int) -> list[RankedRow]:
+    """The rows of the highest priority, highest first."""
+    if not isinstance(tree := state["tree"], dict):
+        return []
+    priorities: NDArray[np.float64] = tree["priorities"]
+    leaves = np.argsort(-priorities, kind="stable")[:top]
+    each, counts = len(priorities) // len(seen), seen.tolist()
+    return [
+        ranked(int(leaf), each, counts, counts, float(priorities[leaf]))
+        for leaf in leaves
+        if priorities[leaf] > 0.0
+    ]
+
+
+def _priorities(state: dict[str, object]) -> dict[str, float] | None:
+    if not isinstance(tree := state["tree"], dict):
+        return None
+    live = tree["priorities"][tree["priorities"] > 0.0]
+    if not len(live):
+        return None
+    return {"mean": float(live.mean()), "min": float(live.min()), "max": float(live.max())}
+
+
+def _row(row: RankedRow, figures: Figures) -> dict[str, object]:
+    newest = figures.newest
+    shown: dict[str, object] = {
+        "environment": row.log,
+        "row": row.row,
+        "age_env_steps": (newest[row.log] - row.row) * len(newest),
+        "priority": row.priority,
+    }
+    if (found := figures.wanted.get((row.log, row.row))) is not None:
+        shown["action"] = np.ravel(found["action"])[:SHOWN].tolist()
+        shown["reward"] = float(found["reward"])
+        shown["terminated"] = bool(found[BITS] & TERMINATED)
+    return shown

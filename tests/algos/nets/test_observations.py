@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from fast_core.algos.nets.images import find_images
+from fast_core.algos.nets.observations import (
+    ImageTable,
+    ObservationEncoder,
+    ObservationTable,
+    encoded_size,
+)
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+BOX = SpaceSpec("box", (2, 2), "float64", low=(-1.0,), high=(1.0,))
+CHOICE = SpaceSpec("discrete", (), "int32", n=3, start=5)
+CHOICES = SpaceSpec("multi_discrete", (2,), "int64", counts=(2, 3), starts=(0, -1))
+BITS = SpaceSpec("multi_discrete", (2, 2), "int8", counts=(2, 2, 2, 2))
+CAMERA = SpaceSpec("box", (16, 20, 3), "uint8", low=(0.0,), high=(255.0,))
+MASK = SpaceSpec("box", (4,), "bool", low=(0.0,), high=(1.0,))
+ACTION = SpaceSpec("discrete", (), "int64", n=4)
+
+
+def environment(*parts, mask=None):
+    return EnvironmentSpec("Test-v0", SpaceSpec.composite(parts), ACTION, action_mask=mask)
+
+
+def rows(env, count):
+    return np.zeros(count, env.observation.row_dtype)
+
+
+def test_parts_become_numbers_in_their_order_without_images_and_mask():
+    env = environment(
+        ("box", BOX), ("camera", CAMERA), ("choice", CHOICE), ("mask", MASK),
+        ("choices", CHOICES), ("bits", BITS), mask="mask",
+    )  # fmt: skip
+    encoder = ObservationEncoder(env, find_images(env))
+    obs = rows(env, 2)
+    obs["box"][1] = [[1, 2], [3, 4]]
+    obs["choice"] = [5, 7]
+    obs["choices"] = [[0, -1], [1, 1]]
+    obs["bits"][1] = [[0, 1], [1, 0]]
+    obs["mask"] = [[1, 1, 1, 1], [0, 1, 0, 0]]
+    obs["camera"][1] = 9
+    got = encoder.vector(obs)
+    assert got.dtype == np.float32
+    assert got.tolist() == [
+        [*[0, 0, 0, 0], *[1, 0, 0], *[1, 0, 1, 0, 0], *[1, 0, 1, 0, 1, 0, 1, 0]],
+        [*[1, 2, 3, 4], *[0, 0, 1], *[0, 1, 0, 0, 1], *[1, 0, 0, 1, 0, 1, 1, 0]],
+    ]
+    assert encoder.size == encoded_size(env, find_images(env)) == 20
+    assert encoder.mask(obs).tolist() == [[True] * 4, [False, True, False, False]]
+    assert encoder.mask_size == 4
+    (camera,) = encoder.images(obs)
+    assert camera.shape == (2, 1, 16, 20, 3) and (camera[1] == 9).all()
+    assert np.shares_memory(camera, obs), "images are never copied to be looked at"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float32"])
+def test_whatever_is_not_zero_is_allowed(dtype):
+    mask = SpaceSpec("box", (4,), dtype, low=(0.0,), high=(1.0,))
+    env = environment(("x", CHOICE), ("allowed", mask), mask="allowed")
+    obs = rows(env, 1)
+    obs["x"], obs["allowed"] = 5, [[0, 1, 0, 1]]
+    got = ObservationEncoder(env, ()).mask(obs)
+    assert got.dtype == np.bool_ and got.tolist() == [[False, True, False, True]]
+
+
+def test_image_alone_leaves_no_numbers():
+    env = EnvironmentSpec("Test-v0", CAMERA, ACTION)
+    encoder = ObservationEncoder(env, find_images(env))
+    assert encoder.vector(np.zeros((5, 16, 20, 3), np.uint8)).shape == (5, 0)
+    assert encoder.mask(np.zeros((5, 16, 20, 3), np.uint8)) is None
+
+
+def test_plain_box_of_floats_is_not_copied():
+    env = EnvironmentSpec("Test-v0", SpaceSpec("box", (3,), "float32"), ACTION)
+    obs = np.ones((4, 3), np.float32)
+    assert np.shares_memory(ObservationEncoder(env, ()).vector(obs), obs)
+
+
+def test_rows_of_a_table_share_its_memory():
+    table = ObservationTable(
+        np.arange(6, dtype=np.float32)[:, None],
+        (ImageTable(np.zeros((9, 2, 2), np.uint8), np.arange(12).reshape(6, 2)),),
+        np.ones((6, 2), bool),
+    )
+    part = table.rows(2, 5)
+    assert len(part) == 3 and part.vector[0, 0] == 2
+    assert part.images[0].index.tolist() == [[4, 5], [6, 7], [8, 9]]
+    assert part.images[0].frames is table.images[0].frames
+    assert np.shares_memory(part.mask, table.mask)
+    assert table.finite
+    table.vector[0] = np.nan
+    assert not table.finite and part.finite

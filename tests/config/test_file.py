@@ -1,0 +1,632 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, inspect
+
+from fast_core.config import AlgorithmConfig, RunConfig, Section, StopConfig
+from fast_core.config import types as config
+from fast_core.config.file import dumps, load, loads, validate
+from fast_core.config.schema import REQUIRED, keys
+from fast_core.config.yaml_text import inline
+from fast_core.errors import ConfigError
+
+
+class Momentum(Section, frozen=True, kw_only=True):
+    decay: Annotated[float, Meta(gt=0, lt=1)] = 0.9
+
+
+class Fake(AlgorithmConfig, frozen=True, kw_only=True):
+    learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
+    hidden_sizes: tuple[Annotated[int, Meta(ge=1)], ...] = (64, 64)
+    normalize: bool = False
+    label: str | None = None
+    momentum: Momentum | None = None
+    low: int = 0
+    high: int = 10
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low must be at most high; got {self.low} and {self.high}")
+
+
+class FakeReplay(Fake, frozen=True, kw_only=True):
+    learns_from: ClassVar[str] = "replay"
+
+
+def algorithm_type(name: str) -> type[AlgorithmConfig]:
+    if name == "fake-replay":
+        return FakeReplay
+    if name != "fake":
+        raise ConfigError(f"algorithm.name must be 'fake'; got {name!r}. Did you mean 'fake'?")
+    return Fake
+
+
+MINIMAL = """\
+name: cart
+environment:
+  id: CartPole-v1
+algorithm:
+  name: fake
+  learning_rate: 1e-4
+stop: {env_steps: 1000}
+"""
+
+
+def read(text: str, *overrides: str) -> RunConfig:
+    return loads(text, overrides, algorithm_type, source="x.yaml")
+
+
+def fake(run: RunConfig) -> Fake:
+    assert isinstance(run.algorithm, Fake)
+    return run.algorithm
+
+
+def refusal(text: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(text, *overrides)
+    return str(caught.value)
+
+
+class FakeLater(Fake, frozen=True, kw_only=True):
+    came_later: ClassVar[dict[str, object]] = {"low": -1}
+
+
+def test_run_made_before_a_key_existed_keeps_what_it_did() -> None:
+    text = "name: x\nenvironment: {id: A-v0}\nalgorithm: {name: later}\nstop: {updates: 1}\n"
+
+    def low(*overrides: str, resolved: bool) -> int:
+        read = loads(text, overrides, lambda _: FakeLater, source="x", resolved=resolved)
+        assert isinstance(read.algorithm, FakeLater)
+        return read.algorithm.low
+
+    assert low(resolved=True) == -1
+    assert low(resolved=False) == 0
+    assert low("algorithm.low=3", resolved=True) == 3
+
+
+def test_file_states_only_what_differs_from_the_defaults() -> None:
+    run = read(MINIMAL)
+    assert run == RunConfig(
+        name="cart",
+        environment=config.EnvironmentConfig(id="CartPole-v1"),
+        algorithm=Fake(name="fake", learning_rate=1e-4),
+        stop=StopConfig(env_steps=1000),
+    )
+
+
+def test_override_wins_over_file_and_later_over_earlier() -> None:
+    run = read(MINIMAL, "algorithm.learning_rate=2e-4", "seed=1", "seed = 2", "rollout.steps=8")
+    assert (fake(run).learning_rate, run.seed, run.rollout.steps) == (2e-4, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("stop.env_steps=1e6", 1_000_000),
+        ("stop.time_s=5", 5.0),
+        ("nodes.env.count=2", 2),
+        ("nodes.env.count=auto", "auto"),
+        ("evaluation.every_env_steps=null", None),
+        ("environment.modules=[a.b, 'on']", ("a.b", "on")),
+        ("environment.kwargs.mode=on", "on"),
+        ("environment.kwargs.wind=1e-3", 1e-3),
+        ("environment.kwargs.sizes=[1, 2.5, true, x]", [1, 2.5, True, "x"]),
+        ("environment.reset_options.level=7", 7),
+        ("algorithm.label=null", None),
+        ("algorithm.momentum.decay=0.5", 0.5),
+        ("name=2024", "2024"),
+        ("name=1e-4", "1e-4"),
+        ("name=true", "true"),
+        ("name='a: b'", "a: b"),
+        ("name=a: b", "a: b"),
+        ("name=[x", "[x"),
+        ("name=a=b", "a=b"),
+    ],
+)
+def test_override_value_takes_the_type_of_its_key(override: str, value: object) -> None:
+    found: object = read(MINIMAL, override)
+    for name in override.partition("=")[0].split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_override_of_a_group_replaces_it() -> None:
+    run = read(MINIMAL, "stop.time_s=7", "stop={updates: 5}")
+    assert run.stop == StopConfig(updates=5)
+
+
+def test_value_of_a_replaced_group_is_forgotten() -> None:
+    overrides = ["algorithm.label=old", "algorithm={name: fake, label: 5}"]
+    assert "algorithm.label must be text, or null; got 5" in refusal(MINIMAL, *overrides)
+
+
+def test_group_with_nothing_below_it_takes_its_defaults() -> None:
+    assert read(MINIMAL + "rollout:\n").rollout == config.RolloutConfig()
+
+
+def test_optional_group_may_be_null() -> None:
+    assert fake(read(MINIMAL, "algorithm.momentum=null")).momentum is None
+
+
+def test_error_says_key_value_allowed_place_and_remedy() -> None:
+    assert refusal(MINIMAL.replace("1e-4", "fast")) == (
+        "algorithm.learning_rate must be a number above 0; got 'fast' (x.yaml, line 6). "
+        "Change it, or leave it out for the default, 0.0003."
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("algorithm.learing_rate=1", ["not a key", "algorithm.learning_rate?"]),
+        ("rollot.steps=3", ["rollot is not a key", "Did you mean rollout?"]),
+        ("learning_rate=1", ["not a key", "Did you mean algorithm.learning_rate?"]),
+        ("nodes.optimizer.thread=1", ["nodes.optimizer.thread ", "nodes.optimizer.threads?"]),
+        ("rollout.zzzz=1", ["rollout has: shards, envs_per_shard, steps."]),
+        ("algorithm.momentum.deca=1", ["Did you mean algorithm.momentum.decay?"]),
+        ("stop={env_steps: 0}", ["stop.env_steps must be", "got 0"]),
+        ("seed=-1", ["an integer of at least 0", "got -1"]),
+        ("seed=1.5", ["an integer", "got 1.5"]),
+        ("seed=true", ["an integer", "got True"]),
+        ("seed.x=1", ["seed must be an integer", "got {'x': 1}"]),
+        ("scheduler.off_policy_degree=1001", ["of at least 0 and of at most 1000", "got 1001"]),
+        ("mode=inlin", ["'inline' or 'process'", "Did you mean 'inline'?"]),
+        ("metrics.tensorboard=yes", ["true or false", "Write true."]),
+        ("nodes.env.count=0", ["an integer of at least 1, or 'auto'"]),
+        ("algorithm.learning_rate=.inf", ["a number above 0", "got inf"]),
+        ("algorithm.learning_rate=.nan", ["a number above 0", "got nan"]),
+        ("algorithm.hidden_sizes=[64, 0]", ["each item an integer of at least 1", "[64, 0]"]),
+        ("algorithm.normalize=1", ["algorithm.normalize must be true or false", "got 1"]),
+        ("algorithm.momentum=3", ["must be a group of keys", "got 3"]),
+        ("algorithm.low=11", ["low must be at most high; got 11 and 10"]),
+        ("environment.kwargs=[1]", ["environment.kwargs must be a group of keys with any value"]),
+    ],
+)
+def test_wrong_override_is_refused(override: str, parts: list[str]) -> None:
+    message = refusal(MINIMAL, override)
+    for part in [*parts, "command line"]:
+        assert part in message
+
+
+def test_override_alone_is_blamed_on_the_command_line() -> None:
+    assert "x.yaml" not in refusal(MINIMAL, "rollot.steps=3")
+
+
+@pytest.mark.parametrize("override", ["seed", "seed=", "=1", "a..b=1", ".a=1", "a.=1"])
+def test_malformed_override_is_refused(override: str) -> None:
+    assert f"got {override!r} (command line)" in refusal(MINIMAL, override)
+
+
+def test_override_below_a_value_of_the_file_is_refused() -> None:
+    assert "name is 'cart', not a group of keys (x.yaml, line 1)" in refusal(MINIMAL, "name.x=1")
+
+
+def test_everything_wrong_is_listed_at_once() -> None:
+    message = refusal(MINIMAL + "sed: 1\n", "rollout.steps=0", "algorithm.normalize=maybe")
+    assert message.startswith("the configuration has 3 errors:")
+    for part in ("sed is not a key", "x.yaml, line 8", "rollout.steps", "algorithm.normalize"):
+        assert part in message
+
+
+def test_file_number_where_text_is_needed_asks_for_quotes() -> None:
+    message = refusal(MINIMAL.replace("cart", "2024"))
+    assert "name must be text; got 2024 (x.yaml, line 1). Put it in quotes" in message
+
+
+def test_unknown_algorithm_is_refused_with_its_place() -> None:
+    assert refusal(MINIMAL.replace("fake", "fak")) == (
+        "algorithm.name must be 'fake'; got 'fak'. Did you mean 'fake'? (x.yaml, line 5)"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "environment:\nalgorithm:\n"])
+def test_required_keys_are_named(text: str) -> None:
+    message = refusal(text)
+    for key in ("name", "environment.id", "algorithm.name"):
+        assert f"\n  - {key} is required (x.yaml" in message
+
+
+@pytest.mark.parametrize("value", ["4", "[a]", "text"])
+def test_value_where_a_group_belongs_is_refused(value: str) -> None:
+    assert "environment must be a group of keys" in refusal(f"environment: {value}")
+
+
+def test_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "cartpole.yaml").write_text(MINIMAL)
+    with pytest.raises(ConfigError, match=r"no configuration file .*Did you mean .*cartpole\.yaml"):
+        load(tmp_path / "cartpol.yaml", [], algorithm_type)
+
+
+def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="can't be read"):
+        load(tmp_path, [], algorithm_type)
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="must be UTF-8"):
+        load(tmp_path / "x.yaml", [], algorithm_type)
+
+
+def test_errors_name_the_file_that_was_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(MINIMAL + "seed: a\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, [], algorithm_type)
+    assert f"({path}, line 8)" in str(caught.value)
+    assert load(path, ["seed=3"], algorithm_type).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("stop={}", ["stop must have at least one of", "stop: {env_steps: 1000000}"]),
+        ("stop.env_steps=null", ["stop must have at least one of"]),
+        ("algorithm.learning_rate_schedule=linear", []),
+        ("nodes.env.count=3", ["must be at most rollout.shards, which is 2", "got 3"]),
+        ("name=..", ["usable as a folder name", "got '..'"]),
+        ("name=.hidden", ["no leading dot"]),
+        ("name=a/b", ["no slash"]),
+        ("name=a\\b", ["backslash"]),
+        ('name="a\\nb"', ["no control characters"]),
+        ("name=''", ["not empty"]),
+        (f"name={'x' * 201}", ["at most 200 characters"]),
+        (f"name={'漢' * 100}", ["255 bytes", "got 100 and 300"]),
+    ],
+)
+def test_rules_between_keys(override: str, parts: list[str]) -> None:
+    if not parts:
+        assert read(MINIMAL, override)  # the same key is refused below where stop is not set
+        return
+    message = refusal(MINIMAL, override)
+    assert all(part in message for part in [*parts, "command line"])
+
+
+def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
+    assert read(MINIMAL, "nodes.policy.count=3")
+    message = refusal(MINIMAL, "nodes.policy.count=3", "policy.placement=node")
+    assert "nodes.policy.count must be at most rollout.shards, which is 2" in message
+
+
+def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
+    message = refusal(MINIMAL, "policy.backend=numpy", "policy.precision=bf16")
+    assert "policy.backend must be torch or auto with policy.precision: bf16" in message
+    device = ("policy.backend=numpy", "nodes.policy.device=cuda:1")
+    assert read(MINIMAL, *device)  # without policy nodes nothing acts on their device
+    message = refusal(MINIMAL, *device, "policy.placement=node")
+    assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
+
+
+def test_linear_schedule_needs_a_number_of_env_steps() -> None:
+    linear = "algorithm.learning_rate_schedule=linear"
+    message = refusal(MINIMAL, "stop={updates: 5}", linear)
+    assert "algorithm.learning_rate_schedule can be 'linear' only when horizon_env" in message
+    assert read(MINIMAL, "stop={updates: 5}", linear, "horizon_env_steps=100").horizon == 100
+
+
+def test_run_beyond_the_end_of_its_schedule_is_refused() -> None:
+    linear = "algorithm.learning_rate_schedule=linear"
+    limits = ("stop.env_steps=200", "horizon_env_steps=100")
+    message = refusal(MINIMAL, *limits, linear)
+    assert "stop.env_steps can't be beyond horizon_env_steps, which is 100" in message
+    assert read(MINIMAL, *limits).progress(150) == 1.0  # nothing falls to 0
+    assert read(MINIMAL, *limits, linear, "horizon_env_steps=200").progress(150) == 0.75
+    assert read(MINIMAL, "stop={updates: 5}").progress(150) == 0.0
+
+
+def test_score_needs_evaluations() -> None:
+    message = refusal(MINIMAL, "stop.score=475", "evaluation.every_env_steps=null")
+    assert "stop.score needs evaluations" in message
+    assert read(MINIMAL, "stop.score=475").stop.score == 475
+
+
+REPLAY = MINIMAL.replace("name: fake", "name: fake-replay").replace("1000}", "100000}")
+TWO = "nodes.optimizer.count=2"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        ([TWO], []),
+        (["nodes.optimizer={count: 2, update: async, max_gradient_staleness: 0}"], []),
+        (["nodes.optimizer={count: 2, collective: gloo}"], []),
+        (["nodes.optimizer={count: 2, collective: nccl, device: 'cuda:0'}"], []),
+        (["nodes.optimizer={count: 2, collective: shared}", "mode=inline"], []),
+        (
+            ["nodes.optimizer={count: 2, update: async, max_gradient_staleness: -1}"],
+            ["max_gradient_staleness must be null or at least 0; got -1"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, max_gradient_staleness: 3}"],
+            ["can be set only with nodes.optimizer.update async", "got 3"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: nccl}"],
+            ["collective can be nccl only with a CUDA device", "is 'cpu'; got 'nccl'"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: gloo}", "mode=inline"],
+            ["collective must be auto or shared with mode inline", "got 'gloo'"],
+        ),
+        (
+            ["nodes.optimizer={count: 2, collective: gloo, update: async}"],
+            ["collective must be auto or shared with nodes.optimizer.update async"],
+        ),
+        (["replay.capacity=1000", "replay.learning_starts=1000"], []),
+        (
+            ["replay.capacity=999", "replay.learning_starts=1000"],
+            ["replay.capacity must be at least replay.learning_starts, which is 1000", "got 999"],
+        ),
+        (["stop.env_steps=1001", "replay.learning_starts=1000"], []),
+        (
+            ["stop.env_steps=1000", "replay.learning_starts=1000"],
+            ["stop.env_steps must leave room for an update", "got 1000"],
+        ),
+        (["stop.env_steps=1010", "scheduler.replay_ratio=0.1"], []),
+        (
+            ["stop.env_steps=1009", "scheduler.replay_ratio=0.1"],
+            ["stop.env_steps must leave room", "replay_ratio 0.1", "got 1009"],
+        ),
+        (["stop={updates: 5}", "replay.learning_starts=5000"], []),
+    ],
+)
+def test_rules_of_learning_from_replay(overrides: list[str], parts: list[str]) -> None:
+    if not parts:
+        assert read(REPLAY, *overrides).replays
+        return
+    message = refusal(REPLAY, *overrides)
+    assert all(part in message for part in [*parts, "command line"]), message
+
+
+@pytest.mark.parametrize(
+    ("written", "exact"), [("1/3", (1, 3)), ("0.1", (1, 10)), ("2", (2, 1)), ("7/2", (7, 2))]
+)
+def test_replay_ratio_is_a_number_or_a_fraction_kept_exactly(
+    written: str, exact: tuple[int, int]
+) -> None:
+    text = REPLAY + f"scheduler: {{replay_ratio: {written}}}"
+    run = read(text)
+    assert run.scheduler.ratio.as_integer_ratio() == exact
+    assert read(dumps(run)).scheduler == run.scheduler
+    assert read(REPLAY, f"scheduler.replay_ratio={written}").scheduler == run.scheduler
+
+
+@pytest.mark.parametrize("written", ["1/0", "0/3", "-1/3", "1/3/2", "a third", "2001/2"])
+def test_ratio_that_is_none_is_refused_with_what_may_be_written(written: str) -> None:
+    message = refusal(REPLAY, f"scheduler.replay_ratio={written}")
+    assert "scheduler.replay_ratio must be" in message
+    assert f"got {written!r}" in message
+
+
+@pytest.mark.parametrize("given", [*config.ReplayConfig.__struct_fields__, "replay_ratio"])
+def test_settings_of_the_replay_are_refused_where_there_is_none(given: str) -> None:
+    values = {"capacity": 9, "prioritized": True, "slots": 3, "learning_starts": 7}
+    group = "scheduler" if given == "replay_ratio" else "replay"
+    key, value = f"{group}.{given}", values.get(given, 0.5)
+    message = refusal(MINIMAL, f"{key}={inline(value)}")
+    assert f"{key} can be set only for algorithms that learn from replay" in message
+    assert f"'fake' learns from rollouts; got {value!r}" in message
+    assert "1 error" in message or "errors" not in message
+
+
+def test_one_optimizer_may_keep_what_was_set_for_several() -> None:
+    several = "nodes.optimizer={update: async, max_gradient_staleness: 1, collective: nccl}"
+    assert read(MINIMAL, several).nodes.optimizer.count == 1
+    message = refusal(MINIMAL, TWO)
+    assert "nodes.optimizer.count must be 1: 'fake' learns from rollouts" in message
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 200, "кот", "漢字 run", "a.b", "-x"])
+def test_names_of_any_script_are_accepted(name: str) -> None:
+    assert read(MINIMAL, f"name={inline(name)}").name == name
+
+
+def test_validate_lists_every_broken_rule() -> None:
+    run = msgspec.structs.replace(read(MINIMAL), name="", stop=StopConfig())
+    with pytest.raises(ConfigError, match=r"has 2 errors:(?s:.*)name must(?s:.*)stop must"):
+        validate(run)
+    validate(read(MINIMAL))
+
+
+# --- properties over all configurations --------------------------------------------------------
+
+
+def text_for(path: str) -> st.SearchStrategy[str]:
+    if path == "name":
+        printable = st.characters(exclude_categories=["C", "Z"], exclude_characters="/\\.")
+        return st.text(printable, min_size=1, max_size=60)
+    return st.text(max_size=8)
+
+
+def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
+    match kind:
+        case inspect.Metadata():
+            return values(kind.type, path)
+        case inspect.UnionType():
+            return st.one_of([values(member, path) for member in kind.types])
+        case inspect.LiteralType():
+            return st.sampled_from(kind.values)
+        case inspect.IntType():
+            return st.integers(kind.ge, kind.le)
+        case inspect.FloatType():
+            low = kind.gt if kind.ge is None else kind.ge
+            high = kind.lt if kind.le is None else kind.le
+            return st.floats(
+                low,
+                high,
+                exclude_min=kind.gt is not None,
+                exclude_max=kind.lt is not None,
+                allow_nan=False,
+                allow_infinity=False,
+            )
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.StrType(pattern=str(pattern)):
+            return st.from_regex(pattern, fullmatch=True)
+        case inspect.StrType():
+            return text_for(path)
+        case inspect.NoneType():
+            return st.none()
+        case inspect.VarTupleType():
+            return st.lists(values(kind.item_type, path), max_size=3).map(tuple)
+        case inspect.ListType():
+            return st.lists(values(kind.item_type, path), max_size=3)
+        case inspect.DictType():
+            return st.dictionaries(st.text(max_size=5), values(kind.value_type, path), max_size=3)
+        case inspect.AnyType():
+            scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+            return st.recursive(
+                scalars,
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+                ),
+                max_leaves=6,
+            )
+        case inspect.StructType() if issubclass(kind.cls, Section):
+            if kind.cls is AlgorithmConfig:
+                return sections(Fake, path) | sections(FakeReplay, path)
+            return sections(kind.cls, path)
+    raise AssertionError(kind)
+
+
+def sections(kind: type[Section], path: str = "") -> st.SearchStrategy[Section]:
+    fields = {
+        name: values(inspect.type_info(key.annotation), f"{path}.{name}" if path else name)
+        for name, key in keys(kind).items()
+    }
+    if issubclass(kind, Fake):
+        fields["name"] = st.just("fake" if kind is Fake else "fake-replay")
+        fields |= {"low": st.integers(-9, 0), "high": st.integers(0, 9)}
+    build: Callable[..., Section] = kind
+    return st.builds(build, **fields)
+
+
+def valid(run: Section) -> bool:
+    assert isinstance(run, RunConfig)
+    try:
+        validate(run)
+    except ConfigError:
+        return False
+    return True
+
+
+def repaired(run: Section) -> Section:
+    """Keep most of what was drawn: configurations that satisfy every rule are rare."""
+    assert isinstance(run, RunConfig)
+    optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
+    nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
+    stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
+    run = msgspec.structs.replace(run, nodes=nodes, stop=stop)
+    if run.replays:
+        replay = msgspec.structs.replace(run.replay, learning_starts=0)
+        scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)
+    else:
+        replay = config.ReplayConfig()
+        scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.0)
+    return msgspec.structs.replace(run, replay=replay, scheduler=scheduler)
+
+
+runs = sections(RunConfig).map(repaired).filter(valid)
+
+
+@given(runs)
+def test_written_configuration_is_read_back_equal(run: RunConfig) -> None:
+    assert read(dumps(run)) == run
+
+
+def single_values(run: Section, prefix: str = "") -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, key in keys(type(run)).items():
+        value = getattr(run, name)
+        if isinstance(value, Section):
+            if key.default is None:
+                found.append((f"{prefix}{name}", {}))
+            found += single_values(value, f"{prefix}{name}.")
+        elif key.default is REQUIRED or value != key.default:
+            found.append((f"{prefix}{name}", msgspec.to_builtins(value)))
+    return found
+
+
+@given(runs)
+def test_command_line_can_say_everything_that_a_file_can(run: RunConfig) -> None:
+    overrides = [f"{path}={inline(value)}" for path, value in single_values(run)]
+    assert read("", *overrides) == run
+
+
+tree_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*keys(RunConfig), "x"]), tree_values), st.data())
+def test_any_tree_is_accepted_or_refused_as_a_configuration(
+    tree: dict[str, object], data: st.DataObject
+) -> None:
+    group = data.draw(st.sampled_from(list(keys(RunConfig))))
+    names = st.sampled_from([*keys(Fake), *keys(config.StopConfig), *keys(config.NodesConfig)])
+    tree[group] = data.draw(st.dictionaries(names, tree_values))
+    try:
+        run = read(inline(tree))
+    except ConfigError as error:
+        assert "x.yaml" in str(error)
+    else:
+        assert read(dumps(run)) == run
+
+
+EXTRA = (
+    MINIMAL
+    + """\
+nodes:
+  extra:
+    - node: a:B
+      settings: {cell: 0.1}
+    - node: a:C
+      nam: log
+"""
+)
+
+
+def test_mistake_in_an_item_of_a_list_names_the_item_the_key_and_the_line() -> None:
+    message = refusal(EXTRA)
+    assert "nodes.extra[1].nam is not a key of the configuration; got 'log'" in message
+    assert "x.yaml, line 13" in message and "Did you mean nodes.extra[1].name?" in message
+
+
+def test_items_of_a_list_are_groups_of_keys() -> None:
+    extra = read(EXTRA.replace("nam:", "name:")).nodes.extra
+    assert [(node.node, node.node_name, node.settings) for node in extra] == [
+        ("a:B", "b", {"cell": 0.1}),
+        ("a:C", "log", {}),
+    ]
+    lacking = refusal(MINIMAL, "nodes.extra=[{name: log}]")
+    assert "nodes.extra[0].node is required (command line)" in lacking
+    text = refusal(MINIMAL, "nodes.extra=[3]")
+    assert "nodes.extra[0] must be a group of keys; got 3 (command line)" in text
+    assert "nodes.extra must be a list of groups of keys" in refusal(MINIMAL, "nodes.extra={}")
+    setting = refusal(MINIMAL, "nodes.extra=[{node: 'a:B', settings: [1]}]")
+    assert "nodes.extra[0].settings must be a group of keys" in setting
+
+
+def test_text_in_a_list_of_groups_stands_for_the_one_with_that_name() -> None:
+    run = read(
+        MINIMAL,
+        "environment.wrappers=[a:B, {name: c:D, kwargs: {limits: {low: [1, null]}}}]",
+        "nodes.extra=[a:B]",
+    )
+    assert run.environment.wrappers == (
+        config.WrapperConfig(name="a:B"),
+        config.WrapperConfig(name="c:D", kwargs={"limits": {"low": [1, None]}}),
+    )
+    assert run.nodes.extra == (config.ExtraNodeConfig(node="a:B"),)
+    assert read(dumps(run)) == run
+    message = refusal(MINIMAL, "environment.wrappers=[{name: a:B, limit: 3}]")
+    assert "environment.wrappers[0].limit is not a key" in message
+    assert "a list of groups of keys; got 'a:B'" in refusal(MINIMAL, "environment.wrappers=a:B")

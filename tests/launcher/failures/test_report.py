@@ -1,0 +1,137 @@
+"""From an exception, an exit status or a row of counters to what people read."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from fast_core.config import PolicyConfig
+from fast_core.envs.batch import ALL_ENVS
+from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
+from fast_core.launcher.failures.postmortem import describe_death
+from fast_core.launcher.failures.report import describe_failure, environment_traceback
+from fast_core.launcher.processes.tree import describe_exit
+from fast_core.memory import StatsColumn
+from fast_core.nodes.node import NodeState
+from tests.launcher.shown.test_replay_figures import replaying
+from tests.nodes.stage import Stage, make_config
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    """The error with a traceback, as an ``except`` gives it."""
+    try:
+        if cause is None:
+            raise error
+        try:
+            raise cause
+        except Exception as inner:
+            raise error from inner
+    except Exception as outer:
+        return outer
+
+
+def test_environments_own_traceback_is_shown_alone() -> None:
+    error = raised(EnvironmentFailed("environment 0 failed in step 3"), ValueError("bad joint 7"))
+    report = describe_failure("env-0", None, error)
+    assert report.error == "environment 0 failed in step 3"
+    assert report.traceback.count("Traceback") == 1
+    assert report.traceback.endswith("ValueError: bad joint 7\n")
+    assert report.doing == "being constructed"
+
+
+def test_other_errors_keep_their_whole_chain() -> None:
+    report = describe_failure("x", None, raised(KeyError("a"), OSError("disk")))
+    assert report.error == "KeyError: 'a'"
+    assert report.traceback.count("Traceback") == 2
+    own = describe_failure("x", None, raised(FastLoopError("order refused")))
+    assert own.error == "order refused"
+
+
+def test_environment_is_found_behind_other_errors() -> None:
+    inner = raised(EnvironmentFailed("failed while it was made"), RuntimeError("no licence"))
+    outer = raised(ConfigError("does not work"), inner)
+    assert environment_traceback(outer).endswith("RuntimeError: no licence\n")
+    assert environment_traceback(raised(ConfigError("no such environment"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (None, "did not answer"),
+        (7, "exited with status 7"),
+        (-signal.SIGSEGV, "was killed by SIGSEGV"),
+        (-63, "was killed by 63"),
+    ],
+)
+def test_end_of_a_process_in_words(status: int | None, text: str) -> None:
+    assert describe_exit(status) == text
+
+
+def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    words = stage.memory.stats("env-0").words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    words[StatsColumn.SLOT], words[StatsColumn.STEP] = 0, 4
+    progress = stage.memory.progress(1)
+    progress[0], progress[1] = 1, 12  # environment 1, step 12 of the batch
+    progress[2], progress[3], progress[4], progress[5] = 2, 3, 0, 9
+    stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
+    report = describe_death(stage.plan, stage.memory, "env-0", "was killed by SIGKILL", "tail")
+    assert report.error == "env-0 was killed by SIGKILL"
+    assert report.traceback == "tail"
+    assert report.doing == "stepping"
+    at = report.context
+    assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
+    assert at["last action"] == "1"
+    stage.close()
+
+
+def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    words = stage.memory.stats("env-0").words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    stage.memory.progress(1)[0] = ALL_ENVS
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert at == {"shard": "1", "environment": "0 to 1"}
+    stage.close()
+
+
+def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) -> None:
+    policy = PolicyConfig(placement="node", groups=2)
+    stage = Stage(tmp_path, make_config(policy=policy))
+    words = stage.memory.stats("env-0").words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, 4, 1
+    progress = stage.memory.progress(1, 1)
+    progress[0], progress[1], progress[2], progress[3] = 0, 12, 3, 9
+    stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
+    assert at["last action"] == "1"
+    stage.close()
+
+
+def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_action(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, replaying())
+    words = stage.memory.stats("env-0").words
+    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
+    progress = stage.memory.progress(1)
+    progress[0], progress[1] = 1, 12
+    progress[2], progress[3], progress[4], progress[5] = 2, 3, 0, 9
+    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
+    assert "last action" not in at, "it lay in the memory of the dead node"
+    stage.close()
+
+
+def test_death_while_waiting_tells_no_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.memory.stats("env-0").words[StatsColumn.STATE] = NodeState.WAITING
+    report = describe_death(stage.plan, stage.memory, "env-0", "exited with status 1", "")
+    assert report.context == {}
+    assert report.doing == "waiting"
+    stage.close()

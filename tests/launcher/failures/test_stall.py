@@ -1,0 +1,206 @@
+"""Hanging nodes, told from their counters and a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.launcher.failures import stall as module
+from fast_core.launcher.failures.stall import StallDetector
+from fast_core.memory import StatsColumn
+from fast_core.nodes.node import NodeState
+from tests.nodes.stage import Stage, make_config
+
+STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S, WORK_LIMIT_S = 10.0, 20.0, 40.0, 60.0
+EVALUATOR_ROW, OPTIMIZER_ROW, ENV_ROW = 3, 2, 0
+
+
+class Watched:
+    """A detector with a clock of its own, over counters that the test writes."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)
+        self.stage = stage
+        self.detector = StallDetector(stage.plan, stage.memory)
+        self.heard_s: dict[str, float] = {}
+
+    def words(self, row: int) -> memoryview:
+        return self.stage.memory.stats(self.stage.plan.names.all[row]).words
+
+    def enter(self, row: int, state: NodeState) -> None:
+        self.words(row)[StatsColumn.STATE] = state
+        self.words(row)[StatsColumn.STATE_SINCE_NS] += 1
+
+    def run(self, seconds: float, *, beside: object = None) -> object:
+        """Check every second; the first failure found."""
+        for _ in range(round(seconds)):
+            self.now_s += 1.0
+            if callable(beside):
+                beside()
+            failure = self.detector.check(self.now_s, self.heard_s)
+            if failure is not None:
+                return failure
+        return None
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    config = make_config(
+        environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=STEP_LIMIT_S),
+        supervision=SupervisionConfig(
+            heartbeat_timeout_s=SILENCE_LIMIT_S,
+            start_timeout_s=START_LIMIT_S,
+            work_timeout_s=WORK_LIMIT_S,
+        ),
+    )
+    stage = Stage(tmp_path, config)
+    yield Watched(stage, monkeypatch)
+    stage.close()
+
+
+def test_waiting_learning_and_saving_take_as_long_as_they_like(watched: Watched) -> None:
+    assert watched.run(3 * START_LIMIT_S) is None, "the scheduler limits the start of the run"
+
+    def turn() -> None:
+        watched.words(ENV_ROW)[StatsColumn.PROGRESS] += 1
+
+    for state in (NodeState.WAITING, NodeState.LEARNING, NodeState.SAVING):
+        watched.enter(ENV_ROW, state)
+        assert watched.run(3 * WORK_LIMIT_S, beside=turn) is None
+    watched.enter(ENV_ROW, NodeState.WRITING)
+    assert watched.run(3 * WORK_LIMIT_S) is None, "slow disks disturb nobody"
+
+
+@pytest.mark.parametrize("state", [NodeState.WAITING, NodeState.LEARNING, NodeState.ACTING])
+def test_node_that_takes_no_turn_any_more_is_found(watched: Watched, state: NodeState) -> None:
+    """However alive its I/O thread is: stuck in C without the GIL, or in a user's callback."""
+    watched.enter(OPTIMIZER_ROW, state)
+
+    def hear() -> None:
+        watched.heard_s["optimizer-0"] = watched.now_s
+
+    assert watched.run(WORK_LIMIT_S, beside=hear) is None
+    failure = watched.run(3, beside=hear)
+    assert failure is not None
+    assert failure.node == "optimizer-0"
+    assert "within 60 s (supervision.work_timeout_s)" in failure.error
+
+
+def test_environment_that_is_tried_out_has_the_limit_of_a_step(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.TRYING)
+    assert watched.run(STEP_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert "from reset, step or close within 10 s (environment.step_timeout_s)" in failure.error
+
+
+def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
+    """Its node was ready long ago, so no other limit covers what it makes now."""
+    watched.words(ENV_ROW)[StatsColumn.STATE_SINCE_NS] = 7
+    watched.enter(ENV_ROW, NodeState.STARTING)
+    assert watched.run(START_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert failure.node == "env-0"
+    assert "within 40 s (supervision.start_timeout_s)" in failure.error
+
+
+def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    watched.words(ENV_ROW)[StatsColumn.SHARD] = 1
+    progress = watched.stage.memory.progress(1)
+    progress[0], progress[1] = 1, 30  # environment 1 is in step 30
+    progress[2], progress[3] = 5, 6  # episodes
+    progress[4], progress[5] = 0, 10  # when they began
+    assert watched.run(STEP_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert failure.node == "env-0"
+    assert "within 10 s (environment.step_timeout_s)" in failure.error
+    assert failure.context["shard"] == "1"
+    assert failure.context["environment"] == "1"
+    assert failure.context["episode"] == "6"
+    assert failure.context["step"] == "20"
+
+
+def test_env_node_that_steps_is_no_hang(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    progress = watched.stage.memory.progress(0)
+
+    def step() -> None:
+        progress[1] += 1
+
+    assert watched.run(5 * STEP_LIMIT_S, beside=step) is None
+
+
+def test_evaluator_that_hangs_is_found_while_others_step(watched: Watched) -> None:
+    """Its row names no shard, so the progress of shard 0 is not its own."""
+    watched.enter(EVALUATOR_ROW, NodeState.EVALUATING)
+    progress = watched.stage.memory.progress(0)
+
+    def step() -> None:
+        progress[1] += 1
+
+    failure = watched.run(2 * STEP_LIMIT_S, beside=step)
+    assert failure is not None
+    assert failure.node == "evaluator-0"
+
+
+def test_evaluator_that_acts_is_no_hang(watched: Watched) -> None:
+    watched.enter(EVALUATOR_ROW, NodeState.EVALUATING)
+
+    def act() -> None:
+        watched.words(EVALUATOR_ROW)[StatsColumn.PROGRESS] += 1
+
+    assert watched.run(5 * STEP_LIMIT_S, beside=act) is None
+
+
+def test_node_that_steps_in_c_with_the_gil_is_not_silent_but_hangs(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    watched.heard_s = {"env-0": watched.now_s}
+    progress = watched.stage.memory.progress(0)
+
+    def step() -> None:
+        progress[1] += 1
+
+    assert watched.run(3 * SILENCE_LIMIT_S, beside=step) is None
+    failure = watched.run(STEP_LIMIT_S + 3)
+    assert failure is not None
+    assert "step_timeout_s" in failure.error
+
+
+def test_silent_node_is_found(watched: Watched) -> None:
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.heard_s = {"optimizer-0": watched.now_s}
+    assert watched.run(SILENCE_LIMIT_S - 1) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert failure.node == "optimizer-0"
+    assert "no sign of life for 20 s" in failure.error
+
+
+def test_node_that_was_never_heard_is_the_start_timeouts_business(watched: Watched) -> None:
+    assert watched.run(3 * SILENCE_LIMIT_S) is None
+
+
+def test_pause_of_the_launcher_is_forgiven(watched: Watched) -> None:
+    """FT-05's neighbour: a suspended machine. Its nodes were suspended too."""
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    watched.heard_s = {"optimizer-0": watched.now_s}
+    assert watched.run(5) is None
+    watched.now_s += 3600
+    assert watched.run(STEP_LIMIT_S - 1) is None
+    assert watched.run(5) is not None, "but not for ever"
+
+
+def test_no_limit_means_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=None))
+    stage = Stage(tmp_path, config)
+    watched = Watched(stage, monkeypatch)
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    assert watched.run(1000) is None
+    stage.close()

@@ -1,0 +1,128 @@
+"""Stop signals become something a poll loop can wait for."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fast_core.launcher.processes import interrupts as module
+from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
+@pytest.fixture(autouse=True)
+def before() -> Iterator[None]:
+    """Nothing may leak out of a test: a later Ctrl-C must reach pytest."""
+    handlers = [signal.getsignal(number) for number in module.STOP_SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == handlers
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def readable(interrupts: Interrupts) -> bool:
+    return bool(select.select([interrupts], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("number", module.STOP_SIGNALS)
+def test_signal_is_counted_and_wakes(number: signal.Signals) -> None:
+    with Interrupts() as interrupts:
+        interrupts.check()
+        assert not readable(interrupts)
+        send(number)
+        assert interrupts.count == 1
+        assert readable(interrupts)
+        interrupts.drain()
+        assert not readable(interrupts)
+        assert interrupts.exit_code == 128 + number
+        with pytest.raises(Interrupted):
+            interrupts.check()
+
+
+def test_first_signal_names_the_end(clock: list[float]) -> None:
+    with Interrupts() as interrupts:
+        send(signal.SIGINT)
+        clock[0] += 1
+        send(signal.SIGTERM)
+        assert (interrupts.count, interrupts.text, interrupts.exit_code) == (2, "Ctrl-C", 130)
+
+
+def test_echo_of_a_signal_counts_once(clock: list[float]) -> None:
+    """``timeout`` sends its signal to the command and then to the command's group."""
+    with Interrupts() as interrupts:
+        send(signal.SIGTERM)
+        clock[0] += 0.1
+        send(signal.SIGTERM)
+        assert interrupts.count == 1
+        clock[0] += 0.2
+        send(signal.SIGTERM)
+        assert interrupts.count == 2
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            send(signal.SIGHUP)
+            assert interrupts.count == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+def test_handlers_are_given_back_after_an_error() -> None:
+    def mine(*_: object) -> None: ...
+
+    previous = signal.signal(signal.SIGTERM, mine)
+    try:
+        with pytest.raises(ValueError, match="x"), Interrupts():
+            raise ValueError("x")
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def test_outside_the_main_thread_it_waits_for_nothing() -> None:
+    counts: list[int] = []
+
+    def use() -> None:
+        with Interrupts() as interrupts:
+            counts.append(interrupts.count)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert counts == [0]
+
+
+def test_second_signal_raises_where_asked_to(clock: list[float]) -> None:
+    with Interrupts() as interrupts:
+        interrupts.raises = True
+        send(signal.SIGINT)
+        clock[0] += 1
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+
+
+def test_wakeup_descriptor_is_given_back_also_when_every_signal_is_ignored() -> None:
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in module.STOP_SIGNALS}
+    try:
+        with Interrupts():
+            pass
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

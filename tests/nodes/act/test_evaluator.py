@@ -1,0 +1,161 @@
+"""The evaluator and the metrics node, driven by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from fast_core.errors import CheckpointError, SegmentError
+from fast_core.events import Evaluate, Evaluated, Record, Stop
+from fast_core.nodes.act.evaluator import EvaluatorNode
+from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path, read_policy
+from fast_core.nodes.metrics import MetricsNode
+from tests.nodes.stage import Stage, drain
+
+
+def snapshot(stage: Stage, version: int, value: float = 0.0) -> None:
+    flat = stage.memory.parameters.empty()
+    flat.fill(value)
+    stage.memory.evaluation().write(version, 10 * version, flat)
+
+
+@pytest.fixture
+def node(stage: Stage) -> Iterator[EvaluatorNode]:
+    made = EvaluatorNode(stage.context("evaluator-0"))
+    made.setup()
+    yield made
+    made.close()
+
+
+def evaluate(stage: Stage, node: EvaluatorNode, version: int, episodes: int = 3) -> Evaluated:
+    stage.hub.send("evaluator-0", Evaluate(version, version, 10 * version, episodes))
+    drain(node)
+    (event,) = stage.events()
+    assert isinstance(event, Evaluated)
+    return event
+
+
+def test_exactly_the_episodes_asked_for_are_played(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1)
+    event = evaluate(stage, node, 1)
+    assert (event.version, event.env_steps) == (1, 10)
+    assert len(event.returns) == 3
+    assert event.returns == tuple(map(float, event.lengths))
+    assert max(event.lengths) <= 12, "always the same action: CartPole falls within 12 steps"
+    snapshot(stage, 2)
+    assert len(evaluate(stage, node, 2, episodes=5).returns) == 5
+
+
+def test_same_policy_gets_the_same_returns(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1)
+    first = evaluate(stage, node, 1)
+    snapshot(stage, 2)
+    assert evaluate(stage, node, 2).returns == first.returns
+
+
+def test_slot_is_free_again_after_the_report(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1)
+    evaluate(stage, node, 1)
+    assert stage.memory.evaluation().held() is None
+
+
+def test_other_version_than_the_one_asked_for_is_a_fault(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1)
+    with pytest.raises(SegmentError, match="told to evaluate version 7, the slot holds 1"):
+        evaluate(stage, node, 7)
+
+
+def test_stop_ends_an_evaluation_without_a_report(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1)
+    stage.hub.send("evaluator-0", Evaluate(1, 1, 10, 3))
+    stage.hub.send("evaluator-0", Stop("interrupted"))
+    for _ in range(5):
+        node.step()
+    assert stage.events() == []
+
+
+def test_evaluated_policy_is_kept_as_the_best(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1, value=0.25)
+    event = evaluate(stage, node, 1)
+    best = read_policy(best_policy_path(stage.plan.run_directory))
+    assert (best.version, best.env_steps) == (1, 10)
+    assert best.mean_return == pytest.approx(np.mean(event.returns))
+    assert np.frombuffer(best.parameters, np.float32) == pytest.approx(0.25)
+
+
+def test_evaluation_with_an_unknown_outcome_is_never_the_best(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a reward is negative, an episode that breaks looks better than one that ends."""
+    monkeypatch.setattr(CartPoleEnv, "step", breaks_at_once)
+    node = EvaluatorNode(stage.context("evaluator-0"))
+    node.setup()
+    snapshot(stage, 1)
+    event = evaluate(stage, node, 1)
+    node.close()
+    assert "3 of 3 evaluation episodes met NaN or infinity" in caplog.text
+    assert event.score is None and np.isnan(event.returns).all()
+    assert not best_policy_path(stage.plan.run_directory).exists()
+
+
+def breaks_at_once(self: CartPoleEnv, action: object) -> tuple[object, ...]:
+    return np.full(4, np.nan, np.float32), -1.0, False, False, {}
+
+
+def policy(version: int, mean_return: float) -> PolicyFile:
+    return PolicyFile(version, 0, mean_return, 0.0, b"")
+
+
+def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:
+    path = tmp_path / "best"
+    best = BestPolicy(path)
+    assert best.offer(policy(1, 5.0))
+    assert not best.offer(policy(2, 4.0))
+    assert not best.offer(policy(3, float("nan")))
+    assert best.offer(policy(4, 5.0)), "the later one of two equals"
+    best.write()
+    assert read_policy(path).version == 4
+    again = BestPolicy(path)
+    assert not again.offer(policy(5, 4.9)), "also after a restart"
+
+
+def test_best_policy_that_finds_no_room_is_written_later(
+    stage: Stage, node: EvaluatorNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = best_policy_path(stage.plan.run_directory)
+    aside = path.parent.rename(path.parent.with_name("aside"))
+    for version in (1, 2):
+        snapshot(stage, version)
+        evaluate(stage, node, version)
+    assert caplog.text.count("can't write the best policy") == 1
+    aside.rename(path.parent)
+    node.close()
+    assert read_policy(path).version == 2
+
+
+def test_damaged_policy_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "best").write_bytes(b"\xc1")
+    with pytest.raises(CheckpointError, match="can't read the policy"):
+        read_policy(tmp_path / "best")
+
+
+def test_metrics_are_written_also_those_that_came_before_the_stop(stage: Stage) -> None:
+    node = MetricsNode(stage.context("metrics-0"))
+    for number in (1, 2):
+        stage.hub.send("metrics-0", Record(number, number, 0.5, {"loss": 0.25 * number}))
+    stage.hub.send("metrics-0", Stop("finished"))
+    node.run()
+    node.close()
+    rows = [
+        json.loads(line)
+        for line in (Path(stage.plan.run_directory) / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [(row["env_steps"], row["values"]["train/loss"]) for row in rows] == [
+        (1, 0.25),
+        (2, 0.5),
+    ]

@@ -1,0 +1,215 @@
+"""The env node and its shards, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fast_core.config import EnvNodesConfig, NodesConfig
+from fast_core.errors import CheckpointError, FastLoopError
+from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
+from fast_core.memory import StatsColumn
+from fast_core.nodes.collect.env import EnvNode
+from fast_core.nodes.collect.shard import shard_file
+from fast_core.nodes.node import NodeState
+from tests.nodes.stage import Stage, drain, make_config, order
+
+
+def publish(stage: Stage, version: int = 0, value: float = 0.0) -> None:
+    flat = stage.memory.parameters.empty()
+    flat.fill(value)
+    stage.memory.weights().publish(version, flat)
+
+
+@pytest.fixture
+def node(stage: Stage) -> Iterator[EnvNode]:
+    publish(stage)
+    made = EnvNode(stage.context("env-0"))
+    made.setup()
+    for shard in (0, 1):
+        stage.hub.send("env-0", Assign(shard, 1))
+    yield made
+    made.close()
+
+
+def collect(stage: Stage, node: EnvNode, *orders: object) -> list[RolloutReady]:
+    stage.hub.send("env-0", Collect(orders))  # type: ignore[arg-type]
+    drain(node)
+    return [event for event in stage.events() if isinstance(event, RolloutReady)]
+
+
+def test_environment_is_tried_out_within_the_limit_of_each_call(stage: Stage) -> None:
+    publish(stage)
+    states, node = [], EnvNode(stage.context("env-0"))
+    enter = node.enter
+
+    def note(state: NodeState, doing: str, *, least_ns: int = 0) -> None:
+        states.append((state, doing.partition(" ")[0]))
+        enter(state, doing, least_ns=least_ns)
+
+    node.enter = note  # type: ignore[method-assign]
+    node.setup()
+    node.close()
+    calls = [(NodeState.TRYING, what) for what in ("resetting", "stepping", "closing")]
+    assert states[:4] == [*calls, (NodeState.STARTING, "building")]
+
+
+def test_rollout_is_committed_and_announced(stage: Stage, node: EnvNode) -> None:
+    (ready,) = collect(stage, node, order(1, rollout_id=7))
+    assert (ready.shard, ready.rollout_id, ready.slot, ready.version) == (1, 7, 0, 0)
+    slot = stage.memory.rollouts(1).slot(0)
+    assert (slot.committed(), slot.incarnation) == (7, 1)
+    assert stage.memory.rollouts(0).slot(0).committed() == 0
+
+
+def test_rows_follow_one_another(stage: Stage, node: EnvNode) -> None:
+    collect(stage, node, order(0))
+    slot = stage.memory.rollouts(0).slot(0)
+    last = slot["obs"][-1].copy()
+    assert slot["obs"].shape == (9, 2, 4)
+    assert not np.array_equal(slot["obs"][0], slot["obs"][1])
+    collect(stage, node, order(0, 2))
+    assert np.array_equal(slot["obs"][0], last), "goes on where the last rollout ended"
+
+
+def test_behaviour_log_prob_belongs_to_the_policy_that_acted(stage: Stage, node: EnvNode) -> None:
+    """All parameters zero: both actions are equally likely."""
+    collect(stage, node, order(0))
+    slot = stage.memory.rollouts(0).slot(0)
+    assert slot["behaviour_log_prob"] == pytest.approx(np.log(0.5))
+    assert set(np.unique(slot["action"])) == {0, 1}
+    assert (slot["policy_version"] == 0).all()
+
+
+def test_newest_weights_act(stage: Stage, node: EnvNode) -> None:
+    publish(stage, 5)
+    (ready,) = collect(stage, node, order(0, version=5))
+    assert ready.version == 5
+    assert (stage.memory.rollouts(0).slot(0)["policy_version"] == 5).all()
+    assert stage.memory.stats("env-0").snapshot().version == 5
+
+
+def test_order_for_weights_that_were_not_published_fails(stage: Stage, node: EnvNode) -> None:
+    with pytest.raises(FastLoopError, match=r"needs weights of version 3 or newer.*are 0"):
+        collect(stage, node, order(0, version=3))
+
+
+def test_order_for_another_incarnation_fails(stage: Stage, node: EnvNode) -> None:
+    with pytest.raises(FastLoopError, match=r"incarnation 2 of shard 0.*holds incarnation 1"):
+        collect(stage, node, order(0, incarnation=2))
+
+
+def test_finished_episodes_are_reported_once(stage: Stage, node: EnvNode) -> None:
+    returns: list[float] = []
+    lengths: list[int] = []
+    ended = 0
+    for number in range(1, 11):
+        (ready,) = collect(stage, node, order(0, number))
+        slot = stage.memory.rollouts(0).slot(0)
+        ended += int((slot["terminated"] | slot["truncated"]).sum())
+        returns += ready.episode_returns
+        lengths += ready.episode_lengths
+    assert ended == len(returns) == len(lengths) > 0
+    assert returns == [float(length) for length in lengths], "CartPole pays 1 a step"
+
+
+def test_stop_in_the_middle_leaves_an_open_rollout_unpublished(
+    stage: Stage, node: EnvNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = node._current.policy  # type: ignore[union-attr]
+    act, calls = policy.act, []
+
+    def act_until_stopped(*args: object, **kwargs: object) -> object:
+        calls.append(0)
+        if len(calls) == 3:
+            stage.hub.send("env-0", Stop("interrupted"))
+        return act(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(policy, "act", act_until_stopped)
+    stage.hub.send("env-0", Collect((order(0), order(1))))
+    node.run()
+    assert len(calls) == 3
+    assert stage.memory.rollouts(0).slot(0).committed() == 0
+    assert not any(isinstance(event, RolloutReady) for event in stage.events())
+
+
+def test_env_steps_are_counted(stage: Stage, node: EnvNode) -> None:
+    collect(stage, node, order(0), order(1))
+    words = node.context.stats.words
+    assert words[StatsColumn.ENV_STEPS] == 2 * 2 * 8
+
+
+def test_shard_not_built_in_setup_is_built_when_assigned(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2))))
+    publish(stage)
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    try:
+        stage.hub.send("env-0", Assign(1, 3))
+        (ready,) = collect(stage, node, order(1, incarnation=3))
+        assert (ready.shard, ready.incarnation) == (1, 3)
+    finally:
+        node.close()
+        stage.close()
+
+
+def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    config = make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))
+    stage = Stage(tmp_path, config)
+    publish(stage)
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    collect(stage, node, order(0), order(1))
+    stage.hub.send("env-0", Save(1, str(folder)))
+    drain(node)
+    (saved,) = [event for event in stage.events() if isinstance(event, Saved)]
+    assert set(saved.files) == {shard_file(folder, shard).name for shard in (0, 1)}
+    collect(stage, node, order(0, 2), order(1, 2))
+
+    other_home = tmp_path / "other"
+    other_home.mkdir()
+    other = Stage(other_home, config, checkpoint=folder)
+    publish(other)
+    resumed = EnvNode(other.context("env-0"))
+    resumed.setup()
+    try:
+        for shard in (0, 1):
+            other.hub.send("env-0", Assign(shard, 1))
+        collect(other, resumed, order(0, 2), order(1, 2))
+        for shard in (0, 1):
+            ours = stage.memory.rollouts(shard).slot(0)
+            theirs = other.memory.rollouts(shard).slot(0)
+            for field in ("obs", "action", "reward", "terminated", "truncated"):
+                assert np.array_equal(ours[field], theirs[field]), (shard, field)
+    finally:
+        for each in (resumed, node):
+            each.close()
+        for place in (other, stage):
+            place.close()
+
+
+def test_missing_shard_file_is_named(stage: Stage, tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    home = tmp_path / "home"
+    home.mkdir()
+    other = Stage(home, checkpoint=folder)
+    node = EnvNode(other.context("env-0"))
+    try:
+        with pytest.raises(CheckpointError, match="can't read the state of shard 0"):
+            node.setup()
+    finally:
+        node.close()
+        other.close()
+
+
+def test_shards_use_streams_of_their_own(stage: Stage, node: EnvNode) -> None:
+    collect(stage, node, order(0), order(1))
+    first, second = (stage.memory.rollouts(shard).slot(0) for shard in (0, 1))
+    assert not np.array_equal(first["obs"][0], second["obs"][0])
+    assert not np.array_equal(first["action"], second["action"])

@@ -1,0 +1,451 @@
+"""The replay node, driven by hand between logs and slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from fast_core.config import CheckpointConfig
+from fast_core.errors import CheckpointError, FastLoopError
+from fast_core.events import Noted, Save, Saved
+from fast_core.memory import StatsColumn
+from fast_core.nodes.learn.learner_file import load, save
+from fast_core.nodes.replay import node as replay
+from fast_core.nodes.replay.files import STATE_FILE, ReplaySave
+from tests.nodes.replay_stage import (
+    BATCH,
+    ENVS,
+    SHARDS,
+    TICKET,
+    ReplayStage,
+    replay_config,
+    rows_of,
+)
+
+Make = Callable[..., ReplayStage]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[ReplayStage] = []
+
+    def build(restored_from: Path | None = None, **changes: object) -> ReplayStage:
+        config = replay_config(**changes)
+        stage = ReplayStage.make(tmp_path / str(len(made)), config, restored_from)
+        made.append(stage)
+        return stage
+
+    yield build
+    for stage in made:
+        stage.close()
+
+
+def save_to(stage: ReplayStage, directory: Path, checkpoint: int = 1) -> None:
+    directory.mkdir(exist_ok=True)
+    stage.stage.hub.send("replay-0", Save(checkpoint, str(directory)))
+
+
+def take_all(stage: ReplayStage, error: float | None = None) -> list[list[tuple[int, int]]]:
+    """The rows of all batches there are, each answered at once."""
+    taken = []
+    stage.drain()
+    while stage.ends[0].next() is not None:
+        taken.append(rows_of(stage))
+        stage.answer(error)
+        stage.drain()
+    return taken
+
+
+def take_empty(stage: ReplayStage) -> int:
+    """How many batches without rows there are; each is answered."""
+    taken = 0
+    stage.drain()
+    while (batch := stage.ends[0].next()) is not None:
+        assert not len(batch.reward)
+        stage.answer()
+        stage.drain()
+        taken += 1
+    return taken
+
+
+class NothingToDraw:
+    """A reader of logs without a valid window."""
+
+    def draw(self, *_: object) -> bool:
+        """Not one."""
+        return False
+
+
+def test_as_many_batches_are_drawn_as_were_granted(make: Make) -> None:
+    stage = make()
+    stage.collect()
+    stage.grant(0, 0)
+    assert take_all(stage) == []
+    for ticket, granted in enumerate((3, 1, 5), start=1):
+        stage.grant(ticket, granted)
+        assert len(take_all(stage)) == granted
+
+
+def test_batches_are_drawn_ahead_as_far_as_there_are_places(make: Make) -> None:
+    stage = make(replay={"slots": 3})
+    stage.collect()
+    stage.grant(0, 10)
+    stage.drain()
+    assert stage.node.context.stats.words[StatsColumn.BATCHES] == 3
+    stage.answer()
+    stage.drain()
+    assert stage.node.context.stats.words[StatsColumn.BATCHES] == 4
+
+
+def test_drawn_windows_are_those_of_the_logs(make: Make) -> None:
+    stage = make()
+    stage.collect(10)
+    stage.grant(0, 4)
+    stage.drain()
+    seen = set()
+    while (batch := stage.ends[0].next()) is not None:
+        for k, (log, row) in enumerate(rows_of(stage)):
+            assert batch.obs[k].tolist() == [log, row, row, row]
+            assert batch.next_obs[k].tolist() == [log, row + 1, row + 1, row + 1]
+            assert batch.reward[k] == row
+            seen.add((log, row))
+        stage.answer()
+        stage.drain()
+    assert {log for log, _ in seen} == set(range(SHARDS * ENVS))
+    assert len(seen) > BATCH
+
+
+def test_batch_says_how_many_env_steps_were_merged(make: Make) -> None:
+    stage = make()
+    stage.collect()
+    stage.grant(0, 1)
+    stage.grant(4, 1)
+    stage.drain()
+    steps = []
+    while (batch := stage.ends[0].next()) is not None:
+        steps.append((batch.env_steps, batch.progress))
+        stage.answer()
+    assert steps == [(TICKET, TICKET / 1000), (5 * TICKET, 5 * TICKET / 1000)]
+
+
+def test_batch_of_which_nothing_can_be_drawn_is_empty(make: Make) -> None:
+    stage = make()
+    stage.collect(1)  # no step has an observation after it
+    stage.grant(0, 1)
+    stage.drain()
+    batch = stage.ends[0].next()
+    assert batch is not None
+    assert len(batch.reward) == 0
+    assert stage.node.context.stats.words[StatsColumn.EMPTY_BATCHES] == 1
+    stage.answer()
+    stage.collect(1)
+    stage.grant(1, 1)
+    stage.drain()
+    batch = stage.ends[0].next()
+    assert batch is not None
+    assert len(batch.reward) == BATCH
+
+
+def test_replay_that_never_has_anything_to_draw_ends_the_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "EMPTY_LIMIT", 5)
+    stage = make()
+    for ticket in range(4):
+        stage.grant(ticket, 2)
+        assert take_empty(stage) == 2
+    stage.collect()
+    stage.grant(4, 1)
+    assert len(take_all(stage)) == 1, "something at last: they are counted anew"
+    monkeypatch.setattr(stage.node.replay.groups[0], "_reader", NothingToDraw())
+    for ticket in range(5, 9):
+        stage.grant(ticket, 2)
+        assert take_empty(stage) == 2
+    stage.grant(9, 1)
+    with pytest.raises(FastLoopError, match=r"5 rounds in a row .* nothing to draw"):
+        stage.drain()
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_priorities_count_from_the_batch_on_that_is_slots_later(make: Make, slots: int) -> None:
+    """One row of the first batch gets all the weight there is."""
+    stage = make(replay={"prioritized": True, "alpha": 1.0, "slots": slots})
+    stage.collect(20)
+    stage.grant(0, slots + 1)
+    stage.drain()
+    chosen = rows_of(stage)[0]
+    errors = np.where([row == chosen for row in rows_of(stage)], 1e30, 0.0)
+    stage.answer(errors.astype(np.float32))
+    stage.drain()
+    shares = []
+    for _ in range(slots):
+        shares.append(np.mean([row == chosen for row in rows_of(stage)]))
+        stage.answer()
+        stage.drain()
+    assert shares[-1] == 1.0
+    assert all(share < 1.0 for share in shares[:-1])
+
+
+def test_draws_do_not_depend_on_when_answers_come(make: Make) -> None:
+    """One optimizer answers each batch at once, the other keeps all it can."""
+    prompt, late = (make(replay={"prioritized": True, "slots": 3}) for _ in range(2))
+    errors = [np.random.default_rng(k).random(BATCH).astype(np.float32) for k in range(12)]
+    drawn: list[list[list[tuple[int, int]]]] = []
+    for stage, kept in ((prompt, 1), (late, 3)):
+        stage.collect(20)
+        stage.grant(0, 12)
+        rows: list[list[tuple[int, int]]] = []
+        while len(rows) < 12:
+            for _ in range(kept):
+                stage.drain()
+            for _ in range(kept):
+                rows.append(rows_of(stage))
+                stage.answer(errors[len(rows) - 1])
+        drawn.append(rows)
+    assert drawn[0] == drawn[1]
+    assert len({tuple(rows) for rows in drawn[0]}) == 12
+
+
+def test_priorities_that_are_no_numbers_are_refused_and_counted(make: Make) -> None:
+    stage = make(replay={"prioritized": True})
+    stage.collect()
+    stage.grant(0, 40)
+    take_all(stage, float("nan"))
+    assert stage.node.context.stats.words[StatsColumn.REFUSED_VALUES] >= 10 * BATCH
+
+
+def test_figures_are_those_of_the_reader(make: Make) -> None:
+    stage = make()
+    stage.collect(10)
+    stage.grant(0, 16)
+    take_all(stage)
+    words = stage.node.context.stats.words
+    assert words[StatsColumn.DRAWN] == 16 * BATCH
+    assert words[StatsColumn.LIVE_ROWS] == 10 * SHARDS * ENVS
+    assert words[StatsColumn.AGED] == BATCH
+    assert 1 <= words[StatsColumn.AGE_SUM] / BATCH <= 9
+
+
+# --- several optimizers --------------------------------------------------------------------------
+
+
+def test_optimizers_that_average_get_a_share_of_every_step(make: Make) -> None:
+    stage = make(optimizers=2)
+    stage.collect(20)
+    stage.grant(0, 3)
+    seen = []
+    for _ in range(3):
+        stage.drain()
+        shares = [rows_of(stage, rank) for rank in (0, 1)]
+        assert [len(share) for share in shares] == [BATCH // 2] * 2
+        seen.extend(shares)
+        stage.answer(rank=0)
+        stage.answer(rank=1)
+    stage.drain()
+    assert [stage.ends[rank].next() for rank in (0, 1)] == [None, None]
+    assert len({tuple(share) for share in seen}) == 6
+
+
+def test_step_is_drawn_when_all_have_a_place_for_it(make: Make) -> None:
+    stage = make(optimizers=2, replay={"slots": 1})
+    stage.collect(20)
+    stage.grant(0, 2)
+    stage.drain()
+    stage.answer(rank=0)
+    stage.drain()
+    assert stage.ends[0].next() is None, "the other one still has its share of the step before"
+    stage.answer(rank=1)
+    stage.drain()
+    assert stage.ends[0].next() is not None
+
+
+def test_asynchronous_optimizers_share_what_was_granted(make: Make) -> None:
+    """Each whole batches, as it answers; the one that does not answer holds nobody up."""
+    stage = make(optimizers=2, update="async")
+    stage.collect(20)
+    stage.grant(0, 9)
+    taken = 0
+    stage.drain()
+    while (batch := stage.ends[1].next()) is not None:
+        assert len(batch.reward) == BATCH
+        taken += stage.answer(rank=1)
+        stage.drain()
+    assert taken == 7
+    assert [stage.answer(rank=0) for _ in range(3)] == [True, True, False]
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_cut_waits_for_every_answer(make: Make, tmp_path: Path) -> None:
+    stage = make()
+    stage.collect()
+    stage.grant(0, 1)
+    stage.drain()
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    assert stage.stage.events() == []
+    stage.answer()
+    stage.drain()
+    noted, saved = stage.stage.events()
+    assert noted == Noted("replay-0", 1)
+    assert isinstance(saved, Saved)
+    assert sorted(saved.files) == sorted(path.name for path in (tmp_path / "saved").iterdir())
+    assert "replay-0.bin" in saved.files
+
+
+def test_rows_written_after_the_cut_are_not_in_it(make: Make, tmp_path: Path) -> None:
+    stage = make()
+    stage.collect(5)
+    save_to(stage, tmp_path / "saved")
+    while Noted("replay-0", 1) not in stage.stage.events():
+        stage.node.step()
+    stage.collect(3)
+    stage.drain()
+    restored = make(tmp_path / "saved")
+    assert restored.node.replay.reader.committed() == 5 * SHARDS * ENVS
+
+
+def test_draws_go_on_while_rows_are_written(make: Make, tmp_path: Path) -> None:
+    stage = make()
+    stage.collect()
+    save_to(stage, tmp_path / "saved")
+    while Noted("replay-0", 1) not in stage.stage.events():
+        stage.node.step()
+    stage.grant(0, 1)
+    stage.node.step()
+    assert stage.ends[0].next() is not None
+    assert not (tmp_path / "saved" / STATE_FILE).exists()
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_restored_replay_goes_on_as_the_one_that_was_saved(
+    make: Make, tmp_path: Path, prioritized: bool, steps: int
+) -> None:
+    """Logs, tree, streams, answers not applied yet; with fewer steps than slots and more."""
+    replay = {"prioritized": prioritized, "slots": 3, "capacity": 48}
+    stage = make(replay=replay)
+    for ticket in range(4):  # more rows than there is room for
+        stage.collect()
+        stage.grant(ticket, steps)
+        take_all(stage, 3.0)
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    restored = make(tmp_path / "saved", replay=replay)
+    for ticket in range(4, 7):
+        drawn = []
+        for each in (stage, restored):
+            each.collect()
+            each.grant(ticket, 8)
+            drawn.append(take_all(each, 0.1))
+        assert drawn[0] == drawn[1]
+        assert len(drawn[0]) == 8
+
+
+def test_answers_are_carried_through_a_second_checkpoint(make: Make, tmp_path: Path) -> None:
+    """The run was resumed, took one step, and is resumed again."""
+    replay = {"prioritized": True, "alpha": 1.0, "slots": 3}
+    stage = make(replay=replay)
+    stage.collect(20)
+    stage.grant(0, 3)
+    take_all(stage, 3.0)
+    for part in range(2):
+        save_to(stage, tmp_path / str(part))
+        stage.drain()
+        resumed = make(tmp_path / str(part), replay=replay)
+        drawn = []
+        for each in (stage, resumed):
+            each.grant(part + 1, 1)
+            drawn.append(take_all(each, 5.0))
+        assert drawn[0] == drawn[1]
+        stage = resumed
+    save_to(stage, tmp_path / "last")
+    stage.drain()
+    answers = load(tmp_path / "last" / STATE_FILE)["answers"]
+    assert isinstance(answers, list)
+    assert [step[0][2][0] for step in answers[0]] == [3.0, 5.0, 5.0]
+
+
+def test_answers_not_applied_at_a_cut_are_applied_after_it(make: Make, tmp_path: Path) -> None:
+    replay = {"prioritized": True, "alpha": 1.0, "slots": 2}
+    stage = make(replay=replay)
+    stage.collect(20)
+    stage.grant(0, 1)
+    stage.drain()
+    chosen = rows_of(stage)[0]
+    errors = np.where([row == chosen for row in rows_of(stage)], 1e30, 0.0)
+    stage.answer(errors.astype(np.float32))
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    restored = make(tmp_path / "saved", replay=replay)
+    restored.grant(1, 2)
+    first, second = take_all(restored)
+    assert set(first) != {chosen}
+    assert set(second) == {chosen}
+
+
+def test_replay_that_is_not_kept_begins_empty(make: Make, tmp_path: Path) -> None:
+    """Only the random stream goes on."""
+    changes = {"checkpoint": CheckpointConfig(replay=False), "replay": {"prioritized": True}}
+    stage = make(**changes)
+    stage.collect(10)
+    stage.grant(0, 5)
+    take_all(stage, 1.0)
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    _, saved = stage.stage.events()
+    assert saved == Saved("replay-0", 1, (STATE_FILE,))
+    restored = make(tmp_path / "saved", **changes)
+    assert restored.node.replay.reader.committed() == 0
+    stream = stage.node.replay.reader.state()["stream"]
+    assert restored.node.replay.reader.state()["stream"] == stream
+    restored.collect(10)
+    restored.grant(0, 5)
+    assert len(take_all(restored, 1.0)) == 5
+
+
+@pytest.mark.parametrize("when", ["begun", "written"])
+def test_part_that_finds_no_room_is_reported_and_draws_go_on(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    stage = make()
+    stage.collect()
+    save_to(stage, tmp_path / "saved")
+    if when == "begun":
+        (tmp_path / "saved").rmdir()
+    else:
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(ReplaySave, "write", Mock(side_effect=full))
+    stage.drain()
+    saved = stage.stage.events()[-1]
+    assert isinstance(saved, Saved)
+    assert (saved.files, saved.checkpoint) == ((), 1)
+    assert ("No such file" if when == "begun" else "No space left") in saved.error
+    stage.grant(0, 1)
+    assert len(take_all(stage)) == 1
+
+
+def test_second_save_gives_up_the_first(make: Make, tmp_path: Path) -> None:
+    stage = make()
+    stage.collect()
+    save_to(stage, tmp_path / "one", 1)
+    stage.node.step()
+    save_to(stage, tmp_path / "two", 2)
+    stage.drain()
+    events = stage.stage.events()
+    assert [event.checkpoint for event in events if isinstance(event, Saved)] == [2]
+
+
+def test_state_of_another_format_is_refused(make: Make, tmp_path: Path) -> None:
+    stage = make()
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    path = tmp_path / "saved" / STATE_FILE
+    save(path, {**load(path), "format": 9})
+    with pytest.raises(CheckpointError, match="format 9, this version reads 1"):
+        make(tmp_path / "saved")

@@ -1,0 +1,91 @@
+"""A user's own classes: found by import path, and explained where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fast_core.errors import ConfigError
+from fast_core.system.importing import named
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_class_is_found_in_a_module_on_the_path(folder: Path) -> None:
+    (folder / "mine_ok.py").write_text("class Mine: pass\n")
+    assert getattr(named("mine_ok:Mine", "key"), "__name__", "") == "Mine"
+
+
+def test_missing_module_says_where_it_was_looked_for() -> None:
+    with pytest.raises(
+        ConfigError, match=r"key 'nowhere_at:X'.*no module 'nowhere_at'.*PYTHONPATH"
+    ):
+        named("nowhere_at:X", "key")
+
+
+def test_module_that_a_users_module_lacks_is_the_one_named(folder: Path) -> None:
+    (folder / "mine_lacks.py").write_text("import nowhere_else\n")
+    with pytest.raises(ConfigError, match="no module 'nowhere_else'"):
+        named("mine_lacks:Mine", "key")
+
+
+def test_missing_name_suggests_the_nearest(folder: Path) -> None:
+    (folder / "mine_near.py").write_text("class CountBonus: pass\n")
+    with pytest.raises(ConfigError, match=r"has no 'CountBonis'\. Did you mean 'CountBonus'"):
+        named("mine_near:CountBonis", "key")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("\nx = undefined\n", r"NameError: name 'undefined' .*mine_\d.py, line 2"),
+        ("def f(:\n", r"SyntaxError.*mine_\d.py, line 1"),
+        ("raise SystemExit(3)\n", r"SystemExit: 3 .*line 1"),
+    ],
+)
+def test_module_whose_code_raises_is_named_with_the_line(
+    folder: Path, code: str, text: str
+) -> None:
+    name = f"mine_{len(code) % 10}"
+    (folder / f"{name}.py").write_text(code)
+    with pytest.raises(ConfigError, match=text):
+        named(f"{name}:Mine", "key")
+
+
+@pytest.mark.parametrize("path", ["", ":", "module", "module:", ":Class"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"key must look like 'package.module:Class'"):
+        named(path, "key")
+
+
+def test_named_module_is_taken_from_the_current_folder_and_what_it_imports_is_not(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    for place, text in ((folder, "installed"), (here, "here")):
+        (place / "library_xy.py").write_text(f"WHERE = {text!r}\n")
+        (place / "folder_xy").mkdir()
+        code = f"import library_xy\nclass Mine: where = {text!r}, library_xy.WHERE\n"
+        (place / "folder_xy" / "mine.py").write_text(code)
+    (folder / "folder_xy" / "__init__.py").write_text("")
+    (here / "json").mkdir()
+    (here / "json" / "tool.py").write_text("raise RuntimeError")
+    assert getattr(named("folder_xy.mine:Mine", "key"), "where", "") == ("here", "installed")
+    assert callable(named("json.tool:main", "key"))
+
+
+def test_package_of_the_current_folder_that_raises_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "broken_xy").mkdir()
+    (folder / "broken_xy" / "__init__.py").write_text("raise KeyError('no licence')")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no licence"):
+            named("broken_xy:Mine", "key")
