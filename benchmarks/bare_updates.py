@@ -26,7 +26,8 @@ from fast_core.config.file import load
 from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.contract import make_learner
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import batch_fields, rows_per_batch
 from fast_core.system.threads import ENVIRONMENT, set_threads
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,10 +68,10 @@ def measure(path: Path, overrides: list[str], threads: int, seconds: float) -> f
 
 def random_batch(plan: RunPlan) -> ReplayBatch:
     """Rows of plausible numbers, in the types that a run's batch slots have."""
-    rng, rows = np.random.default_rng(0), plan.rows_per_batch
+    rng, rows = np.random.default_rng(0), rows_per_batch(plan)
 
     def column(name: str) -> np.ndarray:
-        field = next(each for each in plan.batch_fields() if each.name == name)
+        field = next(each for each in batch_fields(plan) if each.name == name)
         drawn = rng.uniform(-1.0, 1.0, (rows, *field.shape))
         return drawn.astype(field.dtype)
 

@@ -37,8 +37,8 @@ from fast_core.config import (
 )
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.stepping import make_stepper
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.threads import ENVIRONMENT, set_threads
 
@@ -103,7 +103,7 @@ def optimizer(plan: RunPlan, memory: RunMemory, rank: int, steps: int, meet: Any
     warm_up = WARM_UP_STEPS if plan.averages else WARM_UP_STEPS // plan.optimizers
     batches = Resident(random_batch(plan), warm_up)
     stepper = make_stepper(plan, memory, rank, learner, batches)
-    bell = memory.doorbell(plan.optimizer_names[rank])
+    bell = memory.doorbell(plan.names.optimizers[rank])
 
     def take(count: int) -> None:
         done, begin_s = 0, time.monotonic()

@@ -9,7 +9,8 @@ from benchmarks import against_sb3, bare_updates, launched, measure, replay_memo
 from benchmarks import rounds as rounds_benchmark
 from benchmarks.null_algorithm import NullConfig
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,7 +219,7 @@ def pendulum_plan() -> RunPlan:
 def test_bare_loop_has_batches_as_a_run_has_them() -> None:
     plan = pendulum_plan()
     batch = bare_updates.random_batch(plan)
-    for field in plan.batch_fields():
+    for field in batch_fields(plan):
         if field.name not in ("log", "row"):
             column = getattr(batch, field.name)
             assert (column.shape, column.dtype) == ((4, *field.shape), field.dtype), field.name

@@ -23,7 +23,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.launcher.topology import check_topology
-from fast_core.run_memory import ParameterPack
+from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,15 @@ CARTPOLE = EnvironmentSpec(
                 "qrdqn_cartpole.yaml",
             ),
         ),
-        ("adding-a-node.md", ("exploration_bonus.py", "exploration_bonus.yaml")),
+        (
+            "adding-a-node.md",
+            (
+                "exploration_bonus.py",
+                "exploration_bonus.yaml",
+                "trajectory_log.py",
+                "trajectory_log.yaml",
+            ),
+        ),
     ],
 )
 def test_code_in_the_documentation_is_the_examples_code(

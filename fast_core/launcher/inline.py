@@ -21,8 +21,8 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.wiring import node_class
 from fast_core.nodes.node import Node, NodeContext, NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.system import forks
 from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads
@@ -71,7 +71,6 @@ class InlineRun:
             node.context.channel.send(Ready(spec.name, os.getpid()))
 
     def _context(self, spec: NodeSpec) -> NodeContext:
-        row = self._memory.stats().row(self._plan.node_names.index(spec.name))
         return NodeContext(
             name=spec.name,
             rank=spec.rank,
@@ -79,7 +78,7 @@ class InlineRun:
             memory=self._memory,
             channel=self._hub.connect(spec.name),
             doorbell=self._memory.doorbell(spec.name),
-            stats=row,
+            stats=self._memory.stats(spec.name),
             spans=self._memory.spans(spec.name),
             log=logging.getLogger(f"fastloop.{spec.name}"),
         )

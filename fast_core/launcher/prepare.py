@@ -12,8 +12,11 @@ from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
+from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.plan import EVALUATOR, METRICS, REPLAY, RunPlan
+from fast_core.run.names import EVALUATOR, METRICS, REPLAY
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
@@ -147,7 +150,7 @@ def make_plan(
             f"resumed exactly. {remedy}, or let a resume begin new episodes with "
             "checkpoint.exact=never."
         )
-    return plan
+    return with_structures(plan)
 
 
 def _check_granted(plan: RunPlan) -> None:
@@ -177,20 +180,20 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     wired = wiring(extra_nodes(config.nodes.extra))
-    others = [name for name in plan.extra_node_names if name not in wired.savers]
+    others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
         shards=rollout.shards,
-        env_nodes=plan.env_node_names,
-        optimizers=plan.optimizer_names,
+        env_nodes=plan.names.env,
+        optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
-        other_nodes=(*plan.policy_node_names, METRICS, *others),
+        other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
         stages=wired.stages,
         routes=wired.routes,
         env_restarts=config.supervision.env_restarts,
         degree=config.scheduler.off_policy_degree,
-        slots_per_shard=plan.slots_per_shard,
+        slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,
         replay_ratio=str(config.scheduler.replay_ratio),

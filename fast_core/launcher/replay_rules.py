@@ -8,7 +8,8 @@ from __future__ import annotations
 from fast_core.algorithm import ReplaySpec
 from fast_core.errors import ConfigError
 from fast_core.launcher.wiring import extra_nodes, wiring
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rows_per_log
 
 COMMIT_ROWS = 2  # most rows written between two commits: a step and a final observation
 
@@ -50,12 +51,12 @@ def _check_rows(plan: RunPlan) -> None:
     """Each environment's share of the replay holds at least one window."""
     spec, frames = plan.replay_spec, plan.environment.frames
     needed = spec.n_step + frames + COMMIT_ROWS
-    if plan.rows_per_log < needed:
+    if rows_per_log(plan) < needed:
         envs = plan.config.envs
         raise ConfigError(
             f"replay.capacity must give each of the {envs} environments at least {needed} rows "
             f"(algorithm.n_step {spec.n_step}, stacked frames {frames}, and {COMMIT_ROWS}); got "
-            f"{plan.config.replay.capacity}, which is {plan.rows_per_log} for each. Raise it to "
+            f"{plan.config.replay.capacity}, which is {rows_per_log(plan)} for each. Raise it to "
             f"{needed * envs} or more."
         )
 

@@ -64,8 +64,8 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.system import resources, threads
 from fast_core.system.surroundings import check_descriptors
 
@@ -374,7 +374,7 @@ def _shell(
 ) -> Shell:
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    return Shell(plan, run, hub, memory.stats(), progress, state, text, sources)
+    return Shell(plan, run, hub, memory.all_stats(), progress, state, text, sources)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fast_core.distributed.channel import Hub
@@ -46,14 +46,15 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.memory import StatsBoard
+from fast_core.memory import StatsRow
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
 from fast_core.nodes.act.policy_file import best_policy_path, read_policy
-from fast_core.plan import METRICS, RunPlan
+from fast_core.run.names import METRICS
+from fast_core.run.plan import RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
@@ -82,7 +83,7 @@ class Shell:
         plan: RunPlan,
         run: RunDirectory,
         hub: Hub,
-        stats: StatsBoard,
+        stats: Mapping[str, StatsRow],
         progress: Progress,
         scheduler_state: bytes | None,
         config_text: str,
@@ -327,7 +328,7 @@ class Shell:
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
         due_s = self._scheduler.next_wakeup_s()
-        missing = [name for name in self.plan.node_names if name not in self.pids]
+        missing = [name for name in self.plan.names.all if name not in self.pids]
         return missing if due_s and time.monotonic() >= due_s and self.end is None else []
 
     def give_up_unreachable(self) -> None:
@@ -345,10 +346,14 @@ class Shell:
         """A reading of the scheduler, at ``now_s`` or else at the time of its last event."""
         return self._scheduler.statistics(now_s)
 
+    def executors(self) -> tuple[str, ...]:
+        """The node that executes each shard now, by shard."""
+        return self._scheduler.executors()
+
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
-        return self.tell_stop([name for name in self.plan.node_names if name not in self.lost])
+        return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""

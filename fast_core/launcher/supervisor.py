@@ -33,8 +33,8 @@ from fast_core.launcher.processes.tree import (
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.resources import oom_kills
 
@@ -235,8 +235,8 @@ class Supervisor:
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
-        learners = plan.optimizer_names if plan.replays else ()
-        self._learners = [memory.stats().row(plan.node_names.index(name)) for name in learners]
+        learners = plan.names.optimizers if plan.replays else ()
+        self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
 
@@ -290,12 +290,12 @@ class Supervisor:
             return
         for child in exited:
             self._shell.receive()  # what it said last comes before the news of its end
-            if child.name in self._plan.node_names and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.all and not self._shell.has_failed(child.name):
                 cause = self._cause(child)
                 printed = self._log_tail(child.name)
                 report = describe_death(self._plan, self._memory, child.name, cause, printed)
                 may_survive = self._plan.config.supervision.env_restarts > 0
-                if may_survive and child.name in self._plan.env_node_names:
+                if may_survive and child.name in self._plan.names.env:
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
                 else:
                     self._shell.take(report)

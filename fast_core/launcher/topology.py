@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fast_core.config import RunConfig
 from fast_core.errors import TopologyError
@@ -25,9 +25,11 @@ from fast_core.events import (
     Train,
     Trained,
 )
+from fast_core.launcher.ownership import check_declared, check_writers, own_structures
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class
 from fast_core.nodes.node import Node
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import structures
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
     {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}
@@ -64,11 +66,11 @@ REPLAY_CLASSES = {
 
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
-    """The nodes of a run, in the order of ``plan.node_names``."""
+    """The nodes of a run, in the order of ``plan.names.all``."""
     extras = {extra.node_name: extra.node for extra in plan.config.nodes.extra}
     classes = role_classes(plan.config)
     specs = []
-    for name in plan.node_names:
+    for name in plan.names.all:
         if name in extras:
             specs.append(NodeSpec(name, extras[name], 0))
             continue
@@ -98,12 +100,27 @@ def check_topology(config: RunConfig) -> None:
     """Check that the nodes of a run fit together; before any process exists.
 
     Raises:
-        TopologyError: As `check`, and as `fast_core.launcher.wiring` for the user's nodes.
+        TopologyError: As `check`, and as `wiring` and `ownership` for the user's nodes.
     """
     evaluates = config.evaluation.every_env_steps is not None
     nodes = [node_class(path) for path in role_classes(config).values()]
     check(scheduler_emits(evaluates=evaluates), nodes)
-    check_messages(extra_nodes(config.nodes.extra))
+    extras = extra_nodes(config.nodes.extra)
+    check_messages(extras)
+    check_declared(extras, nodes)
+
+
+def with_structures(plan: RunPlan) -> RunPlan:
+    """The plan with the memory that the user's nodes add to it, all of it checked.
+
+    Raises:
+        TopologyError: As `fast_core.launcher.ownership`.
+    """
+    own = tuple(own_structures(plan, extra_nodes(plan.config.nodes.extra)))
+    plan = replace(plan, own=own)
+    nodes = {spec.name: node_class(spec.node_class) for spec in topology(plan)}
+    check_writers(tuple(structures(plan)), nodes, plan.names.extra)
+    return plan
 
 
 def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:

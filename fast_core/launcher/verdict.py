@@ -12,8 +12,8 @@ from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_set
 from fast_core.launcher.sizing.budget import CoreBudget
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
-from fast_core.plan import RunPlan
-from fast_core.run_memory import check_memory
+from fast_core.run.memory import check_memory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from fast_core.system import resources
 

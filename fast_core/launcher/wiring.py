@@ -121,12 +121,14 @@ def _check_name(name: str, key: str, others: dict[str, ExtraNode]) -> None:
 
 def _check_declaration(kind: type[Node], key: str) -> None:
     who = f"{key} ({kind.__name__})"
-    for attribute in ("consumes", "emits"):
+    messages = _is_message, "message classes, such as frozenset({Transform})"
+    names = _is_name, 'names of structures, such as frozenset({"trajectories"})'
+    rules = {"consumes": messages, "emits": messages, "reads": names, "writes": names}
+    for attribute, (fits, what) in rules.items():
         declared = getattr(kind, attribute)
-        if not isinstance(declared, frozenset | set) or not all(map(_is_message, declared)):
+        if not isinstance(declared, frozenset | set) or not all(map(fits, declared)):
             raise TopologyError(
-                f"{who}: `{attribute}` must be a frozenset of message classes, such as "
-                f"frozenset({{Transform}}); got {declared!r}"
+                f"{who}: `{attribute}` must be a frozenset of {what}; got {declared!r}"
             )
     foreign = [m for m in kind.consumes if m not in ANSWERS and not issubclass(m, UserMessage)]
     for message in _sorted(foreign):
@@ -222,6 +224,10 @@ def _own(declared: Iterable[type[Message]]) -> set[type[UserMessage]]:
 
 def _is_message(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Message)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _sorted(messages: Iterable[type[M]]) -> list[type[M]]:

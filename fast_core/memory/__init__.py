@@ -25,10 +25,15 @@ from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, 
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
-from fast_core.memory.stats import StatsBoard, StatsColumn, StatsRow
+from fast_core.memory.shared import ANYONE, EXECUTOR, STAGES, Shared, Structure
+from fast_core.memory.stats import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
 __all__ = [
+    "ANYONE",
+    "EXECUTOR",
+    "STAGES",
+    "STATS_WORDS",
     "Arena",
     "Doorbell",
     "EvaluationSlot",
@@ -46,9 +51,11 @@ __all__ = [
     "RolloutSlot",
     "RolloutStore",
     "Segment",
-    "StatsBoard",
+    "Shared",
     "StatsColumn",
     "StatsRow",
+    "Structure",
+    "Trace",
     "WeightBoard",
     "beta_at",
     "memory_available",

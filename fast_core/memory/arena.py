@@ -25,12 +25,11 @@ from fast_core.memory.segment import Segment
 
 @dataclass(frozen=True)
 class Region:
-    """One row of a layout's table; ``writer`` says who writes the region."""
+    """One row of a layout's table."""
 
     name: str
     offset: int
     nbytes: int
-    writer: str
 
 
 class Layout:
@@ -41,14 +40,13 @@ class Layout:
         self._regions: dict[str, Region] = {}
         self._end = HEADER_BYTES
 
-    def add(self, name: str, nbytes: int, align: int = ALIGNMENT_BYTES, writer: str = "") -> int:
+    def add(self, name: str, nbytes: int, align: int = ALIGNMENT_BYTES) -> int:
         """Plans a region and returns its offset.
 
         Args:
             name: Unique in this layout.
             nbytes: Size, at least 1.
             align: Power of two, at least 64: structures rely on whole cache lines.
-            writer: Who writes the region, for the table.
 
         Raises:
             SegmentError: The name is taken, or size or alignment make no sense.
@@ -62,7 +60,7 @@ class Layout:
                 f"region {name!r}: align must be a power of two of at least 64; got {align!r}"
             )
         offset = -(-self._end // align) * align
-        self._regions[name] = Region(name, offset, nbytes, writer)
+        self._regions[name] = Region(name, offset, nbytes)
         self._end = offset + nbytes
         return offset
 

@@ -40,3 +40,6 @@ class Doorbell(_native.Doorbell):
     def attach(cls, memory: memoryview) -> Self:
         """Attaches to the doorbell in ``memory``."""
         return cls(memory)
+
+    def published(self) -> None:
+        """Nothing ever is: it says when to look, not at what."""

@@ -33,7 +33,7 @@ class Mailbox(Mapping[str, Array], Generic[W]):
     """``box["obs"]`` is ``[rows, ...]``; a field is written whole before the box is published.
 
     Which words it has is declared by a named tuple of integers and flags, one type per use
-    (`fast_core.mail`); words and fields are the same for all who attach. Two mailboxes make a
+    (`fast_core.run.mail`); words and fields are the same for all who attach. Two mailboxes make a
     conversation: a request is open while its number is not that of the reply, so there is
     nothing to queue. A reply whose number is not that of the request is late, and nobody reads
     its rows.
@@ -113,6 +113,10 @@ class Mailbox(Mapping[str, Array], Generic[W]):
         for place, word in enumerate(words, 1):
             store(place, word)
         store(_NUMBER, number)
+
+    def published(self) -> int:
+        """Number of what was last said, 0 for nothing."""
+        return self.number()
 
     def number(self) -> int:
         """Number of what was last said, 0 for nothing."""

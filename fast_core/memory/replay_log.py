@@ -126,6 +126,8 @@ class ReplayLog:
         fields: ReplayFields,
         capacity: int,
         envs: int,
+        reserve: int | None = None,
+        *,
         continues: bool = False,
     ) -> Self:
         """Attaches to the logs in ``memory``.
@@ -135,6 +137,7 @@ class ReplayLog:
             fields: As they were created.
             capacity: Likewise.
             envs: Likewise.
+            reserve: Likewise; what it is stands in the memory.
             continues: Whether a writer goes on exactly where the rows end: its first ones aren't
                 marked then, but where an episode ended or was cut. It looks at the rows when it
                 first writes, so they may be restored after it attached.
@@ -224,6 +227,10 @@ class ReplayLog:
         stay open, are never drawn.
         """
         self.native.cut(env)
+
+    def published(self) -> tuple[int, ...]:
+        """Rows ever committed of each environment."""
+        return tuple(self.native.committed())
 
 
 def check_rows(

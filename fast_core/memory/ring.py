@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from fast_core.errors import SegmentError
 from fast_core.memory import _native
 
 
@@ -52,6 +53,22 @@ class Ring(_native.Ring):
         return cls(memory)
 
     @classmethod
-    def attach(cls, memory: memoryview) -> Self:
-        """Attaches to the ring in ``memory``."""
-        return cls(memory)
+    def attach(cls, memory: memoryview, *shape: int) -> Self:
+        """Attaches to the ring in ``memory``.
+
+        Raises:
+            SegmentError: It holds none, or one of another ``shape``, its capacity and the size of
+                its records, if that is given.
+        """
+        ring = cls(memory)
+        found = ring.capacity, ring.record_bytes
+        if shape not in ((), found):
+            raise SegmentError(
+                f"the ring holds {found[0]} records of {found[1]} bytes; this node has {shape}. "
+                "All nodes of a run must use one configuration"
+            )
+        return ring
+
+    def published(self) -> int:
+        """Records that are complete and were not taken."""
+        return len(self)

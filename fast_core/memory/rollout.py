@@ -158,6 +158,10 @@ class RolloutStore:
     def __len__(self) -> int:
         return len(self._slots)
 
+    def published(self) -> tuple[int, ...]:
+        """Id of the rollout that each slot holds whole, 0 where it is open or never used."""
+        return tuple(slot.committed() for slot in self._slots)
+
 
 def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> None:
     if min(slots, steps, envs) < 1:

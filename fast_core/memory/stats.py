@@ -11,7 +11,7 @@ from fast_core.memory.header import HEADER_BYTES, check_header, check_room, writ
 
 # Four cache lines, so that no two nodes write to one.
 _ROW = struct.Struct("31qd")
-ROW_BYTES = _ROW.size
+STATS_WORDS = _ROW.size // 8
 
 
 class StatsColumn(IntEnum):
@@ -126,76 +126,64 @@ class StatsSnapshot:
     episode_return: float
 
 
+class Trace:
+    """64-bit words that say where somebody is; ``trace.words[5] += 1`` is cheapest from Python.
+
+    Concurrency:
+        One node writes, anybody reads. Aligned words never tear, and nothing is published by
+        them: two may be a moment apart. A dead writer's last values stay.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, memory: memoryview, words: int) -> None:
+        """Use ``create`` or ``attach``."""
+        self.words = memory[HEADER_BYTES:][: 8 * words].cast("q")
+
+    @staticmethod
+    def nbytes(words: int) -> int:
+        """Bytes of the region."""
+        return HEADER_BYTES + 8 * words
+
+    @classmethod
+    def create(cls, memory: memoryview, words: int) -> Self:
+        """Makes ``words`` zeros in ``memory`` and attaches to them."""
+        check_room(memory, cls.nbytes(words), "trace")
+        memory[HEADER_BYTES:][: 8 * words] = bytes(8 * words)
+        write_header(memory, "trace", words)
+        return cls(memory, words)
+
+    @classmethod
+    def attach(cls, memory: memoryview, words: int) -> Self:
+        """Attaches to the words in ``memory``.
+
+        Raises:
+            SegmentError: It holds none, or another number of them.
+        """
+        check_header(memory, "trace", words)
+        check_room(memory, cls.nbytes(words), "trace")
+        return cls(memory, words)
+
+    def published(self) -> None:
+        """Nothing ever is."""
+
+
 class StatsRow:
-    """One node's row. ``row.words[5] += 1`` is the cheapest way to count from Python.
+    """The counters of one node, in a `Trace` of `STATS_WORDS` words.
 
     Attributes:
         words: All columns as 64-bit integers; index with plain integers in hot loops
             (``EPISODES = int(StatsColumn.EPISODES)`` once), an enum member costs a call.
         floats: The same memory as 64-bit floats, for ``EPISODE_RETURN``.
-
-    Concurrency:
-        The row's node writes, anybody reads. Aligned 64-bit words never tear, and nothing is
-        published by them: two columns may be a moment apart. A dead node's last values stay.
     """
 
     __slots__ = ("floats", "words")
 
-    def __init__(self, memory: memoryview) -> None:
-        """Takes the row's bytes; use ``StatsBoard.row``."""
-        self.words = memory.cast("q")
-        self.floats = memory.cast("d")
+    def __init__(self, words: memoryview) -> None:
+        """Takes the words of the node's trace."""
+        self.words = words
+        self.floats = words.cast("B").cast("d")
 
     def snapshot(self) -> StatsSnapshot:
         """The row's values now."""
         return StatsSnapshot(*_ROW.unpack(self.words))
-
-
-class StatsBoard:
-    """Rows of counters, one per node.
-
-    Concurrency:
-        Each row's: see ``StatsRow``.
-    """
-
-    def __init__(self, memory: memoryview, rows: int) -> None:
-        """Use ``create`` or ``attach``."""
-        body = memory[HEADER_BYTES:]
-        self._rows = tuple(
-            StatsRow(body[row * ROW_BYTES : (row + 1) * ROW_BYTES]) for row in range(rows)
-        )
-
-    @staticmethod
-    def nbytes(rows: int) -> int:
-        """Bytes of the region."""
-        return HEADER_BYTES + rows * ROW_BYTES
-
-    @classmethod
-    def create(cls, memory: memoryview, rows: int) -> Self:
-        """Makes a board of zeros in ``memory`` and attaches to it."""
-        check_room(memory, cls.nbytes(rows), "stats board")
-        memory[: cls.nbytes(rows)] = bytes(cls.nbytes(rows))
-        write_header(memory, "stats board", rows)
-        return cls(memory, rows)
-
-    @classmethod
-    def attach(cls, memory: memoryview, rows: int) -> Self:
-        """Attaches to the board in ``memory``.
-
-        Raises:
-            SegmentError: It holds none, or one of another number of rows.
-        """
-        check_header(memory, "stats board", rows)
-        check_room(memory, cls.nbytes(rows), "stats board")
-        return cls(memory, rows)
-
-    def row(self, index: int) -> StatsRow:
-        """Row ``index``; only its node writes it."""
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def snapshot(self) -> list[StatsSnapshot]:
-        """All rows as they are now."""
-        return [row.snapshot() for row in self._rows]

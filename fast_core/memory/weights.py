@@ -58,6 +58,10 @@ class WeightBoard(_native.WeightBoard):
             )
         return board
 
+    def published(self) -> int:
+        """The newest version, -1 before the first."""
+        return self.version()
+
 
 # Places of the evaluation slot's words; writer and reader on cache lines of their own.
 _COMMITTED, _VERSION, _ENV_STEPS, _RELEASED = 8, 9, 10, 16
@@ -112,6 +116,8 @@ class EvaluationSlot:
         if committed == self._words.load(_RELEASED):
             return None
         return self._words.load(_VERSION)
+
+    published = held
 
     def write(self, version: int, env_steps: int, payload: Buffer) -> None:
         """Puts a snapshot into the free slot.

@@ -21,7 +21,7 @@ from fast_core.algorithm import (
 )
 from fast_core.errors import ConfigError
 from fast_core.nodes.learn.devices import replica_device
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
 
 _POLICY = ("load", "act", "environment_action")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -20,9 +20,10 @@ from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
 from fast_core.distributed.wire import MessageReader
 from fast_core.events import Command, Envelope, Figures, Message, Save, Saved, Stop
-from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow
-from fast_core.plan import RunPlan
-from fast_core.run_memory import SPAN, RunMemory
+from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import SPAN
 from fast_core.seeding import Role, stream
 from fast_core.system.threads import default_threads
 
@@ -81,8 +82,7 @@ class NodeContext:
     @property
     def settings(self) -> Values:
         """What the configuration says to this node (``nodes.extra[...].settings``)."""
-        extras = self.plan.config.nodes.extra
-        return next((extra.settings for extra in extras if extra.node_name == self.name), {})
+        return self.plan.settings_of(self.name)
 
 
 class Node(ABC):
@@ -90,17 +90,22 @@ class Node(ABC):
 
     A subclass names the commands it handles in ``consumes`` and the events it sends in ``emits``;
     the launcher refuses a topology in which a message has nobody to consume it. Messages of its
-    own are subclasses of `fast_core.events.UserMessage`. A node that
-    writes something down sets ``finishes_inbox``: it handles what came before the `Stop`, all
-    others drop it.
+    own are subclasses of `fast_core.events.UserMessage`. Likewise it names in ``reads`` and
+    ``writes`` the structures of shared memory (`fast_core.run.structures`) that it attaches to,
+    by family or name; others are not given to it. Those of its own come from `structures`. A node
+    that writes something down sets ``finishes_inbox``: it handles what came before the `Stop`,
+    all others drop it.
     """
 
     consumes: ClassVar[frozenset[type[Message]]] = frozenset()
     emits: ClassVar[frozenset[type[Message]]] = frozenset()
+    reads: ClassVar[frozenset[str]] = frozenset()
+    writes: ClassVar[frozenset[str]] = frozenset()
     finishes_inbox: ClassVar[bool] = False
 
     def __init__(self, context: NodeContext) -> None:
         """Keep the context; anything slow or that can fail belongs into `setup`."""
+        context.memory = context.memory.seen_by(type(self).__name__, self.reads | self.writes)
         self.context = context
         self.doing = "starting"
         self._messages = MessageReader(self.consumes)
@@ -108,10 +113,18 @@ class Node(ABC):
         self._since_ns = time.monotonic_ns()
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
-        row = context.plan.node_names.index(context.name)
+        row = context.plan.names.all.index(context.name)
         self._delays = stream(context.plan.config.seed, Role.DELAY, row)
 
     # --- for subclasses ------------------------------------------------------------------------
+
+    @classmethod
+    def structures(cls, plan: RunPlan, name: str) -> Iterable[Structure]:
+        """Shared memory that the node ``name`` adds to a run, as its writer.
+
+        The launcher asks once, before anything starts; ``plan.settings_of(name)`` are the settings.
+        """
+        return ()
 
     def setup(self) -> None:  # noqa: B027 - optional for subclasses
         """Make everything ready; the node reports ready when this returns."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import SegmentError
 from fast_core.events import RolloutRef
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 
 class RolloutReader:

@@ -31,6 +31,7 @@ class RolloutStage(Node):
 
     consumes = frozenset({Transform, Save})
     emits = frozenset({Ready, Transformed, Saved})
+    writes = frozenset({"rollouts"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach to the rollouts; what is slow or can fail belongs into `prepare`."""

@@ -91,6 +91,10 @@ class Scheduler:
         """
         return self._run.state()
 
+    def executors(self) -> tuple[str, ...]:
+        """The node that executes each shard now, by shard; empty names before the run begins."""
+        return tuple(self._run.ledger.owners)
+
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         return read_statistics(self._run, now_s)

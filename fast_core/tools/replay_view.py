@@ -19,7 +19,8 @@ from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATE
 from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay.files import STATE_FILE, holds_rows, restore_state, rows_file
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import replay_columns, rows_per_log
 from fast_core.system.surroundings import write_result
 
 NEWEST = "newest"
@@ -57,7 +58,7 @@ def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int
         "run": str(run.path),
         "checkpoint": directory.name,
         "env_steps": manifest.env_steps,
-        "capacity": plan.rows_per_log * config.envs,
+        "capacity": rows_per_log(plan) * config.envs,
         **figures.result(),
         "priorities": _priorities(state),
         "highest": [_row(row, figures) for row in highest],
@@ -161,7 +162,7 @@ def _read(plan: RunPlan, path: Path, shard: int, figures: Figures) -> None:
     envs = plan.config.rollout.envs_per_shard
     try:
         with path.open("rb") as file:
-            for piece in rows_of(file, plan.replay_fields(), envs):
+            for piece in rows_of(file, replay_columns(plan), envs):
                 figures.take(shard * envs + piece.env, piece)
     except OSError as error:
         raise CheckpointError(f"can't read the replay's rows in {path}: {error}") from error

@@ -21,8 +21,8 @@ from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path, read_p
 from fast_core.nodes.contract import make_policy
 from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.learning import LEARNER_FILE
-from fast_core.plan import RunPlan
-from fast_core.run_memory import ParameterPack
+from fast_core.run.parameters import ParameterPack
+from fast_core.run.plan import RunPlan
 from fast_core.system import threads
 
 BEST, NEWEST = "best", "newest"

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.config import (
+    EnvironmentConfig,
+    EnvNodesConfig,
+    NodesConfig,
+    RolloutConfig,
+    SupervisionConfig,
+)
 from fast_core.errors import TransportError
-from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.events import Assign, Command, Failed, NodeExited, Ready, Stop
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
@@ -41,13 +48,15 @@ class Desk:
         config = make_config(
             environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=5.0),
             supervision=SupervisionConfig(env_restarts=1),
+            rollout=RolloutConfig(shards=5, envs_per_shard=2, steps=8),
+            nodes=NodesConfig(env=EnvNodesConfig(count=3)),
         )
         self.stage, self.hub, self.log = Stage(folder, config), Hub(), io.StringIO()
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
-        stats, progress = self.stage.memory.stats(), PlainProgress(self.log)
+        stats, progress = self.stage.memory.all_stats(), PlainProgress(self.log)
         plan = self.stage.plan
         self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
-        for node in plan.node_names:
+        for node in plan.names.all:
             self.shell.take(Ready(node, 1))
 
     def kill(self, node: str) -> Failed:
@@ -68,6 +77,17 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.close()
 
 
+def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
+    def notes() -> list[str]:
+        return [node.note for node in Display(desk.shell, None, None).view().nodes[:3]]  # type: ignore[arg-type]
+
+    assert notes() == ["1 shard", "2 shards", "2 shards"]
+    desk.kill("env-2")
+    assert notes()[2] == "0 shards"
+    moved = [command.shard for _, command in desk.hub.sent if isinstance(command, Assign)][5:]
+    assert sorted(moved) == [3, 4] and sum(int(note[0]) for note in notes()) == 5
+
+
 def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
     desk.kill("env-1")
     assert desk.shell.end is None
@@ -86,7 +106,7 @@ def test_dead_node_is_not_told_to_stop(desk: Desk) -> None:
     desk.kill("env-1")
     assert desk.shell.stop_nodes() == []
     told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
-    assert told == set(desk.stage.plan.node_names) - {"env-1"}
+    assert told == set(desk.stage.plan.names.all) - {"env-1"}
 
 
 def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -> None:
@@ -102,8 +122,7 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     clock = [1000.0]
     monkeypatch.setattr("fast_core.launcher.failures.stall.time.monotonic", lambda: clock[0])
     detector = StallDetector(desk.stage.plan, desk.stage.memory)
-    row = desk.stage.plan.node_names.index("env-1")
-    desk.stage.memory.stats().row(row).words[StatsColumn.STATE] = NodeState.STEPPING
+    desk.stage.memory.stats("env-1").words[StatsColumn.STATE] = NodeState.STEPPING
 
     def watch(lost: set[str]) -> Failed | None:
         found = None

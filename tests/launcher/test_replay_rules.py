@@ -12,7 +12,8 @@ from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import ExtraNodeConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import scheduler_settings
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rows_per_batch, rows_per_log
 from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
 from tests.nodes.stage import CARTPOLE, make_run_plan, stacked
 
@@ -48,7 +49,7 @@ def plan(folder: Path, config: RunConfig, frames: int = 1) -> RunPlan:
 def test_run_that_learns_from_replay_has_its_nodes(tmp_path: Path) -> None:
     made = plan(tmp_path, replay_config(optimizers=2))
     names = ("replay-0", "optimizer-0", "optimizer-1", "evaluator-0", "metrics-0")
-    assert made.node_names[-5:] == names
+    assert made.names.all[-5:] == names
     assert made.replay_spec == ReplaySpec(8, 1, 0.99)
 
 
@@ -57,7 +58,7 @@ def test_share_of_an_environment_holds_a_window(tmp_path: Path, frames: int, ste
     needed = steps + frames + 2
     starts = {"learning_starts": ALL * steps}
     enough = replay_config(replay={"capacity": ALL * needed, **starts})
-    assert plan(tmp_path, n_step(enough, steps), frames).rows_per_log == needed
+    assert rows_per_log(plan(tmp_path, n_step(enough, steps), frames)) == needed
     less = replay_config(replay={"capacity": ALL * (needed - 1), **starts})
     text = rf"replay\.capacity .* at least {needed} rows .*Raise it to {ALL * needed} or more"
     with pytest.raises(ConfigError, match=text):
@@ -73,7 +74,7 @@ def test_first_update_finds_a_window(tmp_path: Path) -> None:
 
 
 def test_shares_of_optimizers_that_average_are_equal(tmp_path: Path) -> None:
-    assert plan(tmp_path, replay_config(optimizers=4)).rows_per_batch == 2
+    assert rows_per_batch(plan(tmp_path, replay_config(optimizers=4))) == 2
     with pytest.raises(ConfigError, match=r"must divide .* got 3 for 8\. Use 2, 4, 8\."):
         plan(tmp_path, replay_config(optimizers=3))
     with pytest.raises(ConfigError, match=r"got 2 for 7\. Use 7\."):
@@ -81,7 +82,7 @@ def test_shares_of_optimizers_that_average_are_equal(tmp_path: Path) -> None:
 
 
 def test_asynchronous_optimizers_need_no_equal_shares(tmp_path: Path) -> None:
-    assert plan(tmp_path, replay_config(optimizers=3, update="async")).rows_per_batch == 8
+    assert rows_per_batch(plan(tmp_path, replay_config(optimizers=3, update="async"))) == 8
 
 
 def test_several_optimizers_need_an_algorithm_that_can_share(tmp_path: Path) -> None:

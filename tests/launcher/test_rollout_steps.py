@@ -32,8 +32,9 @@ from fast_core.launcher.processes.early import expected_nodes, preloaded, warm
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.sizing.trial import trial_plan
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.plan import RunPlan
-from fast_core.run_memory import layout_of
+from fast_core.run.memory import layout_of
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rows_per_log, structures
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config
 
@@ -167,7 +168,7 @@ def test_nodes_that_start_early_are_those_of_the_plan(
     plan = RunPlan(config, CARTPOLE, "", 2, 1, "numpy", policy_nodes=policies)
     expected = expected_nodes(config, 2)
     assert len(expected) == len(set(expected))
-    assert set(expected) == set(plan.node_names)
+    assert set(expected) == set(plan.names.all)
 
 
 def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
@@ -199,10 +200,10 @@ def test_trial_of_the_placement_reserves_no_replay() -> None:
         policy=PolicyConfig(placement="node"), nodes=NodesConfig(optimizer=optimizer)
     )
     plan = trial_plan(resolve(config, HALFCHEETAH, 2), HALFCHEETAH)
-    assert plan.rows_per_log == 1
+    assert rows_per_log(plan) == 1
     networks = 4 * 2**20
-    assert layout_of(plan).nbytes < networks
-    assert plan.optimizers == plan.batch_slots == 1
+    assert layout_of(structures(plan)).nbytes < networks
+    assert plan.optimizers == plan.config.replay.slots == 1
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own", "none, as runs of before"])

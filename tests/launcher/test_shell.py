@@ -67,11 +67,11 @@ class Desk:
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
         self.screen = io.StringIO()
         progress = PlainProgress(self.screen)
-        stats = self.stage.memory.stats()
+        stats = self.stage.memory.all_stats()
         self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
 
     def make_ready(self) -> None:
-        for node in self.stage.plan.node_names:
+        for node in self.stage.plan.names.all:
             self.shell.take(Ready(node, 1))
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ def test_nodes_that_are_not_connected_are_named_when_told_to_stop(desk: Desk) ->
     desk.hub.gone = {"optimizer-0"}
     assert desk.shell.stop_nodes() == ["optimizer-0"]
     told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
-    assert told == set(desk.stage.plan.node_names) - {"optimizer-0"}
+    assert told == set(desk.stage.plan.names.all) - {"optimizer-0"}
     desk.hub.gone = set()
     assert desk.shell.tell_stop(["optimizer-0"]) == []
 

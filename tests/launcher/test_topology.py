@@ -43,7 +43,7 @@ def classes(plan) -> list[type[Node]]:
 
 def test_nodes_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
-    assert tuple(node.name for node in topology(plan)) == plan.node_names
+    assert tuple(node.name for node in topology(plan)) == plan.names.all
     assert [node.rank for node in topology(plan)] == [0, 1, 0, 0, 0]
 
 

@@ -18,7 +18,7 @@ from fast_core.launcher.prepare import identity, make_plan, resolve
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path
 from fast_core.nodes.learn.learner_file import save
-from fast_core.run_memory import ParameterPack
+from fast_core.run.parameters import ParameterPack
 from tests.nodes.stage import CARTPOLE, make_config
 
 DRAWING = "FastLoopTest/Drawing-v0"

@@ -9,8 +9,8 @@ from fast_core.memory import Arena, Layout, Ring, Segment
 
 def new_layout(extra: int = 0) -> Layout:
     layout = Layout()
-    layout.add("stats", 100, writer="each node its row")
-    layout.add("ring", Ring.nbytes(4, 8) + extra, writer="producer: head, consumer: tail")
+    layout.add("stats", 100)
+    layout.add("ring", Ring.nbytes(4, 8) + extra)
     layout.add("big", 5000, 4096)
     return layout
 
@@ -24,7 +24,6 @@ def test_regions_are_aligned_and_disjoint() -> None:
     for region, end in zip(table, ends, strict=False):
         assert region.offset >= end
     assert layout.nbytes >= ends[-1]
-    assert table[0].writer == "each node its row"
 
 
 def test_digest_tells_layouts_apart_by_name_size_and_order() -> None:

@@ -18,7 +18,7 @@ from fast_core.memory import (
     Ring,
     RolloutStore,
     Segment,
-    StatsBoard,
+    Trace,
     WeightBoard,
 )
 from fast_core.spec import FieldSpec
@@ -67,9 +67,9 @@ STRUCTURES: dict[str, tuple[Callable[[memoryview], object], Callable[[memoryview
         lambda memory: RolloutStore.create(memory, FIELDS, 2, 3, 1),
         lambda memory: RolloutStore.attach(memory, FIELDS, 2, 3, 1).slot(0).committed(),
     ),
-    "stats board": (
-        lambda memory: StatsBoard.create(memory, 2),
-        lambda memory: StatsBoard.attach(memory, 2).snapshot(),
+    "trace": (
+        lambda memory: Trace.create(memory, 2),
+        lambda memory: Trace.attach(memory, 2).words.tolist(),
     ),
 }
 

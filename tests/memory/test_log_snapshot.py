@@ -129,7 +129,7 @@ def test_stream_holds_the_rows_of_the_cut_while_the_writer_goes_on(
     copy = restored(new_log(memory, 40, 3), stream)
     assert copy.native.spans() == spans
     assert rows_of(copy) == expected
-    assert copy.native.committed() == [steps] * 3
+    assert copy.published() == (steps,) * 3
 
 
 def test_pieces_are_bounded_and_the_environments_take_turns(memory: Memory) -> None:
@@ -200,7 +200,7 @@ def test_overwritten_rows_are_counted_and_the_rest_has_no_gap(memory: Memory) ->
     assert (snapshot.left, snapshot.missing) == (0, 2 * 24)
     copy = restored(new_log(memory, 50, 2), stream)
     assert ids_of(copy) == [list(range(54, 80))] * 2
-    assert copy.native.committed() == [80, 80]
+    assert copy.published() == (80, 80)
     reader = ReplayReader([copy], steps=1, gamma=0.9, frames=4, seed=SEED)
     assert reader.valid() == 2 * (79 - 54 - 3)
 

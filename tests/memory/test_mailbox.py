@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.mail import Reply
 from fast_core.memory import Mailbox
+from fast_core.run.mail import Reply
 from fast_core.spec import FieldSpec
 
 FIELDS = (

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.mail import Drawn
 from fast_core.memory import (
     Mailbox,
     PriorityTree,
@@ -17,6 +16,7 @@ from fast_core.memory import (
     ReplayReader,
     replay_fields,
 )
+from fast_core.run.mail import Drawn
 from fast_core.spec import FieldSpec, SpaceSpec
 from tests.memory.replay_model import (
     FIELDS,

@@ -38,7 +38,7 @@ def test_two_logs_of_one_default_have_what_they_declare(memory: Memory) -> None:
             flags = np.zeros(envs, bool)
             obs, ints = np.full((envs, 2), step, np.float64), np.zeros(envs, np.int64)
             log.append(obs, ints, np.zeros(envs, np.float32), flags, flags)
-        assert log.native.committed() == [200] * envs
+        assert log.published() == (200,) * envs
         assert log.native.spans() == [(100, 200)] * envs
         assert log.native.stride == 16 + 8 + 4 + 1
 
@@ -69,7 +69,7 @@ def test_nothing_is_converted(memory: Memory, name: str, value: np.ndarray) -> N
     log.append(**given)
     with pytest.raises(SegmentError, match=f"replay column '{name}' takes contiguous rows"):
         log.append(**{**given, name: value})
-    assert log.native.committed() == [1, 1]
+    assert log.published() == (1, 1)
 
 
 def test_misfits_are_refused_and_nothing_is_stored(memory: Memory) -> None:
@@ -82,7 +82,7 @@ def test_misfits_are_refused_and_nothing_is_stored(memory: Memory) -> None:
         log.append(*columns, flags, flags, first=1)
     with pytest.raises(SegmentError, match="exactly"):
         log.append(columns[0][:1], *columns[1:], flags, flags)
-    assert log.native.committed() == [0, 0]
+    assert log.published() == (0, 0)
 
 
 def test_logs_of_another_plan_are_refused(memory: Memory) -> None:
@@ -115,8 +115,8 @@ def test_appender_appends_what_its_arrays_hold_when_it_is_called(memory: Memory)
         append()
         for row in zip(obs, action, reward, terminated, truncated, final, strict=True):
             theirs.append(*row)
-    assert ours.native.committed() == theirs.native.committed()
-    assert min(ours.native.committed()) > 15
+    assert ours.published() == theirs.published()
+    assert min(ours.published()) > 15
     assert bytes(regions[0]) == bytes(regions[1])
 
 

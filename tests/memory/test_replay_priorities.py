@@ -105,7 +105,7 @@ def test_highest_rows_are_those_of_the_tree(memory: Memory) -> None:
     found = reader.highest(tree, 10)
     assert [(r.log, r.row) for r in found] == best
     assert [r.priority for r in found] == pytest.approx([last[place] for place in best])
-    committed = [n for shard in shards for n in shard.log.native.committed()]
+    committed = [n for shard in shards for n in shard.log.published()]
     assert all(r.age == committed[r.log] - 1 - r.row for r in found)
     for _ in range(20):  # the writers go on, the tree has not followed them yet
         for shard in shards:

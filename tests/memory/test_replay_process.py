@@ -117,11 +117,11 @@ def test_successor_goes_on_behind_what_a_killed_writer_left(
     region = memory(ReplayLog.nbytes(fields, CAPACITY, ENVS))
     log = ReplayLog.create(region, fields, CAPACITY, ENVS)
     for incarnation in range(1, 15):
-        before = log.native.committed()
+        before = log.published()
         pid = children.start(lambda n=incarnation: write_for_ever(region, fields, n))
-        eventually(lambda: min(log.native.committed()) > max(before) + 20, 20)  # noqa: B023
+        eventually(lambda: min(log.published()) > max(before) + 20, 20)  # noqa: B023
         children.kill(pid)
-        committed = log.native.committed()
+        committed = log.published()
         # The environments of a step are committed one by one: the last step may be in some only.
         assert max(committed) - min(committed) <= 2 * incarnation
         reader = ReplayReader([log], steps=STEPS, gamma=0.5, seed=SEED)
@@ -157,7 +157,7 @@ def test_snapshots_beside_a_writer_have_no_gap_and_no_torn_row(
                 time.sleep(pause_s)
 
     pid = children.start(write)
-    eventually(lambda: min(log.native.committed()) > 100, 20)
+    eventually(lambda: min(log.published()) > 100, 20)
     for _ in range(8):
         snapshot, stream = LogSnapshot(log), io.BytesIO()
         cut = log.native.spans()

@@ -79,7 +79,7 @@ def test_writer_that_continues_marks_what_its_predecessor_would_have(
     log = ReplayLog.create(region, FIELDS, 100, 1)
     one_step(log, -1)
     last(log, 0)
-    rows = log.native.committed()[0]
+    rows = log.published()[0]
     successor = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
     for step in range(1, 5):
         one_step(successor, step)
@@ -183,7 +183,7 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
     again_tree, again_arrays = new_tree(again), again.arrays(32)
     again_tree.load(tree.state())
     again.load(reader.state())
-    assert copy.native.committed() == shard.log.native.committed()
+    assert copy.published() == shard.log.published()
     for prioritized in (True, False):
         found = reader.draw(arrays, tree if prioritized else None, 0.4)
         assert again.draw(again_arrays, again_tree if prioritized else None, 0.4) == found

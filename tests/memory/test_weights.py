@@ -124,6 +124,7 @@ def test_slot_is_not_reused_until_released(memory: Memory) -> None:
     assert optimizer.held() is None
     optimizer.write(2, 20, payload(2))
     assert evaluator.read_into(target) == (2, 20)
+    assert optimizer.published() == 2
 
 
 def test_misuse_of_the_slot_is_refused(memory: Memory) -> None:

@@ -67,7 +67,7 @@ class ReplayStage:
         """Append steps of every environment, with observations that tell them apart."""
         for shard, log in enumerate(self.logs):
             for _ in range(steps):
-                number = log.native.committed()[0]
+                number = log.published()[0]
                 obs = np.full((ENVS, 4), number, np.float32)
                 obs[:, 0] = shard * ENVS + np.arange(ENVS)
                 none = np.zeros(ENVS, np.bool_)

@@ -24,8 +24,8 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.nodes.learn.stepping import make_stepper
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from tests.algos.replay_cases import environment_for, make_batch, make_config
 from tests.nodes.stage import make_run_plan

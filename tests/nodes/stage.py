@@ -18,8 +18,8 @@ from fast_core.distributed.inproc import InprocHub
 from fast_core.events import Event, RolloutOrder, RolloutRef
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.nodes.node import Node, NodeContext
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 CARTPOLE = EnvironmentSpec(
@@ -94,7 +94,7 @@ class Stage:
             memory=self.memory,
             channel=self.hub.connect(name),
             doorbell=self.memory.doorbell(name),
-            stats=self.memory.stats().row(self.plan.node_names.index(name)),
+            stats=self.memory.stats(name),
             spans=self.memory.spans(name),
         )
 

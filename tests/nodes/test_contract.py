@@ -11,7 +11,7 @@ import pytest
 from fast_core.algorithm import ActionOutput, Array, LearnerSetup, UpdateReport
 from fast_core.errors import ConfigError
 from fast_core.nodes.contract import CheckedPolicy, checked_report, make_learner, make_policy
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec, SpaceSpec
 
 ROWS = 3

@@ -115,9 +115,7 @@ class Acting:
         self.stage = Stage(folder, given, environment=environment, checkpoint=checkpoint)
         self.stage.memory.weights().publish(0, self.stage.memory.parameters.empty().data)
         self.nodes = [EnvNode(self.stage.context("env-0"))]
-        self.policies = [
-            PolicyNode(self.stage.context(n)) for n in self.stage.plan.policy_node_names
-        ]
+        self.policies = [PolicyNode(self.stage.context(n)) for n in self.stage.plan.names.policy]
         self.frames = environment.frames
         self.rollouts: list[list[Rollout]] = [[] for _ in range(SHARDS)]
         self._number = 0
@@ -383,7 +381,7 @@ def test_environment_that_never_gives_a_good_value_leaves_nothing(
     acting = make(found, environment=given)
     acting.collect(2)
     assert acting.drawn() == {} == acting.expected()
-    assert [log.native.committed() for log in acting.logs()] == [[0] * ENVS] * SHARDS
+    assert [log.published() for log in acting.logs()] == [(0,) * ENVS] * SHARDS
     broken.clear()
     acting.collect()
     assert acting.drawn() == acting.expected() != {}

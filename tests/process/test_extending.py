@@ -7,9 +7,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.process.harness import Workplace, digests, read_lines
+from tests.process.recording import WHOLE
 
 pytestmark = pytest.mark.process
 
@@ -104,3 +106,42 @@ def test_example_algorithm_learns(workplace: Workplace, example: str) -> None:
     assert launched.wait(100) == 0, launched.screen
     events = [line for line in read_lines(launched.run / "events.jsonl") if line["what"] == "end"]
     assert "solved: mean return" in events[0]["why"]
+
+
+# --- memory of one's own -------------------------------------------------------------------------
+
+
+def recording(recorder: str) -> dict[str, Any]:
+    nodes = [{"node": recorder}, {"node": "examples.trajectory_log:TrajectoryLog"}]
+    return {**BONUS, "name": "recording", "nodes": {"env": {"count": 1}, "extra": nodes}}
+
+
+def recorded(run: Path) -> np.ndarray:
+    """The rollouts of the file: CartPole pays 1 for each step."""
+    grid = (8, 2)
+    columns = [("shard", "i8"), ("rollout", "i8"), ("obs", "f4", (9, 2, 4)), ("reward", "f4", grid)]
+    rows = np.fromfile(run / "trajectories.bin", np.dtype(columns))
+    assert (rows["reward"] == 1).all() and np.isfinite(rows["obs"]).all()
+    return rows
+
+
+def test_ring_of_ones_own_carries_every_rollout_to_another_process(workplace: Workplace) -> None:
+    found = []
+    for mode in ("inline", "process"):
+        config = recording("examples.trajectory_log:Recorder")
+        launched = workplace.launch(f"mode={mode}", config=config)
+        assert launched.wait(60) == 0, launched.screen
+        found.append(recorded(launched.run))
+        assert "ring full" not in launched.screen
+    assert found[0].tobytes() == found[1].tobytes()
+    named = list(zip(found[0]["rollout"].tolist(), found[0]["shard"].tolist(), strict=True))
+    assert named == [(1 + ticket, shard) for ticket in range(TICKETS) for shard in range(SHARDS)]
+
+
+def test_what_a_killed_node_published_stays_readable(workplace: Workplace) -> None:
+    launched = workplace.launch(config=recording("recording:Dying"))
+    assert launched.wait(60) == 1, launched.screen
+    assert len(recorded(launched.run)) == WHOLE
+    crash = (launched.run / "crash.txt").read_text()
+    assert "dying was killed" in crash and "complete in trajectories" in crash
+    launched.assert_gone()

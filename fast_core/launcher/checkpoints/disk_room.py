@@ -14,7 +14,8 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 from fast_core.launcher.checkpoints.store import complete_names
 from fast_core.memory import ReplayLog
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import replay_columns, rows_per_log
 
 TREE_BYTES = 12  # of a row: its priority and what it belongs to (`replay_files.TREE`)
 
@@ -64,7 +65,7 @@ def _rows(plan: RunPlan) -> Iterator[int]:
     Where the run has no limit on steps, its replay becomes full.
     """
     config = plan.config
-    capacity, every = plan.rows_per_log * config.envs, config.checkpoint.every_updates
+    capacity, every = rows_per_log(plan) * config.envs, config.checkpoint.every_updates
     ratio, starts = config.scheduler.ratio, config.replay.learning_starts
     stop = config.stop
     limits = [stop.env_steps] if stop.env_steps is not None else []
@@ -80,7 +81,7 @@ def _rows(plan: RunPlan) -> Iterator[int]:
 
 def _row_bytes(plan: RunPlan) -> int:
     """Bytes of a row in a checkpoint, its priority included."""
-    row = ReplayLog.row_nbytes(plan.replay_fields())
+    row = ReplayLog.row_nbytes(replay_columns(plan))
     return row + (TREE_BYTES if plan.config.replay.prioritized else 0)
 
 

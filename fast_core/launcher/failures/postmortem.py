@@ -6,8 +6,8 @@ from fast_core.envs import read_progress
 from fast_core.events import Failed
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.nodes.node import NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role
 
 
@@ -19,14 +19,22 @@ def describe_death(
     ``cause`` says how its process ended; ``log_tail`` are the last lines of its log, where a crash
     in C leaves its stack.
     """
-    row = memory.stats().row(plan.node_names.index(node)).snapshot()
+    row = memory.stats(node).snapshot()
     state = NodeState(row.state).name.lower()
+    if node in plan.names.env:
+        context = describe_place(plan, memory, row)
+    else:  # what a user's node wrote and others can still read, as its kind counts it
+        context = {
+            f"complete in {own.name}": str(memory.at(own.kind, own.name).published())
+            for own in plan.own
+            if own.writer == node
+        }
     return Failed(
         node=node,
         doing=state,
         error=f"{node} {cause}",
         traceback=log_tail,
-        context=describe_place(plan, memory, row) if node in plan.env_node_names else {},
+        context=context,
     )
 
 

@@ -10,8 +10,8 @@ from fast_core.events import Failed
 from fast_core.launcher.failures.postmortem import describe_place
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.nodes.node import NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 CHECK_INTERVAL_S = 0.2
 PLACE_WORDS = int(ProgressWord.EPISODE)
@@ -29,7 +29,7 @@ class StallDetector:
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._plan, self._memory, self._stats = plan, memory, memory.stats()
+        self._plan, self._memory, self._stats = plan, memory, memory.all_stats()
         self._progress = [
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
@@ -56,10 +56,10 @@ class StallDetector:
         self._checked_s = now_s
         if pause_s > 2.0:
             self._forgiven_s = now_s
-        for index, node in enumerate(self._plan.node_names):
+        for node, stats in self._stats.items():
             if node in lost or only not in (None, node):
                 continue
-            snapshot = self._stats.row(index).snapshot()
+            snapshot = stats.snapshot()
             failure = self._hangs(node, snapshot, now_s)
             if failure is None and not self._may_hold_the_gil(snapshot):
                 failure = self._silent(node, snapshot, now_s, heard_s)
@@ -69,7 +69,7 @@ class StallDetector:
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
         limit_s, key, what = self._limit(row)
-        executes = node in self._plan.env_node_names
+        executes = node in self._plan.names.env
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if self._last.get(node) != counters or limit_s is None:

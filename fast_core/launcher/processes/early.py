@@ -9,7 +9,7 @@ from fast_core.config import RunConfig
 from fast_core.launcher.prepare import needs_torch
 from fast_core.launcher.sizing.budget import env_node_count
 from fast_core.launcher.topology import warm_module
-from fast_core.plan import EVALUATOR, METRICS, REPLAY, optimizer_names
+from fast_core.run.names import Names
 
 _OWN_DESCRIPTORS = 32  # of the launcher without nodes, generously
 
@@ -39,16 +39,9 @@ def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
     """Names of the nodes that the run will have, as far as can be said yet."""
     count = env_node_count(config, cores)
     policies = config.nodes.policy.count if config.policy.placement == "node" else 0
-    evaluator = (EVALUATOR,) if config.evaluation.every_env_steps is not None else ()
-    return (
-        *optimizer_names(config),
-        *((REPLAY,) if config.replays else ()),
-        *(f"policy-{rank}" for rank in range(policies)),
-        *(f"env-{rank}" for rank in range(count)),
-        *evaluator,
-        METRICS,
-        *(extra.node_name for extra in config.nodes.extra),
-    )
+    names = Names.of(config, count, policies)  # those with the slowest imports first
+    first = (*names.optimizers, *names.replay, *names.policy)
+    return (*first, *(name for name in names.all if name not in first))
 
 
 def descriptors_needed(config: RunConfig, cores: int) -> int:
@@ -62,4 +55,4 @@ def warm(name: str, config: RunConfig) -> tuple[str, ...]:
     optimizer = config.nodes.optimizer
     blueprint = cast(Blueprint, config.algorithm)
     torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name in optimizer_names(config) and torch else modules
+    return ("torch", *modules) if name in Names.of(config, 0, 0).optimizers and torch else modules

@@ -27,7 +27,7 @@ from fast_core.launcher.processes.tree import frame, take
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
 from fast_core.system import forks
 from fast_core.system.importing import user_module
 from fast_core.system.text import error_text
@@ -90,7 +90,6 @@ def node_main(name: str, link: socket.socket) -> int:
     doorbell = memory.doorbell(name)
     channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
     forward_logging(name, channel.try_send)
-    row = memory.stats().row(start.plan.node_names.index(name))
     context = NodeContext(
         name=name,
         rank=start.rank,
@@ -98,7 +97,7 @@ def node_main(name: str, link: socket.socket) -> int:
         memory=memory,
         channel=channel,
         doorbell=doorbell,
-        stats=row,
+        stats=memory.stats(name),
         spans=memory.spans(name),
     )
     try:
@@ -139,7 +138,7 @@ def _live(context: NodeContext, node_class: str) -> int:
 
 def seed_globals(context: NodeContext) -> None:
     """Give user code that draws from global generators a stream of its own in every node."""
-    row = context.plan.node_names.index(context.name)
+    row = context.plan.names.all.index(context.name)
     sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
     first, second = sequence.generate_state(2)
     random.seed(int(first))

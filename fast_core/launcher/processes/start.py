@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 
 @dataclass(frozen=True)

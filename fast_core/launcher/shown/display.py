@@ -14,7 +14,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.nodes.act.policy_file import best_policy_path
 from fast_core.nodes.node import NodeState
-from fast_core.plan import REPLAY
+from fast_core.run.names import REPLAY
 from fast_core.scheduler.statistics import Statistics
 from fast_core.system import resources
 from fast_core.system.threads import default_threads
@@ -70,8 +70,7 @@ class Display:
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
-                self._node(name, shell.stats.row(row).snapshot())
-                for row, name in enumerate(shell.plan.node_names)
+                self._node(name, shell.stats[name].snapshot()) for name in shell.plan.names.all
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
@@ -129,19 +128,17 @@ class Display:
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
-        if name in plan.env_node_names:
-            shards, nodes = plan.config.rollout.shards, plan.env_nodes
-            rank = plan.env_node_names.index(name)
-            count = shards // nodes + (rank < shards % nodes)
+        if name in plan.names.env:
+            count = self._shell.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
-        if name in plan.optimizer_names:
+        if name in plan.names.optimizers:
             wait_ms = row.batch_wait_ns / row.batches / 1e6 if row.batches else 0.0
             waits = f", waits {wait_ms:.2g} ms a batch" if row.batches else ""
             return plan.config.nodes.optimizer.device + waits
         if name == REPLAY:
             return f"{row.drawn:,} windows drawn"
-        if name in plan.policy_node_names:
+        if name in plan.names.policy:
             rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
             return plan.config.nodes.policy.device + rows
         return ""
@@ -149,10 +146,10 @@ class Display:
     def _threads(self, name: str) -> int:
         """Threads of a node; of nodes that the user has added, those of any other."""
         plan = self._shell.plan
-        if name in plan.optimizer_names:
+        if name in plan.names.optimizers:
             return plan.threads
         given = plan.config.nodes.policy.threads
-        if name in plan.policy_node_names and given != "auto":
+        if name in plan.names.policy and given != "auto":
             return given
         return default_threads()
 

@@ -8,8 +8,9 @@ from fast_core.monitor.report import write_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.trace import TraceCollector
 from fast_core.nodes.node import NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import SPAN, RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import SPAN
 from fast_core.system.durable import write_durably
 from fast_core.system.text import encodable
 
@@ -18,7 +19,7 @@ class TraceDrain:
     """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._rings = {name: memory.spans(name) for name in plan.node_names}
+        self._rings = {name: memory.spans(name) for name in plan.names.all}
         self._collector = TraceCollector()
 
     def drain(self) -> None:

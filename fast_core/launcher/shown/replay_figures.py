@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from fast_core.memory import StatsBoard
+from collections.abc import Mapping
+
+from fast_core.memory import StatsRow
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.view import ReplayView
-from fast_core.plan import REPLAY, RunPlan
+from fast_core.run.names import REPLAY
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rows_per_log
 from fast_core.scheduler.statistics import Statistics
 
 
@@ -17,11 +21,9 @@ class ReplayCounters:
     The display and the metrics have one each.
     """
 
-    def __init__(self, plan: RunPlan, stats: StatsBoard) -> None:
+    def __init__(self, plan: RunPlan, stats: Mapping[str, StatsRow]) -> None:
         """Begins where the counters are; ``plan`` is of a run that learns from replay."""
         self._plan, self._stats = plan, stats
-        self._replay = plan.node_names.index(REPLAY)
-        self._optimizers = [plan.node_names.index(name) for name in plan.optimizer_names]
         self._before = self._rows()
         self._age: float | None = None
         self._rejected: float | None = None
@@ -44,7 +46,7 @@ class ReplayCounters:
             self._staleness = _share(stale, steps, self._staleness)
         return ReplayView(
             rows=replay.live_rows,
-            capacity=self._plan.rows_per_log * config.envs,
+            capacity=rows_per_log(self._plan) * config.envs,
             learning_from=scheduler.learning_from,
             updates_per_env_step=scheduler.replay_ratio,
             age=self._age,
@@ -58,8 +60,8 @@ class ReplayCounters:
         )
 
     def _rows(self) -> tuple[StatsSnapshot, list[StatsSnapshot]]:
-        replay = self._stats.row(self._replay).snapshot()
-        return replay, [self._stats.row(row).snapshot() for row in self._optimizers]
+        replay = self._stats[REPLAY].snapshot()
+        return replay, [self._stats[name].snapshot() for name in self._plan.names.optimizers]
 
 
 def _share(part: int, whole: int, otherwise: float | None) -> float | None:

@@ -24,13 +24,13 @@ from fast_core.envs.masks import valid_action
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.launcher.sizing.placement import Parts
-from fast_core.mail import Request
 from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.policy import PolicyNode
 from fast_core.nodes.node import Node, NodeContext, NodeState
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.mail import Request
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role
 from fast_core.system.threads import default_threads, set_threads
 
@@ -87,7 +87,7 @@ def _context(name: str, link: socket.socket) -> NodeContext:
         memory=memory,
         channel=InprocHub().connect(node),
         doorbell=memory.doorbell(node),
-        stats=memory.stats().row(start.plan.node_names.index(node)),
+        stats=memory.stats(node),
         spans=memory.spans(node),
     )
 
@@ -181,7 +181,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
     """From a group's request to its reply, and how long of it the policy node was busy, us."""
     plan, memory = context.plan, context.memory
     request, reply = memory.request(0, 0), memory.reply(0, 0)
-    bell = memory.doorbell(plan.policy_node_names[0])
+    bell = memory.doorbell(plan.names.policy[0])
     noise, state = _given(plan, request.rows)
     ours = context.doorbell
 
@@ -200,7 +200,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
             ours.wait(seen, WAIT_S)
 
     ask()  # waits until the policy node is there
-    policy = memory.stats().row(plan.node_names.index(plan.policy_node_names[0]))
+    policy = memory.stats(plan.names.policy[0])
     acting_us: list[float] = []
     busy_ns = _rested(policy).busy_ns
 

@@ -16,8 +16,8 @@ from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, describe_exit
 from fast_core.launcher.sizing.placement import Choice, Parts, Shape, choose
 from fast_core.launcher.supervisor import await_answer, await_started, give
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 
 MEASURE, SERVE = "measure", "measure-policy"
@@ -118,7 +118,7 @@ def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
         # Weights of zero: what a forward pass takes does not depend on them.
         memory.weights().publish(0, memory.parameters.empty().data)
         link = stack.enter_context(asking.link.dup())
-        for child, node in ((serving, plan.policy_node_names[0]), (asking, plan.env_node_names[0])):
+        for child, node in ((serving, plan.names.policy[0]), (asking, plan.names.env[0])):
             give(tree, child, MeasureStart(plan, node), memory.segment.fd, interrupts)
         answer = await_answer(tree, asking, link, interrupts, time.monotonic() + limit_s)
     if answer is None and asking.status is None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, NoiseSpec, Policy
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, stream
 
 

@@ -22,6 +22,7 @@ class EvaluatorNode(Node):
 
     consumes = frozenset({Evaluate})
     emits = frozenset({Ready, Evaluated})
+    reads = frozenset({"evaluation"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy and attach the evaluation slot."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
 from fast_core.events import Command, Ready
-from fast_core.mail import Reply, Request
 from fast_core.memory import Doorbell, StatsColumn
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.run.mail import Reply, Request
 
 _REQUESTS, _ROWS = int(StatsColumn.REQUESTS), int(StatsColumn.ROWS)
 _BATCHES = int(StatsColumn.BATCHES)
@@ -70,6 +70,8 @@ class PolicyNode(Node):
 
     consumes = frozenset()
     emits = frozenset({Ready})
+    reads = frozenset({"weights", "requests"})
+    writes = frozenset({"replies"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy on its device."""
@@ -82,7 +84,7 @@ class PolicyNode(Node):
         self._inquirers = [
             Inquirer(context, shard, group)
             for shard in range(plan.config.rollout.shards)
-            if plan.policy_node_of(shard) == context.rank
+            if plan.names.policy_of(shard) == context.name
             for group in range(plan.groups)
         ]
         self._merges = plan.config.scheduler.off_policy_degree > 0
@@ -151,7 +153,7 @@ class PolicyNode(Node):
 
     def _bell(self, rank: int) -> Doorbell:
         if rank not in self._bells:
-            name = self.context.plan.env_node_names[rank]
+            name = self.context.plan.names.env[rank]
             self._bells[rank] = self.context.memory.doorbell(name)
         return self._bells[rank]
 

@@ -18,7 +18,7 @@ class PolicyFile(msgspec.Struct, frozen=True):
         env_steps: Environment steps trained on when they were published.
         mean_return: Mean return of the evaluation of exactly these parameters.
         std_return: Standard deviation of its returns.
-        parameters: The flat float32 vector, as `fast_core.run_memory.ParameterPack` lays it out.
+        parameters: The flat float32 vector of `fast_core.run.parameters.ParameterPack`.
     """
 
     version: int

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from fast_core.algorithm import Array
 from fast_core.events import RolloutOrder
-from fast_core.mail import Request
 from fast_core.memory import Doorbell, RolloutSlot, StatsColumn
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.node import NodeContext
+from fast_core.run.mail import Request
 
 # Enumeration members cost more than the stores they name.
 _SHARD, _GROUP, _SLOT = int(StatsColumn.SHARD), int(StatsColumn.GROUP), int(StatsColumn.SLOT)
@@ -37,7 +37,7 @@ class Line:
         plan, memory = context.plan, context.memory
         self.request = memory.request(shard.shard, group.index)
         self.reply = memory.reply(shard.shard, group.index)
-        node = plan.policy_node_names[plan.policy_node_of(shard.shard)]
+        node = plan.names.policy_of(shard.shard)
         self._bell: Doorbell = memory.doorbell(node)
         self._shard, self._rank, self._words = shard, context.rank, context.stats.words
         self.number = self.request.number()

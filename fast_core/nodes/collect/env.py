@@ -34,6 +34,8 @@ class EnvNode(Node):
 
     consumes = frozenset({Assign, Collect, Save})
     emits = frozenset({Restoring, Ready, RolloutReady, Saved})
+    reads = frozenset({"weights", "replies"})
+    writes = frozenset({"rollouts", "replay", "progress", "requests"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy if it acts here; environments come in `setup`."""

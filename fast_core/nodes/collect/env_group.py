@@ -16,7 +16,7 @@ from fast_core.envs.repeating import restore
 from fast_core.envs.repetition import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 
 
 class GroupState(msgspec.Struct, frozen=True):

@@ -10,8 +10,9 @@ import numpy as np
 
 from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rollout_fields
 
 
 class RolloutSink(Protocol):
@@ -72,7 +73,7 @@ class ReplayRollouts:
         filling them.
         """
         self._memory, self._shard, self._goes_on = memory, shard, tuple(goes_on)
-        shape = plan.rollout_fields(), 1, plan.config.steps, plan.config.rollout.envs_per_shard
+        shape = rollout_fields(plan), 1, plan.config.steps, plan.config.rollout.envs_per_shard
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1

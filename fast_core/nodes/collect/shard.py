@@ -20,8 +20,8 @@ from fast_core.nodes.collect.env_group import EnvGroup, GroupState
 from fast_core.nodes.collect.regroup import regrouped
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
 from fast_core.system.durable import write_durably
 

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
-from fast_core.mail import Applied, Base, Gradient
 from fast_core.memory import StatsColumn
 from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.mail import Applied, Base, Gradient
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import networks_nbytes
 
 F32 = NDArray[np.float32]
 ASKING = -1  # instead of a base: a worker waits for leave to begin
@@ -83,7 +84,7 @@ class WorkerSeat:
         self.rank = rank
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._done = self.begun = 0
         self._let_begin_at = 0
 
@@ -143,15 +144,14 @@ class Owner:
         self._algorithm, self._batches = algorithm, batches
         self._limit = staleness_limit(plan)
         self._seats = [WorkerSeat(plan, memory, rank) for rank in range(1, plan.optimizers)]
-        size = plan.networks_nbytes // 8
+        size = networks_nbytes(plan) // 8
         self._gradient: F32 = np.empty(size, np.float32)
         self._networks: F32 = np.empty((2, size), np.float32)
         self._board = memory.networks()
         self._own: Arrived | None = None
         self._turn = 0  # own batches
         self._others_since = len(self._seats)  # gradients of others since the own last one began
-        row = plan.node_names.index(plan.optimizer_names[0])
-        self._stats = memory.stats().row(row)
+        self._stats = memory.stats(plan.names.optimizers[0])
         self._publish()
 
     @property
@@ -288,9 +288,9 @@ class Worker:
         self._algorithm, self._batches = algorithm, batches
         self._base, self._gradient = memory.base(rank), memory.gradient(rank)
         self._applied = memory.applied(rank)
-        self._owner = memory.doorbell(plan.optimizer_names[0])
+        self._owner = memory.doorbell(plan.names.optimizers[0])
         self._board = memory.networks()
-        self._networks: F32 = np.empty((2, plan.networks_nbytes // 8), np.float32)
+        self._networks: F32 = np.empty((2, networks_nbytes(plan) // 8), np.float32)
         self._asks = not begins_freely(plan)
         self._version = -1
         self._number = 0  # batches that were begun in this part of the run

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.errors import ReplicasDiffer
-from fast_core.mail import Gradient
 from fast_core.memory import Mailbox
 from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
 from fast_core.nodes.learn.digest import digest
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.mail import Gradient
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import gradient_boxes
 
 F32 = NDArray[np.float32]
 CHECK_EVERY = 100  # steps between two comparisons of the replicas
@@ -152,10 +153,10 @@ class SharedExchange:
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach as replica ``rank``."""
-        ranks, turns = range(plan.optimizers), range(plan.gradient_boxes)
+        ranks, turns = range(plan.optimizers), range(gradient_boxes(plan))
         assert len(turns) == 2, "averaging replicas publish in two boxes in turn"
         self._boxes = [[memory.gradient(r, turn) for r in ranks] for turn in turns]
-        self._others = [memory.doorbell(plan.optimizer_names[r]) for r in ranks if r != rank]
+        self._others = [memory.doorbell(plan.names.optimizers[r]) for r in ranks if r != rank]
         self._rank, self._step = rank, 0
         self._sum: F32 = np.empty_like(self._boxes[0][0]["gradient"][0])
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import TransportError
-from fast_core.mail import Meeting
 from fast_core.nodes.learn.averaging import Averaged
 from fast_core.nodes.learn.devices import check_nccl, own_gpus, replica_device
 from fast_core.nodes.node import RUN_FOLDER
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.mail import Meeting
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 F32 = NDArray[np.float32]
 Collective = Literal["shared", "gloo", "nccl"]
@@ -87,7 +87,7 @@ class CollectiveExchange:
         if on_gpu:
             torch.cuda.set_device(device)
             self._digests = [digest.to(device) for digest in self._digests]
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._works: list[Any] = []
         self._over: list[int] = []  # what torch's thread said is over, with an error or without
         self._step = self._length = 0

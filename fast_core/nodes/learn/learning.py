@@ -24,10 +24,12 @@ class LearningNode(Node):
     slot.
     """
 
+    writes = frozenset({"weights", "evaluation"})
+
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
         super().__init__(context)
-        self._weights, self._evaluation = context.memory.weights(), context.memory.evaluation()
+        self._weights = context.memory.weights()
         self._flat = context.memory.parameters.empty()
         self._algorithm: Algorithm | None = None
         self._version = self._published = self._env_steps = 0
@@ -77,7 +79,8 @@ class LearningNode(Node):
         """Give the policy that was published last to the evaluator."""
         version = self._published
         with self.state(NodeState.PUBLISHING, f"taking a snapshot of version {version}"):
-            self._evaluation.write(version, self._env_steps, self._flat.data)
+            slot = self.context.memory.evaluation()
+            slot.write(version, self._env_steps, self._flat.data)
         self.context.channel.send(
             SnapshotTaken(self.context.name, request, version, self._env_steps)
         )

@@ -34,6 +34,7 @@ class OptimizerNode(LearningNode):
 
     consumes = frozenset({Train, Snapshot, Save})
     emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+    reads = frozenset({"rollouts"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""

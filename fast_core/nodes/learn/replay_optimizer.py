@@ -43,6 +43,15 @@ class ReplayOptimizerNode(LearningNode):
 
     consumes = frozenset({Train, Snapshot, Save})
     emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+    reads = frozenset({"batches", "gradients", "bases", "applied", "meeting", "networks"})
+    writes = LearningNode.writes | {
+        "results",
+        "gradients",
+        "bases",
+        "applied",
+        "meeting",
+        "networks",
+    }
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; learner and stepper are built in `setup`."""

@@ -13,8 +13,8 @@ from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.async_steps import Owner, Worker
 from fast_core.nodes.learn.averaging import CHECK_EVERY, Averaging, Exchange, SharedExchange
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 
 
 class ReplayUpdate(Protocol):

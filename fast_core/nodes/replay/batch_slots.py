@@ -1,6 +1,6 @@
 """Both ends of the batch slots: what the replay node draws, and what the optimizers answer.
 
-An optimizer has ``plan.batch_slots`` places in shared memory, each a pair of mailboxes: the batch,
+An optimizer has ``replay.slots`` places in shared memory, each a pair of mailboxes: the batch,
 written by the replay node, and the result, written by the optimizer. Batch ``n``, from 1, lies in
 place ``(n - 1) % slots``. It is the optimizer's from the moment its number is there until the
 result bears the same number; what the result says is the replay node's until it fills the place
@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, ReplayBatch
 from fast_core.errors import ConfigError
-from fast_core.mail import Drawn, Learnt
 from fast_core.memory import Mailbox, ReplayArrays
-from fast_core.plan import REPLAY, RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.mail import Drawn, Learnt
+from fast_core.run.memory import RunMemory
+from fast_core.run.names import REPLAY
+from fast_core.run.plan import RunPlan
 
 UNSAID_LIMIT = 100  # batches at the beginning
 
@@ -64,7 +65,7 @@ class BatchSlots:
 
         Every batch is added to ``chain`` when it is taken.
         """
-        slots = range(plan.batch_slots)
+        slots = range(plan.config.replay.slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._doorbell = memory.doorbell(REPLAY)
@@ -189,11 +190,11 @@ class FilledSlots:
 
     def __init__(self, plan: RunPlan, memory: RunMemory, rank: int) -> None:
         """Attach to the slots of the optimizer ``rank``."""
-        slots = range(plan.batch_slots)
+        slots = range(plan.config.replay.slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
         self._arrays = [ReplayArrays.of(box) for box in self._batches]
-        self._doorbell = memory.doorbell(plan.optimizer_names[rank])
+        self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._filled = 0
 
     @property

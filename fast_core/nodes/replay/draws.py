@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, StatsColumn, StatsRow, beta_at
 from fast_core.nodes.replay.batch_slots import FilledSlots, Result
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, sequence
 
 Answers = tuple[Result | None, ...]  # of one step, by rank
@@ -20,7 +20,7 @@ Answers = tuple[Result | None, ...]  # of one step, by rank
 class Draws:
     """Draws the steps of optimizers that take every step together; one alone is such a group.
 
-    Before it draws a step it applies the priorities of exactly those that are ``plan.batch_slots``
+    Before it draws a step it applies the priorities of exactly those that are ``replay.slots``
     or more steps back, however early later ones are there. So what is drawn depends on what the
     logs hold and on the steps before alone, and what was answered and not applied yet is a part
     of the state.
@@ -35,7 +35,7 @@ class Draws:
     ) -> None:
         """``slots`` of the group, by rank; ``tree`` is None where draws are uniform."""
         self._reader, self._tree, self._slots = reader, tree, tuple(slots)
-        self._ahead, self._beta = plan.batch_slots, plan.config.replay.beta
+        self._ahead, self._beta = plan.config.replay.slots, plan.config.replay.beta
         self._progress = plan.config.progress
         self._applied = 0  # steps of this part of the run
         self._carried: deque[Answers] = deque()  # of the part before

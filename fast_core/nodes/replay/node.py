@@ -13,6 +13,7 @@ from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
+from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches
 EMPTY_LIMIT = 1000  # tickets in a row
@@ -29,6 +30,8 @@ class ReplayNode(Node):
 
     consumes = frozenset({Train, Save})
     emits = frozenset({Ready, Noted, Saved})
+    reads = frozenset({"replay", "results"})
+    writes = frozenset({"batches", "replay"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory and make what draws."""
@@ -124,7 +127,7 @@ class ReplayNode(Node):
         however slow the disk is.
         """
         saving = self._saving
-        return saving is not None and saving.margin < self.context.plan.rows_per_burst
+        return saving is not None and saving.margin < rows_per_burst(self.context.plan)
 
     def _note_cut(self) -> bool:
         """Note what is to be saved, as soon as nothing is on its way."""

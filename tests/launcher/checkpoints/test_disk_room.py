@@ -12,7 +12,7 @@ import pytest
 from fast_core.config import CheckpointConfig, StopConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.checkpoints.disk_room import check_disk, checkpoints_bytes
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
 from tests.nodes.stage import make_config, make_run_plan
 

@@ -106,7 +106,7 @@ def test_interrupted_run_waits_for_steps_on_replay_and_for_bytes(
     try:
         told = Told()
         supervisor = watched(stage, interrupts, told)
-        row = stage.memory.stats().row(stage.plan.node_names.index("optimizer-0"))
+        row = stage.memory.stats("optimizer-0")
         supervisor._take_interrupts()
         assert told.events == [StopRequested("Ctrl-C", save=True)]
         ended_s = None

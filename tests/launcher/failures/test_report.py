@@ -71,7 +71,7 @@ def test_end_of_a_process_in_words(status: int | None, text: str) -> None:
 
 def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    words = stage.memory.stats().row(0).words
+    words = stage.memory.stats("env-0").words
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     words[StatsColumn.SLOT], words[StatsColumn.STEP] = 0, 4
     progress = stage.memory.progress(1)
@@ -90,7 +90,7 @@ def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
 
 def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    words = stage.memory.stats().row(0).words
+    words = stage.memory.stats("env-0").words
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     stage.memory.progress(1)[0] = ALL_ENVS
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
@@ -101,7 +101,7 @@ def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -
 def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) -> None:
     policy = PolicyConfig(placement="node", groups=2)
     stage = Stage(tmp_path, make_config(policy=policy))
-    words = stage.memory.stats().row(0).words
+    words = stage.memory.stats("env-0").words
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, 4, 1
     progress = stage.memory.progress(1, 1)
@@ -117,7 +117,7 @@ def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_ac
     tmp_path: Path,
 ) -> None:
     stage = Stage(tmp_path, replaying())
-    words = stage.memory.stats().row(0).words
+    words = stage.memory.stats("env-0").words
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     progress = stage.memory.progress(1)
     progress[0], progress[1] = 1, 12
@@ -130,7 +130,7 @@ def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_ac
 
 def test_death_while_waiting_tells_no_place(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.memory.stats().row(0).words[StatsColumn.STATE] = NodeState.WAITING
+    stage.memory.stats("env-0").words[StatsColumn.STATE] = NodeState.WAITING
     report = describe_death(stage.plan, stage.memory, "env-0", "exited with status 1", "")
     assert report.context == {}
     assert report.doing == "waiting"

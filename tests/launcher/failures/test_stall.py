@@ -29,7 +29,7 @@ class Watched:
         self.heard_s: dict[str, float] = {}
 
     def words(self, row: int) -> memoryview:
-        return self.stage.memory.stats().row(row).words
+        return self.stage.memory.stats(self.stage.plan.names.all[row]).words
 
     def enter(self, row: int, state: NodeState) -> None:
         self.words(row)[StatsColumn.STATE] = state

@@ -38,8 +38,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         policy=PolicyNodesConfig(count=2, threads=3),
         optimizer=OptimizerNodeConfig(threads=2),
         extra=(
-            ExtraNodeConfig(node="mine:Curiosity"),
-            ExtraNodeConfig(node="a:B", name="policy-x"),
+            ExtraNodeConfig(node="examples.exploration_bonus:NoveltyLog", name="curiosity"),
+            ExtraNodeConfig(node="examples.exploration_bonus:NoveltyLog", name="policy-x"),
         ),
     )
     config = make_config(nodes=nodes, policy=PolicyConfig(placement="node"))
@@ -55,7 +55,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
 
     shell = SimpleNamespace(
         plan=stage.plan,
-        stats=stage.memory.stats(),
+        stats=stage.memory.all_stats(),
         statistics=statistics,
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
@@ -64,6 +64,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
             "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),
             "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),
         },
+        executors=lambda: ("env-0", "env-0"),
         evaluation=None,
         best=None,
     )
@@ -77,8 +78,8 @@ def test_every_node_has_a_row_with_its_threads_whatever_its_role(
     view = shown(stage).view()
     rows = {node.name: (node.threads, node.note) for node in view.nodes}
     assert rows == {
-        "env-0": (1, "1 shard"),
-        "env-1": (1, "1 shard"),
+        "env-0": (1, "2 shards"),
+        "env-1": (1, "0 shards"),
         "policy-0": (3, "cpu"),
         "policy-1": (3, "cpu"),
         "optimizer-0": (2, "cpu"),
@@ -88,7 +89,7 @@ def test_every_node_has_a_row_with_its_threads_whatever_its_role(
         "policy-x": (1, ""),
     }
     assert view.nodes[1].state == "dead"
-    assert view.nodes[0] == NodeView("env-0", "starting", None, None, "1 shard", 7, 1)
+    assert view.nodes[0] == NodeView("env-0", "starting", None, None, "2 shards", 7, 1)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_cores_and_their_limits_are_shown(
 
 
 def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
-    words = stage.memory.stats().row(stage.plan.node_names.index("optimizer-0")).words
+    words = stage.memory.stats("optimizer-0").words
     words[StatsColumn.BATCHES], words[StatsColumn.BATCH_WAIT_NS] = 4, 500_000
     (node,) = [node for node in shown(stage).view().nodes if node.name == "optimizer-0"]
     assert node.note == "cpu, waits 0.12 ms a batch"
@@ -114,8 +115,8 @@ def test_optimizers_tell_how_long_they_wait_for_a_batch(stage: Stage) -> None:
 
 def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, replaying(evaluation=EvaluationConfig(every_env_steps=None)))
-    row = stage.plan.node_names.index("replay-0")
-    words = stage.memory.stats().row(row).words
+    row = stage.plan.names.all.index("replay-0")
+    words = stage.memory.stats("replay-0").words
     words[StatsColumn.LIVE_ROWS], words[StatsColumn.STATE] = 70, NodeState.DRAWING
     words[StatsColumn.DRAWN] = 12_345
     view = shown(stage, learning_from=40).view()

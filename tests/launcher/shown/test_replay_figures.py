@@ -12,14 +12,14 @@ import pytest
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import NodesConfig, OptimizerNodeConfig, ReplayConfig, RunConfig
 from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
-from fast_core.memory import StatsBoard, StatsColumn
+from fast_core.memory import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.monitor.view import ReplayView
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.shown.test_metrics_rows import BLANK
 from tests.nodes.stage import CARTPOLE, make_config
 
-Board = tuple[RunPlan, StatsBoard]
+Board = tuple[RunPlan, dict[str, StatsRow]]
 
 
 def replaying(**changes: object) -> RunConfig:
@@ -31,8 +31,12 @@ def board(**optimizers: object) -> Board:
     optimizer = OptimizerNodeConfig(**optimizers)  # type: ignore[arg-type]
     config = replaying(nodes=NodesConfig(optimizer=optimizer))
     plan = RunPlan(config, CARTPOLE, "", 1, 1, "numpy")
-    rows = len(plan.node_names)
-    return plan, StatsBoard.create(memoryview(bytearray(StatsBoard.nbytes(rows))), rows)
+    return plan, {name: new_row() for name in plan.names.all}
+
+
+def new_row() -> StatsRow:
+    room = memoryview(bytearray(Trace.nbytes(STATS_WORDS)))
+    return StatsRow(Trace.create(room, STATS_WORDS).words)
 
 
 def reading(**changes: object) -> Statistics:
@@ -40,8 +44,7 @@ def reading(**changes: object) -> Statistics:
 
 
 def count(made: Board, node: str, **columns: int) -> None:
-    plan, stats = made
-    words = stats.row(plan.node_names.index(node)).words
+    words = made[1][node].words
     for name, value in columns.items():
         words[StatsColumn[name.upper()]] += value
 
@@ -111,7 +114,7 @@ def test_metrics_leave_out_what_is_not_known_yet() -> None:
 
 
 def test_documentation_names_figures_that_there_are() -> None:
-    docs = Path(__file__).parents[3] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     text = "".join(path.read_text() for path in sorted(docs.glob("*.md")))
     named = set(re.findall(r"`(replay/[a-z_]+|train/\w*staleness\w*)`", text))
     everything = ReplayView(**{field.name: 1 for field in dataclasses.fields(ReplayView)})

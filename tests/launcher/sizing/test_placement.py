@@ -12,6 +12,7 @@ from fast_core.launcher.prepare import resolve
 from fast_core.launcher.sizing.measuring import _times
 from fast_core.launcher.sizing.placement import Parts, Shape, choose, rate_beside, rate_served
 from fast_core.launcher.sizing.trial import shape_of, trial_plan, with_placement
+from fast_core.run.structures import slots_per_shard
 from tests.nodes.stage import CARTPOLE, make_config
 
 SHAPE = Shape(shards=2, envs=10, groups=2, env_nodes=2, policy_nodes=1, policy_threads=1, cores=4)
@@ -120,8 +121,8 @@ def test_shape_is_that_of_the_run_and_the_trial_is_the_smallest_run() -> None:
         shards=2, envs=2, groups=2, env_nodes=2, policy_nodes=3, policy_threads=2, cores=4
     )
     plan = trial_plan(resolved, CARTPOLE)
-    assert plan.node_names == ("env-0", "policy-0", "optimizer-0", "metrics-0")
-    assert plan.slots_per_shard == 1
+    assert plan.names.all == ("env-0", "policy-0", "optimizer-0", "metrics-0")
+    assert slots_per_shard(plan) == 1
     assert plan.config.rollout == msgspec.structs.replace(config.rollout, shards=1, steps=1)
 
 

@@ -20,13 +20,13 @@ from fast_core.config import (
 )
 from fast_core.errors import FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
-from fast_core.mail import Reply
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.contract import CheckedPolicy
 from fast_core.nodes.node import NodeState
+from fast_core.run.mail import Reply
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.counting import CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
@@ -71,7 +71,7 @@ class Pair:
         self.env.setup()
         self.policies = [
             PolicyNode(self.stage.context(name, rank))
-            for rank, name in enumerate(self.stage.plan.policy_node_names)
+            for rank, name in enumerate(self.stage.plan.names.policy)
         ]
         for shard in range(SHARDS):
             self.stage.hub.send("env-0", Assign(shard, 1))
@@ -106,8 +106,7 @@ class Pair:
         return found
 
     def words(self, name: str) -> memoryview:
-        row = self.stage.plan.node_names.index(name)
-        return self.stage.memory.stats().row(row).words
+        return self.stage.memory.stats(name).words
 
     def acting(self, rank: int = 0) -> CountingPolicy:
         checked = self.policies[rank]._current.policy

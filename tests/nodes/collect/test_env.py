@@ -89,7 +89,7 @@ def test_newest_weights_act(stage: Stage, node: EnvNode) -> None:
     (ready,) = collect(stage, node, order(0, version=5))
     assert ready.version == 5
     assert (stage.memory.rollouts(0).slot(0)["policy_version"] == 5).all()
-    assert stage.memory.stats().row(0).snapshot().version == 5
+    assert stage.memory.stats("env-0").snapshot().version == 5
 
 
 def test_order_for_weights_that_were_not_published_fails(stage: Stage, node: EnvNode) -> None:

@@ -48,7 +48,7 @@ class Acting:
         self.stage = Stage(folder, config, checkpoint=checkpoint, environment=environment)
         self.policy = CountingPolicy()
         self.policy.load([np.zeros(1)])
-        words = self.stage.memory.stats().row(0).words
+        words = self.stage.memory.stats("env-0").words
         self.shard = Shard(self.stage.plan, self.stage.memory, 0, 1, words)
         for repetition in self.shard.repetitions:
             repetition.take()

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fast_core.mail import Base, Gradient
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.async_steps import Worker
 from fast_core.nodes.learn.digest import digest
+from fast_core.run.mail import Base, Gradient
 from tests.nodes.replicas import Replicas, batches, plan_for, rows
 
 
@@ -112,7 +112,7 @@ def test_bound_holds_and_every_batch_is_one_step(tmp_path: Path, count, limit, s
     assert max(found) <= bound
     assert min(2, bound + 1) <= meanwhile.most <= min(count, bound + 1)
     assert max(found) > 0 or bound == 0, "nothing was stale, so nothing was tested"
-    words = made.memory.stats().row(made.plan.node_names.index("optimizer-0")).words
+    words = made.memory.stats("optimizer-0").words
     assert words[StatsColumn.STALENESS_SUM] == sum(found)
     assert words[StatsColumn.STALENESS_MAX] == max(found)
     made.close()

@@ -119,10 +119,10 @@ def test_step_waits_for_the_last_share(tmp_path: Path) -> None:
     made = make(tmp_path, "td3", 2)
     parts = shares(batches("td3", 1)[0], 2)
     made.given[0].waiting.append(parts[0])
-    bells = [made.memory.doorbell(name).value() for name in made.plan.optimizer_names]
+    bells = [made.memory.doorbell(name).value() for name in made.plan.names.optimizers]
     assert made.advance(0) and made.steppers[0].pending
     assert not made.advance(0) and made.reports[0] == []
-    rung = [made.memory.doorbell(name).value() for name in made.plan.optimizer_names]
+    rung = [made.memory.doorbell(name).value() for name in made.plan.names.optimizers]
     assert (rung[0], rung[1]) == (bells[0], bells[1] + 1), "the other one is told"
     made.given[1].waiting.append(parts[1])
     made.drain()

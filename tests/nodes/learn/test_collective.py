@@ -16,8 +16,8 @@ import torch.distributed as dist
 from fast_core.errors import ConfigError, TransportError
 from fast_core.nodes.learn import collective
 from fast_core.nodes.learn.collective import CollectiveExchange, chosen_collective
-from fast_core.plan import RunPlan
-from fast_core.run_memory import RunMemory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
 from tests.nodes.replicas import plan_for
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")

@@ -1,6 +1,6 @@
 """What nodes tell one another in mailboxes, beside the rows: the words, declared per use.
 
-`fast_core.run_memory.RunMemory` says who writes which mailbox and what its rows are.
+`fast_core.run.memory.RunMemory` says who writes which mailbox and what its rows are.
 """
 
 from __future__ import annotations

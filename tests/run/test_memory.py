@@ -20,21 +20,20 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.errors import ConfigError, SegmentError
-from fast_core.mail import Drawn, Learnt, Reply
-from fast_core.memory import ReplayArrays, ReplayReader, memory_available
-from fast_core.memory_needs import private_nbytes
-from fast_core.plan import RunPlan
-from fast_core.run_memory import (
-    ParameterPack,
-    RunMemory,
-    layout_of,
-)
+from fast_core.memory import EXECUTOR, ReplayArrays, ReplayReader, memory_available
+from fast_core.run.mail import Drawn, Learnt, Reply
+from fast_core.run.memory import RunMemory, layout_of
+from fast_core.run.needs import private_nbytes
+from fast_core.run.parameters import ParameterPack
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import structures
 from fast_core.spec import FieldSpec
 from tests.nodes.stage import make_config, make_run_plan
 
 
 def test_everybody_computes_the_same_layout(tmp_path: Path) -> None:
-    assert layout_of(make_run_plan(tmp_path)).nbytes == layout_of(make_run_plan(tmp_path)).nbytes
+    first, second = (layout_of(structures(make_run_plan(tmp_path))) for _ in range(2))
+    assert first.digest == second.digest
 
 
 def test_attached_memory_is_the_created_one(tmp_path: Path) -> None:
@@ -52,8 +51,9 @@ def test_attached_memory_is_the_created_one(tmp_path: Path) -> None:
         memory.progress(1)[0] = 9
         assert other.progress(1)[0] == 9
         assert other.progress(0)[0] == 0
-        memory.stats().row(1).words[0] = 4
-        assert [row.state for row in other.stats().snapshot()][:3] == [0, 4, 0]
+        memory.stats("env-1").words[0] = 4
+        states = {name: row.snapshot().state for name, row in other.all_stats().items()}
+        assert states == {name: 4 * (name == "env-1") for name in plan.names.all}
         seen = other.doorbell("env-0").value()
         memory.doorbell("env-0").ring()
         assert other.doorbell("env-0").value() == seen + 1
@@ -73,14 +73,14 @@ def test_other_plan_does_not_attach(tmp_path: Path) -> None:
 
 
 def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_path: Path) -> None:
-    beside = {region.name: region for region in layout_of(make_run_plan(tmp_path)).describe()}
-    assert not any(name.startswith(("requests", "replies")) for name in beside)
+    beside = structures(make_run_plan(tmp_path))
+    assert not any(row.family in ("requests", "replies") for row in beside)
     policy = PolicyConfig(placement="node", groups=2)
     plan = make_run_plan(tmp_path, make_config(policy=policy))
-    regions = {region.name: region for region in layout_of(plan).describe()}
+    writers = {row.name: row.writer for row in structures(plan)}
     for name in ("0.0", "0.1", "1.0", "1.1"):
-        assert regions[f"requests/{name}"].writer == "the env node executing the shard"
-        assert regions[f"replies/{name}"].writer == "the shard's policy node"
+        assert writers[f"requests/{name}"] == EXECUTOR
+        assert writers[f"replies/{name}"] == "policy-0"
     memory = RunMemory.create(plan)
     other = RunMemory.attach(plan, memory.segment.fd)
     try:
@@ -142,14 +142,14 @@ def replay_plan(
 def regions_of(plan: RunPlan) -> dict[str, str]:
     """Writers of all regions but those that every run has."""
     ours = ("rollouts", "replay", "batches", "results", "gradients", "networks")
-    return {r.name: r.writer for r in layout_of(plan).describe() if r.name.startswith(ours)}
+    return {row.name: row.writer for row in structures(plan) if row.family in ours}
 
 
 def test_run_that_replays_has_logs_and_batches_in_the_place_of_rollouts(tmp_path: Path) -> None:
     regions = regions_of(replay_plan(tmp_path))
     assert regions == {
-        **{f"replay/{shard}": "the env node executing the shard" for shard in range(2)},
-        **{f"batches/0.{slot}": "the replay node" for slot in range(3)},
+        **{f"replay/{shard}": EXECUTOR for shard in range(2)},
+        **{f"batches/0.{slot}": "replay-0" for slot in range(3)},
         **{f"results/0.{slot}": "optimizer-0" for slot in range(3)},
     }
     rollouts = regions_of(make_run_plan(tmp_path))
@@ -273,7 +273,7 @@ def test_replay_that_does_not_fit_names_a_capacity_that_does(
     left = min(free.ram_bytes, free.cgroup_bytes or free.ram_bytes)
     private = private_nbytes(plan)
     assert (private > 25 * int(found[1])) == prioritized == (", priorities " in str(raised.value))
-    assert 0.8 * left < layout_of(plan).nbytes + private < left
+    assert 0.8 * left < layout_of(structures(plan)).nbytes + private < left
 
 
 def test_no_capacity_is_named_where_none_would_do(tmp_path: Path) -> None:

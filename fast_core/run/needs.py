@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fast_core.memory import Layout, PriorityTree, memory_available
-from fast_core.plan import RunPlan
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import rows_per_log
 
 SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
 COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
@@ -13,7 +14,7 @@ def private_nbytes(plan: RunPlan) -> int:
     """What the replay node takes by itself that grows with the replay: the priorities."""
     if not (plan.replays and plan.config.replay.prioritized):
         return 0
-    leaves = plan.rows_per_log * plan.config.envs
+    leaves = rows_per_log(plan) * plan.config.envs
     copied = COPIED_BYTES * leaves if plan.saves and plan.config.checkpoint.replay else 0
     return PriorityTree.nbytes(leaves) + copied
 
@@ -26,10 +27,11 @@ def arithmetic(plan: RunPlan, layout: Layout) -> str:
         totals[kind] = totals.get(kind, 0) + region.nbytes
     parts = sorted(totals.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
+    own = ", what nodes.extra add in their structures()" if plan.own else ""
     return (
         f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
         "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
-        "with algorithm.batch_size, replay.slots and nodes.optimizer.count."
+        f"with algorithm.batch_size, replay.slots and nodes.optimizer.count{own}."
     )
 
 
@@ -45,5 +47,5 @@ def fitting(plan: RunPlan, layout: Layout) -> str:
         limits.append(free.shm_bytes)
     left = min(limit for limit in limits if limit is not None) - (layout.nbytes - replay)
     envs, least = plan.config.envs, plan.config.replay.learning_starts
-    rows = int(left * SHARE_OFFERED / growing * plan.rows_per_log) * envs
+    rows = int(left * SHARE_OFFERED / growing * rows_per_log(plan)) * envs
     return f" Lower replay.capacity to {rows} or less." if least <= rows else ""

@@ -1,0 +1,62 @@
+"""The names of a run's nodes: who there is, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fast_core.config import RunConfig
+
+OPTIMIZER = "optimizer-0"  # publishes, reports and is evaluated
+REPLAY = "replay-0"
+EVALUATOR = "evaluator-0"
+METRICS = "metrics-0"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names by kind, each by rank; one after the other they are all nodes of the run.
+
+    Attributes:
+        env: Those that step environments.
+        policy: Those that act for them; none where policies act in the env nodes.
+        replay: The one that draws, where the run learns from replay.
+        optimizers: Those that learn; the first is `OPTIMIZER`.
+        evaluator: The one that evaluates, if any.
+        metrics: The one that writes.
+        extra: The user's, in the order of ``nodes.extra``.
+    """
+
+    env: tuple[str, ...]
+    policy: tuple[str, ...]
+    replay: tuple[str, ...]
+    optimizers: tuple[str, ...]
+    evaluator: tuple[str, ...]
+    metrics: tuple[str, ...]
+    extra: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: RunConfig, env_nodes: int, policy_nodes: int) -> Names:
+        """The names in a run of ``config`` with so many of the nodes that depend on the machine."""
+        return cls(
+            env=_ranked("env", env_nodes),
+            policy=_ranked("policy", policy_nodes),
+            replay=(REPLAY,) if config.replays else (),
+            optimizers=_ranked("optimizer", config.nodes.optimizer.count),
+            evaluator=(EVALUATOR,) if config.evaluation.every_env_steps is not None else (),
+            metrics=(METRICS,),
+            extra=tuple(extra.node_name for extra in config.nodes.extra),
+        )
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every node; its place here tells its random streams from those of others."""
+        acting = (*self.env, *self.policy, *self.replay)
+        return (*acting, *self.optimizers, *self.evaluator, *self.metrics, *self.extra)
+
+    def policy_of(self, shard: int) -> str:
+        """The policy node that acts for ``shard``."""
+        return self.policy[shard % len(self.policy)]
+
+
+def _ranked(role: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{role}-{rank}" for rank in range(count))

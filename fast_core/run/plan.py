@@ -1,0 +1,129 @@
+"""The plan of a run: everything a node must know, fixed before the first node starts.
+
+The plan is made once by the launcher and handed to every node. Memory is laid out from it alone,
+so every process computes the same offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.config import RunConfig, Values
+from fast_core.memory import Structure
+from fast_core.run.names import Names
+from fast_core.spec import EnvironmentSpec
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What every node of a run is given.
+
+    Attributes:
+        config: The resolved configuration.
+        environment: What the probe found out about the environment.
+        run_directory: Absolute path of the run directory.
+        env_nodes: Number of env nodes.
+        threads: Threads of each learner.
+        backend: Library of the policy's forward pass.
+        policy_nodes: Number of policy nodes, 0 where policies act in the env nodes.
+        checkpoint: Directory of the checkpoint to continue from, or None.
+        continued_env_steps: Environment steps at which this run directory's metrics go on, None
+            where they begin.
+        own: Shared memory that the user's nodes add.
+    """
+
+    config: RunConfig
+    environment: EnvironmentSpec
+    run_directory: str
+    env_nodes: int
+    threads: int
+    backend: Backend
+    checkpoint: str | None = None
+    policy_nodes: int = 0
+    continued_env_steps: int | None = None
+    own: tuple[Structure, ...] = ()
+
+    @cached_property
+    def names(self) -> Names:
+        """The names of all nodes."""
+        return Names.of(self.config, self.env_nodes, self.policy_nodes)
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """The algorithm's torch-free description."""
+        return cast(Blueprint, self.config.algorithm)
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What the learner is built with."""
+        rollout, optimizer = self.config.rollout, self.config.nodes.optimizer
+        return LearnerSetup(
+            seed=self.config.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=self.config.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
+
+    def policy_setup(self, device: str = "cpu") -> PolicySetup:
+        """What a policy is built with; it acts on the CPU except in policy nodes."""
+        return PolicySetup(self.backend, device, self.config.policy.precision)
+
+    @property
+    def groups(self) -> int:
+        """Parts of a shard that take turns; one where the policy acts beside them."""
+        envs = self.config.rollout.envs_per_shard
+        return min(self.config.policy.groups, envs) if self.policy_nodes else 1
+
+    def group_envs(self, group: int) -> range:
+        """The environments of one group of any shard; sizes differ by at most one."""
+        envs = self.config.rollout.envs_per_shard
+        return range(group * envs // self.groups, (group + 1) * envs // self.groups)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the run has an evaluator."""
+        return self.config.evaluation.every_env_steps is not None
+
+    @property
+    def saves(self) -> bool:
+        """Whether the run writes checkpoints."""
+        checkpoint = self.config.checkpoint
+        return checkpoint.every_updates is not None or checkpoint.at_end
+
+    @property
+    def keeps_actions(self) -> bool:
+        """Whether open episodes are to be stepped again when the run is resumed."""
+        return self.environment.repeatable and self.config.checkpoint.exact != "never"
+
+    def settings_of(self, node: str) -> Values:
+        """What the configuration says to a user's node (``nodes.extra[...].settings``)."""
+        extras = self.config.nodes.extra
+        return next((extra.settings for extra in extras if extra.node_name == node), {})
+
+    # --- learning from replay ------------------------------------------------------------------
+
+    @property
+    def replays(self) -> bool:
+        """Whether the run learns from replay."""
+        return self.config.replays
+
+    @property
+    def optimizers(self) -> int:
+        """Number of optimizers."""
+        return self.config.nodes.optimizer.count
+
+    @property
+    def averages(self) -> bool:
+        """Whether several optimizers take every step together."""
+        return self.optimizers > 1 and self.config.nodes.optimizer.update == "allreduce"
+
+    @property
+    def replay_spec(self) -> ReplaySpec:
+        """What one optimizer step draws."""
+        return self.blueprint.replay()

@@ -1,0 +1,255 @@
+"""The table of a run's shared memory: every structure, once, with who writes it.
+
+Layout, creation, attaching and the check of the writers all follow from it; every process computes
+the same table from the plan. docs/memory.md says what each structure holds.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+
+from fast_core.envs import progress_words
+from fast_core.memory import (
+    ANYONE,
+    EXECUTOR,
+    STAGES,
+    STATS_WORDS,
+    Doorbell,
+    EvaluationSlot,
+    Mailbox,
+    ReplayLog,
+    Ring,
+    RolloutStore,
+    Structure,
+    Trace,
+    WeightBoard,
+    replay_fields,
+    reserve_of,
+)
+from fast_core.run.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
+from fast_core.run.names import OPTIMIZER, REPLAY
+from fast_core.run.parameters import ParameterPack
+from fast_core.run.plan import RunPlan
+from fast_core.spec import FieldSpec
+
+Fields = tuple[FieldSpec, ...]
+
+SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
+SPANS_KEPT = 4096
+# Families that every node has without declaring them: all doorbells, its own trace and counters.
+GIVEN = frozenset({"doorbell", "spans", "stats"})
+
+
+def structures(plan: RunPlan) -> Iterator[Structure]:
+    """Every structure of a run, in the order of their places."""
+    for name in plan.names.all:
+        late = "at most 0.2 s of delay, if a ringer dies before its wake call"
+        yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
+        yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
+    for name in plan.names.all:
+        yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
+    size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
+    yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
+    if plan.evaluates:
+        yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
+    for shard in range(plan.config.rollout.shards):
+        yield from _of_shard(plan, shard)
+    if plan.replays:
+        yield from _of_batches(plan)
+    if plan.optimizers > 1:
+        yield from _of_optimizers(plan)
+    yield from plan.own
+
+
+def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:
+    """Where the experience of a shard goes, and what its groups and their policy node say."""
+    envs = plan.config.rollout.envs_per_shard
+    if plan.replays:
+        shape = replay_columns(plan), rows_per_log(plan), envs, rows_in_reserve(plan)
+        left = "at most one open step of each environment, which no window or stack crosses"
+        yield Structure(f"replay/{shard}", ReplayLog, shape, EXECUTOR, left, (REPLAY,))
+    else:
+        slots = slots_per_shard(plan), plan.config.steps, envs
+        left = "an open slot, which nobody reads, or a rollout not reported, which is ordered anew"
+        name, fields = f"rollouts/{shard}", rollout_fields(plan)
+        yield Structure(name, RolloutStore, (fields, *slots), EXECUTOR, left, (STAGES,))
+    for group in range(plan.groups):
+        name, rows = f"{shard}.{group}", len(plan.group_envs(group))
+        words = (progress_words(rows),)
+        left = "the last position, shown in the crash report"
+        yield Structure(f"progress/{name}", Trace, words, EXECUTOR, left)
+        if plan.policy_nodes:
+            asked = Request, request_fields(plan), rows
+            left = "the old number, so nothing was asked"
+            yield Structure(f"requests/{name}", Mailbox, asked, EXECUTOR, left)
+            answer, who = (Reply, reply_fields(plan), rows), plan.names.policy_of(shard)
+            left = "the old number; the request stays open"
+            yield Structure(f"replies/{name}", Mailbox, answer, who, left)
+
+
+def _of_batches(plan: RunPlan) -> Iterator[Structure]:
+    """What the replay node and the optimizers exchange."""
+    batch = Drawn, batch_fields(plan), rows_per_batch(plan)
+    result = Learnt, RESULT_FIELDS, rows_per_batch(plan)
+    for rank, name in enumerate(plan.names.optimizers):
+        for slot in range(plan.config.replay.slots):
+            left = "the old number, so the batch was not drawn; the run ends"
+            yield Structure(f"batches/{rank}.{slot}", Mailbox, batch, REPLAY, left)
+            left = "the old number, so the batch is still the optimizer's; the run ends"
+            yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)
+
+
+def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
+    """What several optimizers tell each other."""
+    gradient = Gradient, gradient_fields(plan), 1
+    for rank, name in enumerate(plan.names.optimizers):
+        for box in range(gradient_boxes(plan)):
+            left = "the old number: the others wait for it until the run ends"
+            yield Structure(f"gradients/{rank}.{box}", Mailbox, gradient, name, left)
+        if not plan.averages:
+            left = "the old numbers; the run ends"
+            yield Structure(f"bases/{rank}", Mailbox, (Base, (), 1), name, left)
+            yield Structure(f"applied/{rank}", Mailbox, (Applied, (), 1), OPTIMIZER, left)
+    if plan.averages:
+        left = "the old number: the others give up after two minutes"
+        yield Structure("meeting", Mailbox, (Meeting, (), 1), OPTIMIZER, left)
+    else:
+        size = (networks_nbytes(plan),)
+        yield Structure("networks", WeightBoard, size, OPTIMIZER, "the last complete version")
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def networks_nbytes(plan: RunPlan) -> int:
+    """Bytes of all parameters and all targets."""
+    return 2 * 4 * plan.blueprint.exchanged(plan.environment)
+
+
+def slots_per_shard(plan: RunPlan) -> int:
+    """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
+    return plan.config.scheduler.off_policy_degree + 1
+
+
+def gradient_boxes(plan: RunPlan) -> int:
+    """Mailboxes of each optimizer's gradients: two in turn where all read all of them."""
+    return 2 if plan.averages else 1
+
+
+def rows_per_batch(plan: RunPlan) -> int:
+    """Rows of one batch slot: each optimizer's share where they average."""
+    rows = plan.replay_spec.batch_size
+    return rows // plan.optimizers if plan.averages else rows
+
+
+def rows_per_log(plan: RunPlan) -> int:
+    """Rows of each environment that the replay keeps, final observations included."""
+    return -(-plan.config.replay.capacity // plan.config.envs)
+
+
+def rows_per_burst(plan: RunPlan) -> int:
+    """Most rows of one environment that are written while no step is drawn.
+
+    A step of each row may end an episode, which takes two rows. So many tickets as the degree
+    allows are ahead, and where the ratio is small some pass that grant no step.
+    """
+    scheduler = plan.config.scheduler
+    granted = scheduler.ratio * plan.config.rows_per_ticket
+    tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
+    return 2 * plan.config.steps * tickets
+
+
+def rows_in_reserve(plan: RunPlan) -> int:
+    """Rows of each replay log that are kept beyond those drawn."""
+    return reserve_of(rows_per_log(plan), rows_per_burst(plan))
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+# What an optimizer answers to a batch: the absolute errors of its rows.
+RESULT_FIELDS = (FieldSpec("priority", (), "float32", "rollout"),)
+
+
+def rollout_fields(plan: RunPlan) -> Fields:
+    """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
+    row, frames = plan.environment.row, plan.environment.frames
+    age = (FieldSpec("frame_age", (), "uint8", axes="T+1"),) if frames > 1 else ()
+    return (
+        FieldSpec("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
+        plan.blueprint.action_field(plan.environment),
+        FieldSpec("behaviour_log_prob", (), "float32"),
+        FieldSpec("reward", (), "float32"),
+        FieldSpec("terminated", (), "bool"),
+        FieldSpec("truncated", (), "bool"),
+        FieldSpec("quarantined", (), "bool"),
+        FieldSpec("final_obs", row.shape, row.dtype),
+        FieldSpec("policy_version", (), "int64"),
+        *age,
+        *_remembered(plan),
+    )
+
+
+def replay_columns(plan: RunPlan) -> Fields:
+    """The columns of a replay log."""
+    return replay_fields(plan.environment.row, plan.blueprint.action_field(plan.environment))
+
+
+def batch_fields(plan: RunPlan) -> Fields:
+    """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them.
+
+    ``row`` and ``log`` name each window's first row.
+    """
+    seen, action = plan.environment.observation, plan.blueprint.action_field(plan.environment)
+    return (
+        FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
+        FieldSpec("next_obs", seen.shape, seen.dtype, "rollout"),
+        FieldSpec("action", action.shape, action.dtype, "rollout"),
+        FieldSpec("reward", (), "float32", "rollout"),
+        FieldSpec("discount", (), "float32", "rollout"),
+        FieldSpec("weight", (), "float32", "rollout"),
+        FieldSpec("log", (), "int32", "rollout"),
+        FieldSpec("row", (), "int64", "rollout"),
+    )
+
+
+def gradient_fields(plan: RunPlan) -> Fields:
+    """What one of several optimizers tells the others.
+
+    At most ``P`` numbers of the gradient count; the digest of what all must have alike is
+    zero where it was not computed.
+    """
+    size = plan.blueprint.exchanged(plan.environment)
+    gradient = FieldSpec("gradient", (size,), "float32", "rollout")
+    return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
+
+
+def request_fields(plan: RunPlan) -> Fields:
+    """The columns of what a group of environments asks a policy node with."""
+    seen, noise = plan.environment.observation, plan.blueprint.noise(plan.environment)
+    return (
+        FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
+        FieldSpec("noise", noise.shape, "float32", "rollout"),
+        *_remembered(plan),
+    )
+
+
+def reply_fields(plan: RunPlan) -> Fields:
+    """The columns of what a policy node answers.
+
+    ``environment_action`` is what the environments take, so that env nodes need no policy.
+    """
+    stored, taken = plan.blueprint.action_field(plan.environment), plan.environment.action
+    return (
+        FieldSpec("action", stored.shape, stored.dtype, "rollout"),
+        FieldSpec("behaviour_log_prob", (), "float32", "rollout"),
+        FieldSpec("environment_action", taken.shape, taken.dtype, "rollout"),
+        *_remembered(plan),
+    )
+
+
+def _remembered(plan: RunPlan) -> Fields:
+    """What a recurrent policy remembers; no column for any other."""
+    size = plan.blueprint.state_size(plan.environment)
+    return (FieldSpec("state", (size,), "float32", "rollout"),) if size else ()
