@@ -164,6 +164,9 @@ class Nodes(RuleBasedStateMachine):
 
     def ignored(self, event: object) -> None:
         scheduler = self.world.scheduler
+        due_s = scheduler.next_wakeup_s()
+        if due_s is not None and due_s <= self.world.now_s:
+            return  # what is due comes with any event
         stale = scheduler.statistics().stale_events
         assert scheduler.handle(event, self.world.now_s) == []  # type: ignore[arg-type]
         assert scheduler.statistics().stale_events == stale + 1

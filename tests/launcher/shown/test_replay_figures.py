@@ -114,7 +114,7 @@ def test_metrics_leave_out_what_is_not_known_yet() -> None:
 
 
 def test_documentation_names_figures_that_there_are() -> None:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     text = "".join(path.read_text() for path in sorted(docs.glob("*.md")))
     named = set(re.findall(r"`(replay/[a-z_]+|train/\w*staleness\w*)`", text))
     everything = ReplayView(**{field.name: 1 for field in dataclasses.fields(ReplayView)})
