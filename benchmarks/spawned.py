@@ -93,8 +93,8 @@ def run_child(name: str, target: str, warm: tuple[str, ...], link: socket.socket
 
 def main() -> int:
     """Run FastLoop's command with the other tree."""
-    run = importlib.import_module("fast_core.launcher.run")
-    run.ProcessTree = SpawnTree  # type: ignore[attr-defined]
+    mode = importlib.import_module("fast_core.launcher.process_mode")
+    mode.ProcessTree = SpawnTree  # type: ignore[attr-defined]
     return cli.main()
 
 

@@ -38,7 +38,11 @@ UNIX_PATH_LIMIT = 107
 
 
 class ZmqHub:
-    """The scheduler's end; used by one thread of the launcher."""
+    """The scheduler's end; used by one thread of the launcher.
+
+    Attributes:
+        path: The socket file that nodes connect to.
+    """
 
     def __init__(self, path: str) -> None:
         """Listen on the socket file ``path``.
@@ -51,7 +55,7 @@ class ZmqHub:
                 f"socket path has {len(os.fsencode(path))} bytes, at most {UNIX_PATH_LIMIT} are "
                 f"possible: {path!r}; set XDG_RUNTIME_DIR or TMPDIR to a shorter folder"
             )
-        self._path = path
+        self.path = path
         self._context = zmq.Context(io_threads=1)
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -127,7 +131,7 @@ class ZmqHub:
             self._router.close(linger=0)
             self._context.term()
             with contextlib.suppress(FileNotFoundError):  # ZeroMQ leaves it
-                os.unlink(self._path)
+                os.unlink(self.path)
 
 
 class ZmqNodeChannel:

@@ -9,17 +9,27 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
-from fast_core.errors import FastLoopError
-from fast_core.events import LogLine, Ready, StopRequested
+from fast_core.envs.probe import probe
+from fast_core.errors import ConfigError, FastLoopError
+from fast_core.events import Failed, LogLine, Ready, StopRequested
 from fast_core.launcher.failures.limits import Limits
-from fast_core.launcher.failures.report import describe_failure
+from fast_core.launcher.failures.report import describe_failure, environment_traceback
+from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.processes.start import probe_start
+from fast_core.launcher.session import EXIT_FAILED, Session
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.verdict import Found
 from fast_core.launcher.wiring import node_class
+from fast_core.monitor.crash import crash_report
+from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -28,6 +38,59 @@ from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads
 
 COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+
+
+class InlineMode:
+    """The nodes of one session in this process; see `fast_core.launcher.session.Mode`."""
+
+    sources: Sources | None = None
+
+    def __init__(self, session: Session, stack: ExitStack) -> None:
+        """Watch over calls into user code; ``stack`` closes every node."""
+        self._session, self._stack = session, stack
+        self._hub = InprocHub()
+        session.interrupts.raises = True
+        self._limits = stack.enter_context(Limits(session.interrupts, self._end))
+
+    def _end(self, failed: Failed) -> NoReturn:
+        """What the main thread can't do: it does not come back."""
+        run, progress = self._session.run, self._session.progress
+        report = crash_report(failed, [], run_directory=str(run.path))
+        write_crash(run, report, progress)
+        progress.fail(report)
+        progress.close()
+        os._exit(EXIT_FAILED)
+
+    def look(self) -> Found:
+        """Make the environment, reset and step it here."""
+        config = self._session.config
+        start, before = probe_start(config), self._limits.probing(config)
+        check_devices(start.optimizer, start.policy_device)
+        try:
+            found = probe(start.environment, start.seed, number=start.number, before=before)
+        except ConfigError as error:
+            own = environment_traceback(error)
+            raise ConfigError(
+                f"the environment raised:\n{own}{error}" if own else str(error)
+            ) from error
+        self._limits.rest()
+        return Found(found, config)
+
+    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+        """Nothing can begin before there is memory."""
+
+    def hub(self) -> InprocHub:
+        """Queues in this process."""
+        return self._hub
+
+    def nodes(
+        self, plan: RunPlan, memory: RunMemory, shell: Shell, refresh: Callable[[], float]
+    ) -> InlineRun:
+        """The nodes, to be stepped in turn."""
+        interrupts = self._session.interrupts
+        made = InlineRun(plan, memory, self._hub, shell, interrupts, refresh, self._limits)
+        self._stack.callback(made.close)
+        return made
 
 
 class InlineRun:

@@ -1,28 +1,18 @@
-"""Launching, resuming: from a configuration to an exit status.
-
-The order matters for start-up time: the processes start first and import while the configuration
-is being checked and memory is being laid out here.
-"""
+"""Launching, resuming, validating: from a configuration, or a run, to a session."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
 from fast_core.config import RolloutConfig, RunConfig
 from fast_core.config import file as config_file
-from fast_core.distributed.channel import Hub
-from fast_core.distributed.inproc import InprocHub
-from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import (
     CheckpointError,
     ConfigError,
@@ -30,65 +20,29 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import Failed, LogLine
-from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
+from fast_core.events import LogLine
 from fast_core.launcher.checkpoints.store import (
-    SCHEDULER_FILE,
     Manifest,
     check_identity,
     copy_newest,
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.failures.blame import blaming
-from fast_core.launcher.failures.limits import Limits
-from fast_core.launcher.failures.report import environment_traceback
-from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity
-from fast_core.launcher.processes.early import descriptors_needed, expected_nodes, preloaded, warm
+from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
-from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.processes.tree import ProcessTree
-from fast_core.launcher.shell import Shell
-from fast_core.launcher.shown.display import Display
-from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
+from fast_core.launcher.session import Continuation, Mode, Session, carry_out
+from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
-from fast_core.launcher.sizing.placement import Choice
-from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
-from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
-from fast_core.launcher.topology import topology
-from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.launcher.verdict import judge
 from fast_core.monitor.bounded_logs import BoundedLogs
-from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
-from fast_core.run.memory import RunMemory
-from fast_core.run.plan import RunPlan
-from fast_core.system import resources, threads
-from fast_core.system.surroundings import check_descriptors
+from fast_core.system import threads
 
-NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
-PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
-SOCKET_NAME = "scheduler"
-EXIT_FAILED = 1
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """Where a run goes on from.
-
-    Attributes:
-        checkpoint: Directory of the checkpoint.
-        manifest: Its table of contents.
-        same_directory: Whether the run directory of the checkpoint is continued.
-    """
-
-    checkpoint: Path
-    manifest: Manifest
-    same_directory: bool
 
 
 class Checking:
@@ -149,7 +103,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                 run.remove()
                 return _never_began(interrupt, progress, interrupts)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(config, run, continuation, progress, interrupts)
+        return _run(Session(config, run, continuation, progress, interrupts))
 
 
 def resume(run: Path, overrides: list[str]) -> int:
@@ -178,7 +132,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(config, found, continuation, progress, interrupts)
+        return _run(Session(config, found, continuation, progress, interrupts))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -204,9 +158,9 @@ def validate(config: RunConfig) -> int:
         interrupts = stack.enter_context(Interrupts())
         run = RunDirectory.create(config.directory, config.name, datetime.now())
         stack.callback(run.remove)
-        tree = _tree(config, run, stack)
+        tree = process_tree(config, run.logs / "fork-server.log", stack)
         try:
-            judge(config, lambda: _look(tree, config, interrupts, runs=False), str(run.path))
+            judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
         except Interrupted:
             return interrupts.exit_code
     return 0
@@ -241,24 +195,19 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(
-    config: RunConfig,
-    run: RunDirectory,
-    continuation: Continuation | None,
-    progress: Progress,
-    interrupts: Interrupts,
-) -> int:
+def _run(session: Session) -> int:
+    run, progress, interrupts = session.run, session.progress, session.interrupts
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        start = _run_inline if config.mode == "inline" else _run_processes
-        with BoundedLogs(run.logs):
-            return start(config, run, continuation, progress, interrupts)
+        with ExitStack() as stack:
+            stack.enter_context(BoundedLogs(run.logs))
+            return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
         return _never_began(interrupt, progress, interrupts)
     except (ConfigError, TopologyError, SegmentError):
         # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
-        if continuation is None or not continuation.same_directory:
+        if not session.continued:
             run.remove()
         raise
     except FastLoopError as error:
@@ -268,221 +217,15 @@ def _run(
         raise
 
 
+def _mode(session: Session, stack: ExitStack) -> Mode:
+    if session.config.mode == "process":
+        return ProcessMode(session, stack)
+    # here, because it imports environments and torch, which a launcher of processes doesn't
+    from fast_core.launcher.inline import InlineMode
+
+    return InlineMode(session, stack)
+
+
 def _never_began(interrupt: Interrupted, progress: Progress, interrupts: Interrupts) -> int:
     progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
     return interrupts.exit_code
-
-
-# --- process mode ------------------------------------------------------------------------------
-
-
-def _run_processes(
-    config: RunConfig,
-    run: RunDirectory,
-    continuation: Continuation | None,
-    progress: Progress,
-    interrupts: Interrupts,
-) -> int:
-    check_descriptors(descriptors_needed(config, resources.cores().granted))
-    sources = Sources()
-    with ExitStack() as stack:
-        tree = _tree(config, run, stack)
-        verdict = _verdict(config, run, continuation, lambda: _look(tree, config, interrupts))
-        plan = verdict.plan
-        nodes = topology(plan)
-        for node in nodes:  # those that are not there yet
-            if node.name not in tree.children:
-                tree.spawn(node.name, NODE_TARGET, warm=warm(node.name, plan.config))
-        interrupts.check()
-        memory = RunMemory.create(plan, interrupts.check)
-        stack.callback(memory.close)
-        socket_path = tree.directory / SOCKET_NAME
-        hub = ZmqHub(str(socket_path))
-        stack.callback(hub.close)
-        shell = _shell(plan, run, hub, memory, progress, continuation, sources)
-        stack.callback(shell.close)
-        _tell(shell, verdict)
-        trace = TraceDrain(plan, memory)
-        display = Display(shell, progress, trace)
-        supervisor = Supervisor(plan, tree, memory, hub, shell, interrupts, display.refresh)
-        supervisor.start(nodes, socket_path)
-        write_versions(run, datetime.now())  # while the nodes get ready
-        supervisor.run()
-        return _finish(shell, display, trace, progress, interrupts)
-
-
-def _tree(config: RunConfig, run: RunDirectory, stack: ExitStack) -> ProcessTree:
-    with blaming(config.algorithm):
-        preload = preloaded(config)
-    tree = ProcessTree(
-        preload=preload,
-        environment=threads.ENVIRONMENT,
-        log=run.logs / "fork-server.log",
-    )
-    stack.callback(tree.close, TERMINATE_GRACE_S)
-    return tree
-
-
-def _look(
-    tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool = True
-) -> Found:
-    """Ask the probe process, and measure; ``runs`` says that nodes will be needed."""
-    cores = resources.cores().granted
-    probe = tree.spawn(PROBE, PROBE_TARGET)
-    auto = config.policy.placement == "auto"
-    if runs and auto:
-        spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
-    elif runs:  # the slow imports of these nodes overlap with everything that follows
-        for name in expected_nodes(config, cores):
-            tree.spawn(name, NODE_TARGET, warm=warm(name, config))
-    start = probe_start(config)
-    environment = ask_probe(tree, probe, start, interrupts, config.supervision.start_timeout_s)
-    if not (runs and auto):
-        return Found(environment, config)
-    placed = measure(tree, config, environment, cores, interrupts)
-    return Found(environment, with_placement(config, placed), placed)
-
-
-def _verdict(
-    config: RunConfig,
-    run: RunDirectory,
-    continuation: Continuation | None,
-    look: Callable[[], Found],
-) -> Verdict:
-    continued = continuation is not None and continuation.same_directory
-    verdict = judge(
-        config,
-        look,
-        str(run.path),
-        checkpoint=str(continuation.checkpoint) if continuation is not None else None,
-        continued_env_steps=continuation.manifest.env_steps if continuation and continued else None,
-        kept_bytes=checkpoints_bytes(run.checkpoints),
-    )
-    if not continued:  # a new run keeps it even if it never begins; see Shell for the other case
-        run.write_config(config_file.dumps(verdict.plan.config))
-    return verdict
-
-
-def _shell(
-    plan: RunPlan,
-    run: RunDirectory,
-    hub: Hub,
-    memory: RunMemory,
-    progress: Progress,
-    continuation: Continuation | None,
-    sources: Sources | None = None,
-) -> Shell:
-    state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
-    text = config_file.dumps(plan.config)
-    return Shell(plan, run, hub, memory.all_stats(), progress, state, text, sources)
-
-
-def _tell(shell: Shell, verdict: Verdict) -> None:
-    """Write down who got how many threads and why, and warn of what is not as it should be."""
-    divided, found = verdict.divided, verdict.found
-    shell.decide("cores", " ".join(divided.reasons))
-    warnings = [*divided.warnings]
-    if found.environment.cast:
-        warnings.append(
-            f"environment {found.environment.id!r} gives {found.environment.cast} that its "
-            "observation space declares; they are cast. Return what it declares to save the time"
-        )
-    for warning in warnings:
-        shell.progress.log(LogLine("launcher", "WARNING", warning))
-    if found.placed is not None:
-        _tell_placement(shell, found.placed)
-
-
-def _tell_placement(shell: Shell, placed: Choice | str) -> None:
-    """Write down what ``policy.placement: auto`` chose and why."""
-    if isinstance(placed, Choice):
-        shell.decide("placement", placed.why)
-        shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
-    else:
-        text = f"env, because it could not be measured: {placed}"
-        shell.decide("placement", text)
-        shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
-
-
-# --- inline mode -------------------------------------------------------------------------------
-
-
-def _run_inline(
-    config: RunConfig,
-    run: RunDirectory,
-    continuation: Continuation | None,
-    progress: Progress,
-    interrupts: Interrupts,
-) -> int:
-    from fast_core.envs.probe import probe
-    from fast_core.launcher.inline import InlineRun
-    from fast_core.nodes.learn.devices import check_devices
-
-    def end(failed: Failed) -> NoReturn:
-        """What the main thread can't do: it does not come back."""
-        report = crash_report(failed, [], run_directory=str(run.path))
-        write_crash(run, report, progress)
-        progress.fail(report)
-        progress.close()
-        os._exit(EXIT_FAILED)
-
-    interrupts.raises = True
-    with ExitStack() as stack:
-        limits = stack.enter_context(Limits(interrupts, end))
-
-        def look() -> Found:
-            start, before = probe_start(config), limits.probing(config)
-            check_devices(start.optimizer, start.policy_device)
-            try:
-                found = probe(start.environment, start.seed, number=start.number, before=before)
-            except ConfigError as error:
-                own = environment_traceback(error)
-                raise ConfigError(
-                    f"the environment raised:\n{own}{error}" if own else str(error)
-                ) from error
-            limits.rest()
-            return Found(found, config)
-
-        verdict = _verdict(config, run, continuation, look)
-        plan = verdict.plan
-        nodes = topology(plan)
-        memory = RunMemory.create(plan, interrupts.check)
-        stack.callback(memory.close)
-        hub = InprocHub()
-        shell = _shell(plan, run, hub, memory, progress, continuation)
-        stack.callback(shell.close)
-        _tell(shell, verdict)
-        trace = TraceDrain(plan, memory)
-        display = Display(shell, progress, trace)
-        inline = InlineRun(plan, memory, hub, shell, interrupts, display.refresh, limits)
-        stack.callback(inline.close)
-        inline.start(nodes)
-        write_versions(run, datetime.now())
-        inline.run()
-        return _finish(shell, display, trace, progress, interrupts)
-
-
-# --- the end -----------------------------------------------------------------------------------
-
-
-def _finish(
-    shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
-) -> int:
-    """Say and write how it ended; returns the exit status."""
-    end = shell.end
-    assert end is not None
-    summary, report = display.summary(), ""
-    if end.reason == "failed":
-        assert end.cause is not None
-        if end.cause.refused:
-            raise ConfigError(end.cause.error)
-        later = [failure for failure in shell.failures if failure.node != end.cause.node]
-        report = crash_report(end.cause, later, run_directory=str(shell.run.path))
-        write_crash(shell.run, report, progress)
-    shell.write_summary(summary)
-    write_records(shell.run, trace, progress)
-    report_path = str(shell.run.report) if shell.run.report.exists() else ""
-    progress.finish(replace(summary, report=report_path))
-    if report:
-        progress.fail(report)
-    return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]

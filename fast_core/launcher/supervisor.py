@@ -10,7 +10,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -240,18 +239,18 @@ class Supervisor:
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
 
-    def start(self, nodes: tuple[NodeSpec, ...], socket_path: Path) -> None:
+    def start(self, specs: tuple[NodeSpec, ...]) -> None:
         """Hand every waiting child its plan.
 
         Raises:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
-        children = [self._tree.children[node.name] for node in nodes]
+        children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
-        for node, child in zip(nodes, children, strict=True):
-            start = NodeStart(self._plan, node.node_class, node.rank, str(socket_path))
+        for spec, child in zip(specs, children, strict=True):
+            start = NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
             give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
 
     def run(self) -> None:

@@ -17,7 +17,11 @@ WALL = {
     ("datetime", "today"),
 }
 # Only for people: names of run directories, stamps in journals and logs.
-FOR_PEOPLE = {"fast_core/launcher/run.py", "fast_core/launcher/shell.py"}
+FOR_PEOPLE = {
+    "fast_core/launcher/run.py",
+    "fast_core/launcher/session.py",
+    "fast_core/launcher/shell.py",
+}
 
 
 def wall_clocks(text: str) -> list[str]:

@@ -206,17 +206,17 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
-    unused = SimpleNamespace()
+    hub, unused = SimpleNamespace(path="socket"), SimpleNamespace()
     supervisor = Supervisor(
         stage.plan,
         tree,  # type: ignore[arg-type]
         stage.memory,
-        unused,  # type: ignore[arg-type]
+        hub,  # type: ignore[arg-type]
         unused,  # type: ignore[arg-type]
         interrupts,
         lambda: 0.0,
     )
-    supervisor.start(topology(stage.plan), Path("socket"))
+    supervisor.start(topology(stage.plan))
 
 
 def test_node_that_died_while_the_probe_was_asked_is_named(

@@ -1,0 +1,91 @@
+"""Process mode: every node a process of its own, forked while the configuration is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from fast_core.config import RunConfig
+from fast_core.distributed.zmq_channel import ZmqHub
+from fast_core.launcher.failures.blame import blaming
+from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.processes.early import descriptors_needed, expected_nodes, preloaded, warm
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.processes.start import probe_start
+from fast_core.launcher.processes.tree import ProcessTree
+from fast_core.launcher.session import Session
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
+from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
+from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.verdict import Found
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.system import resources, threads
+from fast_core.system.surroundings import check_descriptors
+
+NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
+PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
+SOCKET_NAME = "scheduler"
+
+
+class ProcessMode:
+    """The processes of one session; see `fast_core.launcher.session.Mode`."""
+
+    def __init__(self, session: Session, stack: ExitStack) -> None:
+        """Start the fork server; ``stack`` ends every process."""
+        check_descriptors(descriptors_needed(session.config, resources.cores().granted))
+        self.sources: Sources | None = Sources()
+        self._config, self._interrupts = session.config, session.interrupts
+        self._tree = process_tree(session.config, session.run.logs / "fork-server.log", stack)
+        self._hub: ZmqHub | None = None
+
+    def look(self) -> Found:
+        """Ask the probe process, and measure; the slow imports of nodes overlap with it."""
+        return look(self._tree, self._config, self._interrupts, runs=True)
+
+    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+        """Start the processes that are not there yet."""
+        for spec in specs:
+            if spec.name not in self._tree.children:
+                self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec.name, plan.config))
+
+    def hub(self) -> ZmqHub:
+        """Listen on a socket file in the folder that ends with the processes."""
+        self._hub = ZmqHub(str(self._tree.directory / SOCKET_NAME))
+        return self._hub
+
+    def nodes(
+        self, plan: RunPlan, memory: RunMemory, shell: Shell, refresh: Callable[[], float]
+    ) -> Supervisor:
+        """Who watches the processes."""
+        assert self._hub is not None, "hub comes first"
+        return Supervisor(plan, self._tree, memory, self._hub, shell, self._interrupts, refresh)
+
+
+def process_tree(config: RunConfig, log: Path, stack: ExitStack) -> ProcessTree:
+    """A fork server that imports what the nodes of this run need."""
+    with blaming(config.algorithm):
+        preload = preloaded(config)
+    tree = ProcessTree(preload=preload, environment=threads.ENVIRONMENT, log=log)
+    stack.callback(tree.close, TERMINATE_GRACE_S)
+    return tree
+
+
+def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool) -> Found:
+    """Ask the probe process, and measure; ``runs`` says that nodes will be needed."""
+    cores = resources.cores().granted
+    probe = tree.spawn(PROBE, PROBE_TARGET)
+    auto = config.policy.placement == "auto"
+    if runs and auto:
+        spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
+    elif runs:  # the slow imports of these nodes overlap with everything that follows
+        for name in expected_nodes(config, cores):
+            tree.spawn(name, NODE_TARGET, warm=warm(name, config))
+    start = probe_start(config)
+    environment = ask_probe(tree, probe, start, interrupts, config.supervision.start_timeout_s)
+    if not (runs and auto):
+        return Found(environment, config)
+    placed = measure(tree, config, environment, cores, interrupts)
+    return Found(environment, with_placement(config, placed), placed)

@@ -1,0 +1,229 @@
+"""One run from a configuration to an exit status: the same sequence whatever its nodes live in.
+
+`processes` and `inline` are the two modes. The order matters for start-up time: in process mode
+nodes start first and import while the configuration is being checked and memory is being laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from fast_core.config import RunConfig
+from fast_core.config import file as config_file
+from fast_core.distributed.channel import Hub
+from fast_core.errors import ConfigError
+from fast_core.events import LogLine
+from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, Manifest
+from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.shell import Shell
+from fast_core.launcher.shown.display import Display
+from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
+from fast_core.launcher.shown.versions import write_versions
+from fast_core.launcher.sizing.placement import Choice
+from fast_core.launcher.topology import NodeSpec, topology
+from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.monitor.crash import crash_report
+from fast_core.monitor.progress import Progress
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+
+EXIT_FAILED = 1
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where a run goes on from.
+
+    Attributes:
+        checkpoint: Directory of the checkpoint.
+        manifest: Its table of contents.
+        same_directory: Whether the run directory of the checkpoint is continued.
+    """
+
+    checkpoint: Path
+    manifest: Manifest
+    same_directory: bool
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a run has before its environment is known.
+
+    Attributes:
+        config: What to train.
+        run: Where everything of it lies.
+        continuation: Where it goes on from, None for a new run.
+        progress: The screen.
+        interrupts: Signals that ask it to end.
+    """
+
+    config: RunConfig
+    run: RunDirectory
+    continuation: Continuation | None
+    progress: Progress
+    interrupts: Interrupts
+
+    @property
+    def continued(self) -> bool:
+        """Whether an earlier part of the run lies in its directory."""
+        return self.continuation is not None and self.continuation.same_directory
+
+
+class Nodes(Protocol):
+    """The nodes of a run, whatever they live in."""
+
+    def start(self, specs: tuple[NodeSpec, ...]) -> None:
+        """Let every node begin."""
+        ...
+
+    def run(self) -> None:
+        """Go on until the scheduler ends the run, and stop every node."""
+        ...
+
+
+class Mode(Protocol):
+    """What differs between processes and one process; made for one session.
+
+    Attributes:
+        sources: The files that nodes import while they start; None where that is over.
+    """
+
+    sources: Sources | None
+
+    def look(self) -> Found:
+        """Find out what the environment looks like."""
+        ...
+
+    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+        """Do what may begin before there is memory."""
+        ...
+
+    def hub(self) -> Hub:
+        """What carries messages between scheduler and nodes."""
+        ...
+
+    def nodes(
+        self,
+        plan: RunPlan,
+        memory: RunMemory,
+        shell: Shell,
+        refresh: Callable[[], float],
+    ) -> Nodes:
+        """The nodes; ``refresh`` draws the display and returns when it wants to be called again."""
+        ...
+
+
+def carry_out(session: Session, mode: Mode, stack: ExitStack) -> int:
+    """Run it; ``stack`` closes what is opened.
+
+    Returns:
+        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
+
+    Raises:
+        FastLoopError: The run could not be started.
+        Interrupted: A signal came before it began.
+    """
+    run, interrupts, progress = session.run, session.interrupts, session.progress
+    verdict = _verdict(session, mode.look)
+    plan = verdict.plan
+    specs = topology(plan)
+    mode.prepare(plan, specs)
+    interrupts.check()
+    memory = RunMemory.create(plan, interrupts.check)
+    stack.callback(memory.close)
+    hub = mode.hub()
+    stack.callback(hub.close)
+    shell = _shell(session, plan, hub, memory, mode.sources)
+    stack.callback(shell.close)
+    _tell(shell, verdict)
+    trace = TraceDrain(plan, memory)
+    display = Display(shell, progress, trace)
+    nodes = mode.nodes(plan, memory, shell, display.refresh)
+    nodes.start(specs)
+    write_versions(run, datetime.now())  # while the nodes get ready
+    nodes.run()
+    return _finish(shell, display, trace, progress, interrupts)
+
+
+def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
+    continuation, run = session.continuation, session.run
+    before = continuation.manifest.env_steps if continuation and session.continued else None
+    verdict = judge(
+        session.config,
+        look,
+        str(run.path),
+        checkpoint=str(continuation.checkpoint) if continuation is not None else None,
+        continued_env_steps=before,
+        kept_bytes=checkpoints_bytes(run.checkpoints),
+    )
+    if not session.continued:  # a new run keeps it even if it never begins; else see Shell
+        run.write_config(config_file.dumps(verdict.plan.config))
+    return verdict
+
+
+def _shell(
+    session: Session, plan: RunPlan, hub: Hub, memory: RunMemory, sources: Sources | None
+) -> Shell:
+    continuation = session.continuation
+    state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
+    text = config_file.dumps(plan.config)
+    stats = memory.all_stats()
+    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources)
+
+
+def _tell(shell: Shell, verdict: Verdict) -> None:
+    """Write down who got how many threads and why, and warn of what is not as it should be."""
+    divided, found = verdict.divided, verdict.found
+    shell.decide("cores", " ".join(divided.reasons))
+    warnings = [*divided.warnings]
+    if found.environment.cast:
+        warnings.append(
+            f"environment {found.environment.id!r} gives {found.environment.cast} that its "
+            "observation space declares; they are cast. Return what it declares to save the time"
+        )
+    for warning in warnings:
+        shell.progress.log(LogLine("launcher", "WARNING", warning))
+    if found.placed is not None:
+        _tell_placement(shell, found.placed)
+
+
+def _tell_placement(shell: Shell, placed: Choice | str) -> None:
+    """Write down what ``policy.placement: auto`` chose and why."""
+    if isinstance(placed, Choice):
+        shell.decide("placement", placed.why)
+        shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
+    else:
+        text = f"env, because it could not be measured: {placed}"
+        shell.decide("placement", text)
+        shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
+
+
+def _finish(
+    shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
+) -> int:
+    """Say and write how it ended; returns the exit status."""
+    end = shell.end
+    assert end is not None
+    summary, report = display.summary(), ""
+    if end.reason == "failed":
+        assert end.cause is not None
+        if end.cause.refused:
+            raise ConfigError(end.cause.error)
+        later = [failure for failure in shell.failures if failure.node != end.cause.node]
+        report = crash_report(end.cause, later, run_directory=str(shell.run.path))
+        write_crash(shell.run, report, progress)
+    shell.write_summary(summary)
+    write_records(shell.run, trace, progress)
+    report_path = str(shell.run.report) if shell.run.report.exists() else ""
+    progress.finish(replace(summary, report=report_path))
+    if report:
+        progress.fail(report)
+    return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]
