@@ -80,6 +80,18 @@ def test_one_that_raises_outside_its_own_thread_is_tried_again_within() -> None:
     assert [(each.taken, each.why) for each in toy.repetitions] == [(STEPS, "")] * 3
 
 
+def test_nothing_is_told_while_none_comes_forward() -> None:
+    """Whoever is told goes on waiting; a step that never returns must come to a limit."""
+    toy, told = Toy(wait, [STEPS] * 2), list[int]()
+
+    def hang() -> Iterator[None]:
+        time.sleep(STEPS * 2 * STEP_S)
+        yield
+
+    Together([*toy.repetitions, Repetition(1, hang)], told.append).run()
+    assert told == sorted(set(told))
+
+
 @pytest.mark.parametrize("step", [wait, compute])
 def test_whoever_stops_waits_for_no_step_but_those_being_taken(step: Callable[[], None]) -> None:
     toy = Toy(step, [STEPS * 1000] * 3)
