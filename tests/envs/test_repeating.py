@@ -11,7 +11,7 @@ import pytest
 from fast_core.envs import repeating
 from fast_core.envs.repeating import Together
 from fast_core.envs.repetition import Repetition
-from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.errors import CheckpointError, EnvironmentFailed, NodeFailed
 
 STEPS, STEP_S = 20, 0.01
 
@@ -113,3 +113,15 @@ def test_one_that_does_not_come_back_says_why_and_the_others_do(error: Exception
     toy.repetitions.append(lost)
     toy.run()
     assert [each.why for each in toy.repetitions] == ["", "", str(error)]
+
+
+@pytest.mark.parametrize("cause", [NodeFailed("not ready within 2 s"), KeyboardInterrupt()])
+def test_limit_or_ctrl_c_in_a_step_ends_it_all(cause: BaseException) -> None:
+    """Inline they are raised in the call; that is no environment that does not come back."""
+
+    def interrupted() -> Iterator[None]:
+        yield
+        raise EnvironmentFailed("in step 2", {}) from cause
+
+    with pytest.raises(EnvironmentFailed):
+        Together([Repetition(2, interrupted)], lambda _: None).run()
