@@ -6,7 +6,7 @@ Messages are encoded and decoded as on the wire, so that what can't travel fails
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
@@ -16,8 +16,8 @@ from fast_core.events import Command, Event, Stop
 class InprocChannel:
     """A node's end; made by `InprocHub.connect`."""
 
-    def __init__(self, outbox: deque[bytes]) -> None:
-        self._outbox = outbox
+    def __init__(self, take: Callable[[Event], None]) -> None:
+        self._take = take
         self._inbox: deque[bytes] = deque()
         self._stop = False
 
@@ -28,7 +28,7 @@ class InprocChannel:
 
     def send(self, event: Event) -> None:
         """Queue an event for the scheduler."""
-        self._outbox.append(encode(event))
+        self._take(event)
 
     def try_send(self, event: Event) -> bool:
         """Queue an event; never refuses."""
@@ -51,9 +51,14 @@ class InprocChannel:
 
 
 class InprocHub:
-    """The scheduler's end."""
+    """The scheduler's end.
+
+    Attributes:
+        heard: Called with what a node has just sent, while that node has the only thread.
+    """
 
     def __init__(self) -> None:
+        self.heard: Callable[[Event], None] = lambda _: None
         self._events: deque[bytes] = deque()
         self._channels: dict[str, InprocChannel] = {}
 
@@ -61,8 +66,12 @@ class InprocHub:
         """Make the end of a new node."""
         if node in self._channels:
             raise TransportError(f"a node named {node!r} is connected already; names are unique")
-        self._channels[node] = InprocChannel(self._events)
+        self._channels[node] = InprocChannel(self._take)
         return self._channels[node]
+
+    def _take(self, event: Event) -> None:
+        self._events.append(encode(event))
+        self.heard(event)
 
     def send(self, node: str, command: Command) -> None:
         """Queue a command for one node."""

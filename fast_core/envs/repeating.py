@@ -56,12 +56,13 @@ class Together:
 
         Args:
             repetitions: What is to be taken.
-            tell: Gets the number of steps taken so far, about once a second, in this thread.
+            tell: Gets the number of steps taken so far, about once a second, in this thread, if it
+                has changed: who is told goes on waiting.
             stopping: Asked after each step, in any thread: whether to leave the rest.
         """
         self._all = sorted(repetitions, key=lambda each: -each.steps)
         self._waiting = deque(self._all)
-        self._tell, self._told_s = tell, time.monotonic()
+        self._tell, self._told, self._told_s = tell, 0, time.monotonic()
         self._stopping = stopping
         self._futures: dict[Future[None], Repetition] = {}
         self._pool: ThreadPoolExecutor | None = None
@@ -118,7 +119,9 @@ class Together:
     def _tell_if_due(self) -> None:
         if time.monotonic() >= self._told_s + TELL_S:
             self._told_s = time.monotonic()
-            self._tell(sum(each.taken for each in self._all))
+            before, self._told = self._told, sum(each.taken for each in self._all)
+            if self._told != before:
+                self._tell(self._told)
 
 
 def _waits() -> int:

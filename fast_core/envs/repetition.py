@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.errors import CheckpointError, EnvironmentFailed, NodeFailed
 
 
 class Repetition:
@@ -24,13 +24,19 @@ class Repetition:
         self._attempt = attempt
 
     def take(self, stepped: Callable[[], None] = lambda: None) -> None:
-        """Take all steps; ``stepped`` is called after each."""
+        """Take all steps; ``stepped`` is called after each.
+
+        Raises:
+            EnvironmentFailed: A limit or Ctrl-C got it out of a call, which inline is done so.
+        """
         self.taken, self.why, self.raised = 0, "", False
         try:
             for _ in self._attempt():
                 self.taken += 1
                 stepped()
         except EnvironmentFailed as error:
+            if isinstance(error.__cause__, NodeFailed | KeyboardInterrupt):
+                raise
             self.why, self.raised = str(error), True
         except CheckpointError as error:
             self.why = str(error)

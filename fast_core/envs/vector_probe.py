@@ -40,7 +40,7 @@ def probe_batch(
         digest = _play(batch, seed, before)
         spec = msgspec.structs.replace(batch.spec, cast=batch.cast)
         if config.backend == "gymnasium_vector":
-            _check_evaluated(config, spec)
+            _check_evaluated(config, spec, before)
         # only a reset shows whether each episode can be seeded
         state = batch.state() if batch.seeded else None
     repeatable = state is not None and _repeats(config, seed, number, before, digest, state)
@@ -107,12 +107,14 @@ def _play(batch: VectorBatch, seed: int, before: Before) -> bytes:
     return digest.digest()
 
 
-def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec) -> None:
+def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec, before: Before) -> None:
     """Evaluations play in scalar environments, which must have the same spaces."""
+    before("make")
     env = make_env(evaluated(config))
     try:
         scalar = describe_env(env, config).spec
     finally:
+        before("call")
         env.close()
     if (scalar.observation, scalar.action) != (spec.observation, spec.action):
         raise ConfigError(

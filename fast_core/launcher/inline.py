@@ -15,7 +15,7 @@ from typing import NoReturn
 from fast_core.distributed.inproc import InprocHub
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.events import Failed, LogLine, Ready, StopRequested
+from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
 from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
@@ -108,6 +108,7 @@ class InlineRun:
     ) -> None:
         """``refresh`` draws the display when it is time to."""
         self._limits, limits.detector = limits, StallDetector(plan, memory)
+        hub.heard = self._heard
         self._plan, self._memory, self._hub = plan, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
         self._nodes: list[Node] = []
@@ -117,10 +118,10 @@ class InlineRun:
     def start(self, specs: Sequence[NodeSpec]) -> None:
         """Construct and set up every node."""
         for spec in specs:
+            if self._shell.end is not None:
+                return
             node: Node | None = None
-            start_s = self._plan.config.supervision.start_timeout_s
-            what, key = f"{spec.name} was not ready", "supervision.start_timeout_s"
-            self._limits.begin(spec.name, what, key, start_s)
+            self._limit_start(spec.name)
             try:
                 node = node_class(spec.node_class)(self._context(spec))
                 self._nodes.append(node)
@@ -132,6 +133,22 @@ class InlineRun:
             self._limits.rest()
             node.enter(NodeState.WAITING, "waiting for work")
             node.context.channel.send(Ready(spec.name, os.getpid()))
+
+    def _limit_start(self, name: str) -> None:
+        limit_s = self._plan.config.supervision.start_timeout_s
+        key = "supervision.start_timeout_s"
+        self._limits.begin(name, f"{name} was not ready", key, limit_s)
+
+    def _heard(self, event: Event) -> None:
+        """Wait for a node that comes forward with a resume, show it, and let it leave."""
+        if not isinstance(event, Restoring):
+            return
+        self._limit_start(event.node)
+        self._shell.receive()
+        self._refresh()
+        self._take_interrupts()
+        if self._shell.end is not None:
+            self._shell.tell_stop((event.node,))
 
     def _context(self, spec: NodeSpec) -> NodeContext:
         return NodeContext(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fast_core.config import EnvironmentConfig
+from fast_core.envs import making, vector_probe
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.spec import SpaceSpec
@@ -140,3 +141,19 @@ def test_a_wrong_mask_is_refused(fault: str, said: str) -> None:
 
 def test_a_part_that_differs_makes_it_unrepeatable() -> None:
     assert probe(toy("Robot", kwargs={"form": "drifting"}), 0).repeatable is False
+
+
+def test_scalar_form_of_a_vectorised_environment_has_limits_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def make_env(config: EnvironmentConfig) -> making.Env:
+        asked.append("made")
+        return making.make_env(config)
+
+    monkeypatch.setattr(vector_probe, "make_env", make_env)
+    config = EnvironmentConfig(id="CartPole-v1", backend="gymnasium_vector")
+    probe(config, 0, before=asked.append)
+    made = asked.index("made")
+    assert asked[made - 1 : made + 2] == ["make", "made", "call"]

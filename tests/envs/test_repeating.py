@@ -11,7 +11,7 @@ import pytest
 from fast_core.envs import repeating
 from fast_core.envs.repeating import Together
 from fast_core.envs.repetition import Repetition
-from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.errors import CheckpointError, EnvironmentFailed, NodeFailed
 
 STEPS, STEP_S = 20, 0.01
 
@@ -80,6 +80,18 @@ def test_one_that_raises_outside_its_own_thread_is_tried_again_within() -> None:
     assert [(each.taken, each.why) for each in toy.repetitions] == [(STEPS, "")] * 3
 
 
+def test_nothing_is_told_while_none_comes_forward() -> None:
+    """Whoever is told goes on waiting; a step that never returns must come to a limit."""
+    toy, told = Toy(wait, [STEPS] * 2), list[int]()
+
+    def hang() -> Iterator[None]:
+        time.sleep(STEPS * 2 * STEP_S)
+        yield
+
+    Together([*toy.repetitions, Repetition(1, hang)], told.append).run()
+    assert told == sorted(set(told))
+
+
 @pytest.mark.parametrize("step", [wait, compute])
 def test_whoever_stops_waits_for_no_step_but_those_being_taken(step: Callable[[], None]) -> None:
     toy = Toy(step, [STEPS * 1000] * 3)
@@ -101,3 +113,15 @@ def test_one_that_does_not_come_back_says_why_and_the_others_do(error: Exception
     toy.repetitions.append(lost)
     toy.run()
     assert [each.why for each in toy.repetitions] == ["", "", str(error)]
+
+
+@pytest.mark.parametrize("cause", [NodeFailed("not ready within 2 s"), KeyboardInterrupt()])
+def test_limit_or_ctrl_c_in_a_step_ends_it_all(cause: BaseException) -> None:
+    """Inline they are raised in the call; that is no environment that does not come back."""
+
+    def interrupted() -> Iterator[None]:
+        yield
+        raise EnvironmentFailed("in step 2", {}) from cause
+
+    with pytest.raises(EnvironmentFailed):
+        Together([Repetition(2, interrupted)], lambda _: None).run()

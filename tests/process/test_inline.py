@@ -82,3 +82,21 @@ def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) ->
     )
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
+
+
+def test_resume_waits_for_nodes_that_come_forward_and_leaves_at_once(workplace: Workplace) -> None:
+    """It takes longer to step an open episode again than a node may take to start."""
+    one = ("rollout={shards: 1, envs_per_shard: 1, steps: 16}", "nodes.env.count=1")
+    first = workplace.toy("slows", "mode=inline", *one, "stop={env_steps: 64}", length=1000)
+    assert first.wait() == 0, first.screen
+    (first.home / "slow").touch()
+    patient = ("stop.env_steps=80", "supervision.start_timeout_s=2")
+    left = workplace.resume(first, *patient)
+    eventually((first.home / "slowed").exists, "a step taken again")
+    left.signal(signal.SIGINT)
+    assert left.wait() == 130, left.screen
+    assert len((first.home / "slowed").read_text().splitlines()) < 34, "it took them all"
+    again = workplace.resume(first, *patient)
+    assert again.wait() == 0, again.screen
+    assert again.leftovers() == []
+    assert "not exact" not in again.screen

@@ -91,6 +91,9 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             time.sleep(self._step_s)
         if self._steps == self._at and self._fault_name not in ("", "nan") and self._is_first():
             self._fault()
+        if self._fault_name == "slows" and self._steps > 30 and (self._folder / "slow").exists():
+            self._leave_mark("slowed")  # the probe takes 30 steps
+            time.sleep(0.1)
         if self._fault_name == "forks":
             _fork_helper()
         if self._fault_name == "chatty":
