@@ -289,7 +289,7 @@ class Supervisor:
             self._shell.take(NodeExited("fork server", str(error)))
             return
         for child in exited:
-            self._shell.receive()  # what it said last comes before the news of its end
+            self._hear_out(child)
             if child.name in self._plan.node_names and not self._shell.has_failed(child.name):
                 cause = self._cause(child)
                 printed = self._log_tail(child.name)
@@ -299,6 +299,16 @@ class Supervisor:
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
                 else:
                     self._shell.take(report)
+
+    def _hear_out(self, child: Child) -> None:
+        """What it said last comes before the news of its end, though that may be quicker."""
+        self._shell.receive()
+        deadline_s = time.monotonic() + EXIT_NEWS_S
+        while (child.status or 0) > 0 and not self._shell.has_failed(child.name):
+            if (left_s := deadline_s - time.monotonic()) <= 0:
+                return
+            self._hub.wait(left_s)
+            self._shell.receive()
 
     def _cause(self, child: Child) -> str:
         cause = describe_exit(child.status)
@@ -401,7 +411,7 @@ class Supervisor:
         self._interrupts.drain()
         self._shell.receive()
         for child in self._tree.poll():
-            self._shell.receive()
+            self._hear_out(child)
             asked = child.name in terminated and child.status == -signal.SIGTERM
             if child.name != PROBE and child.status and not asked:
                 self._shell.take(NodeExited(child.name, describe_exit(child.status)))
