@@ -35,6 +35,7 @@ from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
 from fast_core.plan import RunPlan
 from fast_core.run_memory import RunMemory
+from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.resources import oom_kills
 
@@ -361,10 +362,9 @@ class Supervisor:
             self._shell.take(msgspec.structs.replace(stall, traceback=stack))
         elif overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
-            text = (
-                f"not every node was ready within {limit_s:g} s (supervision.start_timeout_s); "
-                f"missing: {', '.join(overdue)}"
-            )
+            told = [event for _, event in self._shell.restoring.values()]
+            restoring = any(event.taken < event.steps for event in told)
+            text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
     def _stack(self, name: str) -> str:

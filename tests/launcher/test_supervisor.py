@@ -15,7 +15,7 @@ import pytest
 
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.events import Failed
+from fast_core.events import Failed, Restoring
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
@@ -274,3 +274,21 @@ def test_last_words_count_although_the_news_of_the_end_is_quicker(
     unwatched: Any = (stage.memory, channel, channel, interrupts, lambda: 0.0)
     Supervisor(stage.plan, exits, *unwatched)._take_exits()  # type: ignore[arg-type]
     assert channel.taken == [channel.said]
+
+
+def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    taken: list[Failed] = []
+    shell = SimpleNamespace(
+        heard_s={},
+        lost=(),
+        overdue=lambda: ["env-0"],
+        restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},
+        run=SimpleNamespace(log=Path),
+        take=taken.append,
+    )
+    unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
+    Supervisor(stage.plan, tree, *unwatched)._check_stalls()  # type: ignore[arg-type]
+    assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
+    assert "in env-0" in taken[0].traceback
