@@ -34,6 +34,7 @@ from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.resources import oom_kills
 
@@ -288,7 +289,7 @@ class Supervisor:
             self._shell.take(NodeExited("fork server", str(error)))
             return
         for child in exited:
-            self._shell.receive()  # what it said last comes before the news of its end
+            self._hear_out(child)
             if child.name in self._plan.names.all and not self._shell.has_failed(child.name):
                 cause = self._cause(child)
                 printed = self._log_tail(child.name)
@@ -298,6 +299,16 @@ class Supervisor:
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
                 else:
                     self._shell.take(report)
+
+    def _hear_out(self, child: Child) -> None:
+        """What it said last comes before the news of its end, though that may be quicker."""
+        self._shell.receive()
+        deadline_s = time.monotonic() + EXIT_NEWS_S
+        while (child.status or 0) > 0 and not self._shell.has_failed(child.name):
+            if (left_s := deadline_s - time.monotonic()) <= 0:
+                return
+            self._hub.wait(left_s)
+            self._shell.receive()
 
     def _cause(self, child: Child) -> str:
         cause = describe_exit(child.status)
@@ -350,10 +361,9 @@ class Supervisor:
             self._shell.take(msgspec.structs.replace(stall, traceback=stack))
         elif overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
-            text = (
-                f"not every node was ready within {limit_s:g} s (supervision.start_timeout_s); "
-                f"missing: {', '.join(overdue)}"
-            )
+            told = [event for _, event in self._shell.restoring.values()]
+            restoring = any(event.taken < event.steps for event in told)
+            text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
     def _stack(self, name: str) -> str:
@@ -400,7 +410,7 @@ class Supervisor:
         self._interrupts.drain()
         self._shell.receive()
         for child in self._tree.poll():
-            self._shell.receive()
+            self._hear_out(child)
             asked = child.name in terminated and child.status == -signal.SIGTERM
             if child.name != PROBE and child.status and not asked:
                 self._shell.take(NodeExited(child.name, describe_exit(child.status)))

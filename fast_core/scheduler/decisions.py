@@ -68,16 +68,21 @@ def check_start_timeout(run: Run) -> None:
     if run.now_s < run.start_deadline_s:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
+    run.fail(late_text(missing, run.settings.start_timeout_s, restoring=run.restoring))
+
+
+def late_text(missing: list[str], limit_s: float, *, restoring: bool) -> str:
+    """What to say of nodes that are not ready in time, perhaps with episodes to step again."""
     text = (
-        f"not every node was ready within {run.settings.start_timeout_s:g} s "
-        f"(supervision.start_timeout_s); missing: {', '.join(missing)}"
+        f"not every node was ready within {limit_s:g} s (supervision.start_timeout_s); "
+        f"missing: {', '.join(missing)}"
     )
-    if run.restoring:
+    if restoring:
         text += (
             ". They were stepping open episodes again, and came forward no more; "
             "checkpoint.exact=never begins new ones instead"
         )
-    run.fail(text)
+    return text
 
 
 def _check_limits(run: Run) -> None:

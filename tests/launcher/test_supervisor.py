@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
+from fast_core.events import Failed, Restoring
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
@@ -242,3 +244,51 @@ def test_node_whose_link_breaks_without_news_is_still_named(
     tree.theirs["env-1"].close()
     with pytest.raises(NodeFailed, match="env-1 was gone before it got its plan"):
         start_nodes(tree, interrupts, stage)
+
+
+class SlowChannel:
+    """Hub and shell: what a node said last is there only once it was waited for."""
+
+    def __init__(self, said: Failed) -> None:
+        self.said, self.arrived, self.taken = said, False, list[Failed]()
+
+    def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
+        self.arrived = True
+        return []
+
+    def receive(self) -> bool:
+        self.taken += [self.said] if self.arrived and not self.taken else []
+        return bool(self.taken)
+
+    def has_failed(self, node: str) -> bool:
+        return bool(self.taken)
+
+
+def test_last_words_count_although_the_news_of_the_end_is_quicker(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    """Whether a node refused the run, or failed, is known from them alone."""
+    channel = SlowChannel(Failed("env-0", "starting", "does not fit", "", {}, refused=True))
+    tree["env-0"].status = 1
+    exits = SimpleNamespace(poll=lambda: [tree["env-0"]])
+    unwatched: Any = (stage.memory, channel, channel, interrupts, lambda: 0.0)
+    Supervisor(stage.plan, exits, *unwatched)._take_exits()  # type: ignore[arg-type]
+    assert channel.taken == [channel.said]
+
+
+def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    taken: list[Failed] = []
+    shell = SimpleNamespace(
+        heard_s={},
+        lost=(),
+        overdue=lambda: ["env-0"],
+        restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},
+        run=SimpleNamespace(log=Path),
+        take=taken.append,
+    )
+    unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
+    Supervisor(stage.plan, tree, *unwatched)._check_stalls()  # type: ignore[arg-type]
+    assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
+    assert "in env-0" in taken[0].traceback

@@ -53,6 +53,19 @@ def python_was_starting(launched: Launched) -> bool:
     return "KeyboardInterrupt" in launched.screen and "fast_core/" not in launched.screen
 
 
+def test_signal_that_reaches_a_fork_server_which_is_starting_is_not_its_end(
+    workplace: Workplace,
+) -> None:
+    """One to the group may reach it before it has a group of its own."""
+    launched = workplace.toy("", "stop={env_steps: 100}")
+    server = eventually(
+        lambda: [each for each in launched.members() if "fork_server" in each.command],
+        "the fork server",
+    )
+    os.kill(server[0].pid, signal.SIGINT)
+    assert launched.wait() == 0, launched.screen
+
+
 def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()

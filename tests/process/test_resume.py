@@ -36,8 +36,12 @@ def config(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def kill_after(launched: Launched, tickets: int) -> None:
-    """Kill the launcher once so many tickets have been trained on."""
+    """Kill the launcher once so many tickets have been trained on and it can be gone on with.
+
+    Training does not wait for a replay to be written.
+    """
     eventually(lambda: has_run(launched) and len(digests(launched.run)) >= tickets, "training")
+    eventually(lambda: complete_names(launched.run / "checkpoints"), "a checkpoint")
     launched.signal(signal.SIGKILL)
     assert launched.wait() == 128 + signal.SIGKILL, "it ended by itself: nothing was cut"
     launched.assert_gone()

@@ -46,9 +46,10 @@ LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     """Serve requests on ``descriptor`` until the launcher closes its end."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     for number in LAUNCHER_DECIDES:
         forks.take(number, forks.nothing)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, LAUNCHER_DECIDES)  # held back until now
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     die_with_parent(launcher)
     forks.write_stacks()
     control = socket.socket(fileno=descriptor)

@@ -21,11 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
+from fast_core.launcher.processes.interrupts import STOP_SIGNALS
 from fast_core.nodes.node import RUN_FOLDER
 from fast_core.system.forks import STACK_SIGNAL
 
@@ -135,21 +136,22 @@ class ProcessTree:
         self._closed = False
         self.directory = _choose_directory()
         package = Path(__file__).parent
-        self._watchdog = subprocess.Popen(
-            [
-                *(sys.executable, "-I", "-S", str(package / "watchdog.py")),
-                *(str(self.directory), f"{RUN_FOLDER}={self.directory}"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        with _held_back():
+            self._watchdog = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", str(package / "watchdog.py")),
+                    *(str(self.directory), f"{RUN_FOLDER}={self.directory}"),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
         # Made only now, so that there is no moment at which a killed launcher would leave it.
         self.directory.mkdir(mode=0o700)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with open(log, "ab") as output:
+        with open(log, "ab") as output, _held_back():
             self._server = subprocess.Popen(
                 [
                     sys.executable,
@@ -380,6 +382,19 @@ def git_commit(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):  # no git, or a slow disk
         return ""
     return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold stop signals back, here and in a process started meanwhile, until it can take them.
+
+    Else one to the whole group of a terminal ends it before it has a group or a handler.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _choose_directory() -> Path:
