@@ -283,7 +283,6 @@ def _run_processes(
     progress: Progress,
     interrupts: Interrupts,
 ) -> int:
-    check_descriptors(descriptors_needed(config, resources.cores().granted))
     sources = Sources()
     with ExitStack() as stack:
         tree = _tree(config, run, stack)
@@ -312,6 +311,8 @@ def _run_processes(
 
 
 def _tree(config: RunConfig, run: RunDirectory, stack: ExitStack) -> ProcessTree:
+    if config.mode == "process":  # else only the probe starts here, for `validate`
+        check_descriptors(descriptors_needed(config, resources.cores().granted))
     with blaming(config.algorithm):
         preload = preloaded(config)
     tree = ProcessTree(
