@@ -145,6 +145,21 @@ def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixtu
     assert main(["bench", "no_such_benchmark"]) == 2
 
 
+@pytest.mark.process
+def test_bench_finds_its_own_beside_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise RuntimeError('of a user')")
+    code = (
+        f"import sys; sys.path.append({str(ROOT)!r}); import fast_core.tools.bench; "
+        f"sys.path.remove({str(ROOT)!r}); "
+        "from fast_core.cli import main; sys.exit(main(['bench', '--list']))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "ppo_throughput" in found.stdout, found.stderr
+
+
 def test_bench_of_an_installed_package_says_where_benchmarks_are(tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "fast_core"
     package.mkdir(parents=True)

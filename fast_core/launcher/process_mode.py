@@ -35,7 +35,6 @@ class ProcessMode:
 
     def __init__(self, session: Session, stack: ExitStack) -> None:
         """Start the fork server; ``stack`` ends every process."""
-        check_descriptors(descriptors_needed(session.config, resources.cores().granted))
         self.sources: Sources | None = Sources()
         self._config, self._interrupts = session.config, session.interrupts
         self._tree = process_tree(session.config, session.run.logs / "fork-server.log", stack)
@@ -66,6 +65,8 @@ class ProcessMode:
 
 def process_tree(config: RunConfig, log: Path, stack: ExitStack) -> ProcessTree:
     """A fork server that imports what the nodes of this run need."""
+    if config.mode == "process":  # else only the probe starts here, for `validate`
+        check_descriptors(descriptors_needed(config, resources.cores().granted))
     with blaming(config.algorithm):
         preload = preloaded(config)
     tree = ProcessTree(preload=preload, environment=threads.ENVIRONMENT, log=log)

@@ -81,6 +81,7 @@ def leave_if_copy(error: BaseException) -> None:
     """
     if os.getpid() == _process:
         return
+    status = 1
     try:
         status = exit_status(error)
         sys.stdout.flush()

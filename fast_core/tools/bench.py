@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -36,10 +37,10 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
         ConfigError: There is no checkout.
     """
     checkout = find_checkout(Path(fast_core.__file__).parent, Path.cwd())
-    # From its file: on sys.path the checkout would put its folders before those of a user.
-    spec = spec_from_file_location("fastloop_benchmark_suite", checkout / _MARK)
+    # As the package itself: on sys.path the checkout would put its folders before those of a user.
+    spec = spec_from_file_location("benchmarks", (checkout / _MARK).with_name("__init__.py"))
     assert spec is not None and spec.loader is not None
-    suite = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(suite)
+    spec.loader.exec_module(sys.modules.setdefault(spec.name, module_from_spec(spec)))
+    suite = import_module("benchmarks.suite")
     status: int = suite.run(names, quick=quick, only_list=only_list, as_json=as_json)
     return status

@@ -97,12 +97,15 @@ def test_chatty_simulator_fills_no_disk(workplace: Workplace) -> None:
 
 
 @pytest.mark.parametrize("allowed", [14, 20])
-def test_few_descriptors_are_refused_with_a_sentence(workplace: Workplace, allowed: int) -> None:
+@pytest.mark.parametrize("command", [["launch"], ["config", "validate"]])
+def test_few_descriptors_are_refused_with_a_sentence(
+    workplace: Workplace, command: list[str], allowed: int
+) -> None:
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({allowed}, {allowed})); "
-        "from fast_core.cli import main; raise SystemExit(main(['launch', 'config.yaml']))"
+        f"from fast_core.cli import main; raise SystemExit(main({[*command, 'config.yaml']}))"
     )
     launched = workplace.start(["-c", code], home=home)
     assert launched.wait() == 2

@@ -129,6 +129,22 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert run(text) == "7"
 
 
+def test_copy_that_can_say_nothing_leaves_all_the_same() -> None:
+    text = """
+try:
+    if (pid := os.fork()) == 0:
+        sys.stderr.close()
+        raise ValueError
+except BaseException as error:
+    try:
+        forks.leave_if_copy(error)
+    except Exception:
+        os._exit(9)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(text) == "1"
+
+
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [

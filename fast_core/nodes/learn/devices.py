@@ -25,10 +25,10 @@ def check_device(device: str, key: str) -> None:
         torch.zeros(1, device=device)
     # torch reports a missing device as RuntimeError, AssertionError or NotImplementedError.
     except (RuntimeError, AssertionError) as error:
+        cause = str(error).splitlines()[0].partition(". ")[0].removesuffix(".")
         raise ConfigError(
             f"{key} must be a device that torch can use here ({', '.join(found_devices())}); got "
-            f"{device!r}: {str(error).splitlines()[0]}. Use one of those, or see "
-            "`fastloop doctor`."
+            f"{device!r}: {cause}. Use one of those, or see `fastloop doctor`."
         ) from error
 
 

@@ -20,6 +20,14 @@ def test_missing_device_is_refused_with_those_that_are_there(device, monkeypatch
     assert repr(device) in text
 
 
+def test_missing_backend_is_refused_with_one_sentence_of_torchs():
+    if torch.backends.mps.is_available():
+        pytest.skip("it is there")
+    with pytest.raises(ConfigError) as failure:
+        check_device("mps", "nodes.policy.device")
+    assert "'MPS' backend. Use one of those" in str(failure.value)
+
+
 def test_several_optimizers_are_spread_over_the_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [replica_device("cuda", 3, rank) for rank in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
