@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fast_core.algorithm import Algorithm, Backend, Blueprint, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import Algorithm, Backend, LearnerSetup, Policy, PolicySetup
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import encoded_size
@@ -14,7 +14,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
-class PPOConfig(PPOSettings, Blueprint, frozen=True, kw_only=True):
+class PPOConfig(PPOSettings, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import Backend, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import Activation
@@ -21,7 +21,7 @@ Rate = Annotated[float, Meta(gt=0)]
 EXPLORATION = FieldSpec("exploration", (1,), "float32")
 
 
-class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """What every algorithm that learns from replay has."""
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
