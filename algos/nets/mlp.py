@@ -1,7 +1,7 @@
 """Ensembles of MLPs over a flat vector: shape, first values, and NumPy's passes.
 
 Everything is feature-first: inputs ``[in, B]``, outputs ``[M, out, B]`` for the ``M`` members.
-`algos.mlp_torch` has the same passes in torch, for bfloat16 and GPUs.
+`nets_torch.mlp` has the same passes in torch, for bfloat16 and GPUs.
 """
 
 from __future__ import annotations

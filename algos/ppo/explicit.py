@@ -13,10 +13,10 @@ from fast_core.algos.nets.dense import Torso, hidden_layers
 from fast_core.algos.nets.distributions import I64, Bool, make_distribution
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
 from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.settings import PPOSettings
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
 
@@ -24,7 +24,7 @@ CHUNK = 4096  # rows of one forward of the values: bounds the memory of large ro
 class ExplicitCore:
     """An actor-critic, its gradient and its optimizer over flat vectors."""
 
-    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+    def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         layout = parameter_layout(shape)
         self._config = config
         self._parameters = parameters

@@ -8,17 +8,17 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats
 from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
 from fast_core.algos.ppo.rollouts import MergedRollout
 from fast_core.algos.ppo.sequences import Minibatches, Part, Sequences
-from fast_core.algos.ppo.settings import PPOSettings
 
 
 class RecurrentExplicitCore(ExplicitCore):
     """An `ExplicitCore` with a recurrent layer; orders and minibatches are whole sequences."""
 
-    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+    def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         super().__init__(config, shape, parameters)
         assert shape.memory is not None, "the network has a memory"
         layout = parameter_layout(shape)
