@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from fast_core.algorithm import Blueprint
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
 from fast_core.system.importing import named
@@ -62,15 +61,9 @@ def _load(path: str) -> type[AlgorithmConfig]:
             f"algorithm.name {path!r} must name a subclass of fast_core.config.AlgorithmConfig; "
             f"got {found!r}."
         )
-    if not issubclass(found, Blueprint):
-        raise ConfigError(
-            f"algorithm.name {path!r} must inherit fast_core.algorithm.Blueprint beside "
-            f"AlgorithmConfig: write `class {found.__name__}(AlgorithmConfig, Blueprint, "
-            "frozen=True, kw_only=True)`."
-        )
     # What a blueprint can't do without; the rest has defaults.
     needed = ("policy_fields", _AMOUNT[found.learns_from], "make_policy", "make_algorithm")
-    missing = [name for name in needed if getattr(found, name) is getattr(Blueprint, name)]
+    missing = [name for name in needed if getattr(found, name) is getattr(AlgorithmConfig, name)]
     if missing:
         raise ConfigError(
             f"algorithm.name {path!r} lacks {', '.join(missing)}; fast_core.algorithm.Blueprint "

@@ -20,7 +20,6 @@ from benchmarks.against_sb3 import number, quick_asked, report
 from benchmarks.launched import launched
 from benchmarks.measure import medians, print_result
 from benchmarks.memory import MIB, total_mib
-from fast_core.algorithm import Blueprint
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.envs.probe import probe
@@ -58,9 +57,7 @@ def least_bytes() -> int:
     """Bytes of an observation, an action and a reward."""
     config = load(CONFIG, [], algorithm_config_type)
     environment = probe(config.environment, config.seed)
-    blueprint = config.algorithm
-    assert isinstance(blueprint, Blueprint)
-    fields = replay_fields(environment.row, blueprint.action_field(environment))
+    fields = replay_fields(environment.row, config.algorithm.action_field(environment))
     return sum(field.row_nbytes for field in fields)
 
 

@@ -16,7 +16,6 @@ from fast_core.algorithm import (
     ActionOutput,
     Algorithm,
     Array,
-    Blueprint,
     LearnerSetup,
     Policy,
     PolicySetup,
@@ -26,7 +25,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
-class A2CConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class A2CConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """The keys under `algorithm`, and what a run must know before it starts.
 
     Source: Mnih et al. 2016, arXiv:1602.01783.

@@ -15,7 +15,6 @@ from fast_core.algorithm import (
     ActionOutput,
     Algorithm,
     Array,
-    Blueprint,
     LearnerSetup,
     NoiseSpec,
     Policy,
@@ -27,7 +26,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
-class QRDQNConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class QRDQNConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """The keys under `algorithm`, and what a run must know before it starts."""
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"

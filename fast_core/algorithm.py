@@ -386,8 +386,8 @@ class LearnerSetup:
 class Blueprint:
     """What an algorithm's configuration type offers; must not import torch at import.
 
-    The configuration type inherits it beside `fast_core.config.AlgorithmConfig` and overrides
-    what differs; what has no default must be there.
+    It has this from `fast_core.config.AlgorithmConfig` and overrides what differs; what has no
+    default must be there.
 
     Attributes:
         learns_from: Whether `Algorithm.update` takes a `RolloutBatch` or a `ReplayBatch`.

@@ -15,9 +15,9 @@ LEVELS = {
     "fast_core": 0,  # the empty __init__
     "fast_core.errors": 0,
     "fast_core.system": 1,
-    "fast_core.spec": 2,
+    "fast_core.spec": 1,
+    "fast_core.algorithm": 1,
     "fast_core.events": 2,
-    "fast_core.algorithm": 2,
     "fast_core.seeding": 2,
     "fast_core.config": 2,
     "fast_core.memory": 3,

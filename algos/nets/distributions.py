@@ -1,6 +1,6 @@
 """Action distributions in NumPy: sampling, log-probability, entropy and their gradients.
 
-Outputs of a policy head are ``[A, B]`` (see `algos.dense`). Each class keeps what `evaluate`
+Outputs of a policy head are ``[A, B]`` (see `nets.mlp`). Each class keeps what `evaluate`
 computed until `backward`, so an object serves one caller at a time.
 """
 

@@ -1,6 +1,6 @@
 """Which parts of an observation are images, and what convolutional networks make of them.
 
-Free of torch. All sizes and parameters of the networks stand here; `algos.torch_networks` has
+Free of torch. All sizes and parameters of the networks stand here; `nets_torch.images` has
 their forward passes.
 """
 

@@ -34,7 +34,7 @@ def initialise(shape: MemoryShape, views: Mapping[str, F32], rng: np.random.Gene
 
 
 class Memory:
-    """A recurrent layer that acts; features are ``[in, B]`` as in `algos.dense`.
+    """A recurrent layer that acts; features are ``[in, B]`` as in `nets.mlp`.
 
     Args:
         shape: The layer.

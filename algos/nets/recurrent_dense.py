@@ -1,6 +1,6 @@
 """Recurrent layers in NumPy for the learner: unrolled over time, with a backward pass by hand.
 
-For layers of this size NumPy's calls are the cheapest, as in `algos.dense`. A step of either loop
+For layers of this size NumPy's calls are the cheapest, as in `nets.mlp`. A step of either loop
 holds only what depends on the step before: one matrix product and the gates. Inputs, the
 coefficients of the gradient and the gradients of the weights are computed for all steps at once.
 

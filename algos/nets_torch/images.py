@@ -1,4 +1,4 @@
-"""The forward passes of `algos.images`' convolutions in torch."""
+"""The forward passes of `nets.images`' convolutions in torch."""
 
 from __future__ import annotations
 

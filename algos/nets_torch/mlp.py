@@ -1,8 +1,9 @@
-"""The passes of `algos.mlp` in torch: for bfloat16 and GPUs.
+"""The passes of `nets.mlp` in torch: for bfloat16 and GPUs.
 
-The backward pass is written by hand here too. Autograd would compute the critics' parameter
-gradients for the policy's loss as well, and would cast every weight again in each pass. Inside,
-rows come first: products of some of the rows would copy otherwise.
+The backward pass is written by hand here too: autograd took 1.28 times as long in float32 and
+1.26 times in bfloat16 for the passes of an update of SAC (two critics and the policy of 256, 256
+on 256 rows, forward and backward; one thread, processor time, medians of 30: 9.4 ms against 7.4,
+7.3 against 5.8). Inside, rows come first: products of some of the rows would copy otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fast_core.algos.nets_torch.tables import Uploader
 
 
 class TorchMlp:
-    """An ensemble in torch; implements `algos.mlp.Mlp`.
+    """An ensemble in torch; implements `nets.mlp.Mlp`.
 
     With ``bf16`` hidden layers are bfloat16; the last layer and all parameters stay float32.
 
@@ -61,7 +62,7 @@ class TorchMlp:
         self._x = flat[:0]
 
     def forward(self, x: Columns) -> F32:
-        """Map ``x [in, B]``, or a tensor ``[B, in]``, to ``[M, out, B]``; see `algos.mlp.Mlp`."""
+        """Map ``x [in, B]``, or a tensor ``[B, in]``, to ``[M, out, B]``; see `nets.mlp.Mlp`."""
         if isinstance(x, np.ndarray):
             x = self._upload(x).t()
         assert isinstance(x, Tensor)
@@ -70,13 +71,13 @@ class TorchMlp:
         return self._host(output).transpose(0, 2, 1)
 
     def backward(self, delta: F32, *, rows: int, inputs: slice | None = None) -> F32 | None:
-        """Go back through the last `forward`; see `algos.mlp.Mlp.backward`."""
+        """Go back through the last `forward`; see `nets.mlp.Mlp.backward`."""
         with torch.no_grad():
             gradient = self._backward(self._upload(delta).transpose(1, 2), rows, inputs)
         return None if gradient is None else self._host(gradient)
 
     def slope(self, inputs: slice, rows: int) -> Tensor:
-        """Gradient ``[rows, inputs]`` with respect to the first rows; see `algos.mlp.Mlp.slope`."""
+        """Gradient ``[rows, inputs]`` with respect to the first rows; see `nets.mlp.Mlp.slope`."""
         delta = self._buffers[len(self._x)].deltas[0]
         with torch.no_grad():
             gradient = delta[0, :rows] @ self._weights[0][0, :, inputs]

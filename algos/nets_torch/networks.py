@@ -160,7 +160,7 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
 
 
 def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
-    """A parameter's place in a flat tensor, as `algos.networks.Parameter.view` has it."""
+    """A parameter's place in a flat tensor, as `nets.networks.Parameter.view` has it."""
     if len(shape) == 4:
         _, inputs, height, width = shape
         return flat.as_strided(

@@ -19,9 +19,9 @@ from fast_core.algos.nets_torch.compiled import Compiled, LossFunction
 from fast_core.algos.nets_torch.networks import Network, Rows, tensor_view
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import TorchTable, Uploader
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
 from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.settings import PPOSettings
 
 IMAGE_CHUNK = 256  # rows of one forward of the values: bounds the memory of activations
 
@@ -41,7 +41,7 @@ class AutogradCore:
 
     def __init__(
         self,
-        settings: PPOSettings,
+        settings: PPOConfig,
         shape: NetworkShape,
         parameters: F32,
         setup: LearnerSetup,

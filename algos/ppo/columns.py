@@ -11,18 +11,16 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import RewardNormalizer, RunningMoments, normalise
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns
 from fast_core.algos.ppo.returns import generalized_advantages
 from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.settings import PPOSettings
 
 
 class ColumnMaker:
     """Normalises, bootstraps and estimates; owns the running statistics."""
 
-    def __init__(
-        self, settings: PPOSettings, size: int, *, shards: int, envs_per_shard: int
-    ) -> None:
+    def __init__(self, settings: PPOConfig, size: int, *, shards: int, envs_per_shard: int) -> None:
         """``size`` is how many numbers an encoded observation has."""
         self._settings = settings
         self._normalizes = settings.normalize_observations and size > 0

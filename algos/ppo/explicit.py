@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algos.nets.adam import Adam
-from fast_core.algos.nets.dense import Torso, hidden_layers
 from fast_core.algos.nets.distributions import I64, Bool, make_distribution
+from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
 from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.settings import PPOSettings
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
 
@@ -24,7 +24,7 @@ CHUNK = 4096  # rows of one forward of the values: bounds the memory of large ro
 class ExplicitCore:
     """An actor-critic, its gradient and its optimizer over flat vectors."""
 
-    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+    def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         layout = parameter_layout(shape)
         self._config = config
         self._parameters = parameters
@@ -32,10 +32,9 @@ class ExplicitCore:
         self._adam = Adam(parameters, epsilon=config.adam_epsilon)
         views = {p.name: p.view(parameters) for p in layout}
         gradients = {p.name: p.view(self._gradient) for p in layout}
-        layers = hidden_layers(shape, layout, parameters)
-        self._torso = Torso(layers, shape.activation)
-        self._layer_gradients = hidden_layers(shape, layout, self._gradient)
-        self._value_torso = Torso([layer.only(-1) for layer in layers], shape.activation)
+        self._torso = make_torso(shape, parameters, self._gradient)
+        self._value_torso = make_torso(shape, parameters, only=-1)
+        self._delta: F32 = np.empty((0, 0, 0), np.float32)
         self._policy_head = Head(views, gradients, "policy")
         self._value_head = Head(views, gradients, "value")
         self._shared = shape.shared_torso
@@ -56,7 +55,7 @@ class ExplicitCore:
         values: F32 = np.empty(len(obs), np.float32)
         for first in range(0, len(obs), CHUNK):
             rows = obs[first : first + CHUNK]
-            features = self._value_torso.forward(rows)
+            features = self._value_torso.forward(rows.T)
             values[first : first + CHUNK] = self._value_head.forward(features[-1])[0]
         return values
 
@@ -100,7 +99,9 @@ class ExplicitCore:
         )
         value_gradient *= np.float32(config.value_coef)
 
-        delta = self._delta(count)
+        if self._delta.shape != features.shape:
+            self._delta = np.empty(features.shape, np.float32)
+        delta = self._delta
         self._policy_head.backward(features[0], output_gradient, delta[0], add=False)
         self._value_head.backward(features[-1], value_gradient[None], delta[-1], add=self._shared)
         self._backward(obs, delta)
@@ -119,15 +120,11 @@ class ExplicitCore:
 
     def _forward(self, obs: F32) -> F32:
         """What the heads take of those rows: ``[torsos, features, B]``."""
-        return self._torso.forward(obs)
-
-    def _delta(self, rows: int) -> F32:
-        """Room for the gradient with respect to what `_forward` returned."""
-        return self._torso.delta(rows)
+        return self._torso.forward(obs.T)
 
     def _backward(self, obs: F32, delta: F32) -> None:
-        """Write the gradients of everything below the heads; ``delta`` is that of `_delta`."""
-        self._torso.backward(obs, self._layer_gradients)
+        """Write the gradients of everything below the heads, from that of `_forward`'s result."""
+        self._torso.backward(delta, rows=len(obs))
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step; the gradient is used up."""

@@ -24,11 +24,11 @@ from fast_core.algos.nets.networks import (
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.ppo.columns import ColumnMaker
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState, UpdateCore
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
 from fast_core.algos.ppo.rollouts import FrameRoom, merge
-from fast_core.algos.ppo.settings import PPOSettings
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
@@ -47,7 +47,7 @@ class PPO:
 
     def __init__(
         self,
-        settings: PPOSettings,
+        settings: PPOConfig,
         environment: EnvironmentSpec,
         shape: NetworkShape,
         setup: LearnerSetup,
@@ -194,7 +194,7 @@ class PPO:
 
 
 def _make_core(
-    settings: PPOSettings, shape: NetworkShape, parameters: F32, setup: LearnerSetup
+    settings: PPOConfig, shape: NetworkShape, parameters: F32, setup: LearnerSetup
 ) -> UpdateCore:
     plain = setup.device == "cpu" and setup.precision == "fp32" and not setup.compile
     if settings.gradient == "explicit" and plain and not shape.images:

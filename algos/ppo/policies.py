@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
-from fast_core.algos.nets.dense import Torso, hidden_layers
 from fast_core.algos.nets.distributions import make_distribution
+from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import normalise
 from fast_core.algos.nets.observations import Bool, ObservationEncoder
@@ -139,8 +139,7 @@ class NumpyPolicy(ActorPolicy):
                 "Use auto or torch, or algorithm.network: mlp."
             )
         super().__init__(shape, environment, observation_clip)
-        layers = hidden_layers(shape, self._layout, self._flat)
-        self._torso = Torso([layer.only(0) for layer in layers], shape.activation)
+        self._torso = make_torso(shape, self._flat, only=0)
         self._head = self._views["policy.head.weight"]
         self._head_bias = self._views["policy.head.bias"][:, None]
 
@@ -149,7 +148,7 @@ class NumpyPolicy(ActorPolicy):
 
     def _features(self, obs: Array) -> F32:
         """What the hidden layers make of observations, ``[features, B]``."""
-        features: F32 = self._torso.forward(self._numbers(obs))[0]
+        features: F32 = self._torso.forward(self._numbers(obs).T)[0]
         return features
 
     def _head_output(self, features: F32) -> F32:

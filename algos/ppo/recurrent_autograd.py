@@ -12,10 +12,10 @@ from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.nets_torch.tables import TorchTable
 from fast_core.algos.ppo.autograd import IMAGE_CHUNK, AutogradCore
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns
 from fast_core.algos.ppo.rollouts import MergedRollout
 from fast_core.algos.ppo.sequences import Minibatches, Sequences
-from fast_core.algos.ppo.settings import PPOSettings
 
 
 class RecurrentAutogradCore(AutogradCore):
@@ -23,7 +23,7 @@ class RecurrentAutogradCore(AutogradCore):
 
     def __init__(
         self,
-        settings: PPOSettings,
+        settings: PPOConfig,
         shape: NetworkShape,
         parameters: F32,
         setup: LearnerSetup,

@@ -8,17 +8,17 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns, GradientStats
 from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
 from fast_core.algos.ppo.rollouts import MergedRollout
 from fast_core.algos.ppo.sequences import Minibatches, Part, Sequences
-from fast_core.algos.ppo.settings import PPOSettings
 
 
 class RecurrentExplicitCore(ExplicitCore):
     """An `ExplicitCore` with a recurrent layer; orders and minibatches are whole sequences."""
 
-    def __init__(self, config: PPOSettings, shape: NetworkShape, parameters: F32) -> None:
+    def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         super().__init__(config, shape, parameters)
         assert shape.memory is not None, "the network has a memory"
         layout = parameter_layout(shape)
@@ -29,7 +29,7 @@ class RecurrentExplicitCore(ExplicitCore):
         self._features_size, self._size = shape.features, shape.memory.size
         self._minibatches = Minibatches(config.minibatch_size)
         self._part = Part(parameters[:0, None], parameters[:0, None])
-        self._features = self._deltas = np.empty((0, 0), np.float32)
+        self._features: F32 = np.empty((0, 0), np.float32)
         self._values: F32 | None = None
         self._learned_rows: I64 | None = None
 
@@ -69,7 +69,7 @@ class RecurrentExplicitCore(ExplicitCore):
         features: F32 = np.empty((self._features_size, len(obs)), np.float32)
         for first in range(0, len(obs), CHUNK):
             rows = obs[first : first + CHUNK]
-            features[:, first : first + CHUNK] = self._torso.forward(rows)[0]
+            features[:, first : first + CHUNK] = self._torso.forward(rows.T)[0]
         return features
 
     def begin(self, columns: Columns) -> None:
@@ -96,17 +96,12 @@ class RecurrentExplicitCore(ExplicitCore):
         rows = output.reshape(len(obs), -1)
         return (rows if self._learned_rows is None else rows[self._learned_rows]).T[None]
 
-    def _delta(self, rows: int) -> F32:
-        if self._deltas.shape[1] != rows:
-            self._deltas = np.empty((self._size, rows), np.float32)
-        return self._deltas[None]
-
     def _backward(self, obs: F32, delta: F32) -> None:
         keep, rows = self._part.keep, delta[0].T
         if self._learned_rows is not None:
             rows = np.zeros((len(obs), self._size), np.float32)
             rows[self._learned_rows] = delta[0].T
         gradient = np.ascontiguousarray(rows).reshape(*keep.shape, -1)
-        below = self._torso.delta(len(obs))
+        below: F32 = np.empty((1, *self._features.shape), np.float32)
         self._unrolled.backward(self._features, gradient, keep, below[0])
         super()._backward(obs, below)

@@ -1,17 +1,34 @@
-"""What actor-critics in boxes tell a run: their networks, what travels, how they act."""
+"""What actor-critics in boxes tell a run: their keys, their networks, how they act."""
 
 from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.replay.box_actions import check_box
-from fast_core.algos.replay.settings import BoxSettings, EntropySettings
+from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout
+from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
 
+Rate = Annotated[float, Meta(gt=0)]
 
-class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
+
+class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
     """An actor-critic in boxes; a subclass says what its networks put out."""
+
+    policy_learning_rate: Annotated[
+        Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
+    ] = None
+    critics: Annotated[
+        Count, Meta(description="Value networks; the least of their values makes targets.")
+    ] = 2
+    policy_delay: Annotated[
+        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
+    ] = 1
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in this environment."""
@@ -72,8 +89,26 @@ class BoxBlueprint(BoxSettings, frozen=True, kw_only=True):
         return 2 * (critics + policy + convolutions) * self.batch_size
 
 
-class SquashedBlueprint(BoxBlueprint, EntropySettings, frozen=True, kw_only=True):
+class SquashedBlueprint(BoxBlueprint, frozen=True, kw_only=True):
     """An actor-critic whose policy is a squashed Gaussian."""
+
+    temperature: Annotated[
+        Annotated[float, Meta(gt=0)] | Literal["auto"],
+        Meta(description="Weight of the entropy; auto keeps the entropy at target_entropy."),
+    ] = "auto"
+    initial_temperature: Annotated[
+        float, Meta(gt=0, description="Where temperature auto begins.")
+    ] = 1.0
+    temperature_learning_rate: Annotated[
+        Rate | None, Meta(description="Step size of the temperature; null: learning_rate.")
+    ] = None
+    target_entropy: Annotated[
+        float | None,
+        Meta(
+            description="Entropy of actions within [-1, 1], whatever the environment's bounds "
+            "are; null: minus the number of action dimensions."
+        ),
+    ] = None
 
     def policy_outputs(self, actions: int) -> int:
         """Means and log-deviations."""

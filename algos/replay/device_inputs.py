@@ -20,7 +20,7 @@ from fast_core.algos.replay.torch_encoder import TorchEncoder
 
 
 class DeviceInputs:
-    """Tensors ``[B, in]`` on the device; implements `algos.critic_batch.Inputs`.
+    """Tensors ``[B, in]`` on the device; implements `replay.critic_batch.Inputs`.
 
     Every pixel is copied there once. A batch that was announced by `prefetch` is copied while
     the device looks at the one before: after its convolutions were begun, and before anything

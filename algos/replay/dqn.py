@@ -16,7 +16,7 @@ from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.dqn_settings import DQNSettings
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.learner import Losses, ReplayLearner
 from fast_core.spec import EnvironmentSpec
 
@@ -34,7 +34,7 @@ class DQN(ReplayLearner):
     """
 
     def __init__(
-        self, settings: DQNSettings, environment: EnvironmentSpec, setup: LearnerSetup
+        self, settings: DQNConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
         self._dqn, self._streams = settings, settings.streams(environment)

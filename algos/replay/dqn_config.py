@@ -2,20 +2,81 @@
 
 from __future__ import annotations
 
-from fast_core.algorithm import (
-    Algorithm,
-    LearnerSetup,
-    NoiseSpec,
-    Policy,
-    PolicySetup,
-)
-from fast_core.algos.replay.dqn_settings import DQNSettings
+from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from fast_core.algorithm import Algorithm, LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.vectors import Layout
+from fast_core.config import Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.importing import own
 
 
-class DQNConfig(DQNSettings, frozen=True, kw_only=True):
+class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
+
+    name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
+    double: Annotated[
+        bool,
+        Meta(description="The online network chooses the next action (arXiv:1509.06461)."),
+    ] = True
+    dueling: Annotated[
+        bool,
+        Meta(
+            description="Value and advantages as outputs of their own, after convolutions with "
+            "hidden layers of their own (arXiv:1511.06581)."
+        ),
+    ] = True
+    target_interval: Annotated[
+        Count, Meta(description="Steps between moves of the target network by target_rate.")
+    ] = 1
+    huber_threshold: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Error from which the loss is linear; null: squared everywhere."),
+    ] = 1.0
+    epsilon_initial: Annotated[
+        float, Meta(ge=0, le=1, description="Share of random actions at the first update.")
+    ] = 1.0
+    epsilon_final: Annotated[
+        float, Meta(ge=0, le=1, description="Share of random actions after epsilon_steps.")
+    ] = 0.05
+    epsilon_steps: Annotated[
+        Count, Meta(description="Env steps over which the share falls from one to the other.")
+    ] = 10_000
+
+    def streams(self, environment: EnvironmentSpec) -> bool:
+        """Whether value and advantages have hidden layers of their own."""
+        return self.dueling and self.encoder(environment) is not None
+
+    def hidden(self, environment: EnvironmentSpec) -> tuple[int, ...]:
+        """Widths of the hidden layers; after convolutions the papers have one of 512."""
+        if self.hidden_sizes is None and self.encoder(environment) is not None:
+            return (512,)
+        return super().hidden(environment)
+
+    def shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """The value network: values of all choices, or a value and advantages.
+
+        With two streams they are two networks of one shape: the first one's outputs but one have
+        no meaning, and no gradient ever.
+        """
+        streams = self.streams(environment)
+        outputs = environment.action.n + int(self.dueling and not streams)
+        inputs, hidden = self.network_inputs(environment), self.hidden(environment)
+        return MlpShape(inputs, hidden, outputs, self.activation, 1 + int(streams))
+
+    def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
+        """What acting needs of it: the advantages alone, if they have a stream of their own."""
+        return replace(self.shape(environment), members=1)
+
+    def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
+        """Append the value network."""
+        layout.add_network("critics", self.shape(environment), target=True)
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if DQN can't train in this environment."""
@@ -47,7 +108,6 @@ class DQNConfig(DQNSettings, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        from fast_core.algos.replay.dqn import DQN
-
         self.check(environment, setup)
-        return DQN(self, environment, setup)
+        learner: Algorithm = own("fast_core.algos.replay.dqn:DQN")(self, environment, setup)
+        return learner

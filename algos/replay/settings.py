@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import Backend, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import Activation
@@ -17,11 +17,10 @@ from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
-Rate = Annotated[float, Meta(gt=0)]
 EXPLORATION = FieldSpec("exploration", (1,), "float32")
 
 
-class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """What every algorithm that learns from replay has."""
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
@@ -191,39 +190,3 @@ class ReplaySettings(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
                 "Use auto or torch, or algorithm.network: mlp."
             )
         return NumpyActor(shape, environment)
-
-
-class BoxSettings(ReplaySettings, frozen=True, kw_only=True):
-    """What every actor-critic in boxes has."""
-
-    policy_learning_rate: Annotated[
-        Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
-    ] = None
-    critics: Annotated[
-        Count, Meta(description="Value networks; the least of their values makes targets.")
-    ] = 2
-    policy_delay: Annotated[
-        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
-    ] = 1
-
-
-class EntropySettings(BoxSettings, frozen=True, kw_only=True):
-    """What every algorithm with an entropy bonus has."""
-
-    temperature: Annotated[
-        Annotated[float, Meta(gt=0)] | Literal["auto"],
-        Meta(description="Weight of the entropy; auto keeps the entropy at target_entropy."),
-    ] = "auto"
-    initial_temperature: Annotated[
-        float, Meta(gt=0, description="Where temperature auto begins.")
-    ] = 1.0
-    temperature_learning_rate: Annotated[
-        Rate | None, Meta(description="Step size of the temperature; null: learning_rate.")
-    ] = None
-    target_entropy: Annotated[
-        float | None,
-        Meta(
-            description="Entropy of actions within [-1, 1], whatever the environment's bounds "
-            "are; null: minus the number of action dimensions."
-        ),
-    ] = None

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from fast_core.algos.replay.settings import EntropySettings
+from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.algos.replay.vectors import Vectors
 
 
@@ -22,7 +22,7 @@ class Temperature:
         vectors: Hold its logarithm as the group ``temperature``.
     """
 
-    def __init__(self, settings: EntropySettings, actions: int, vectors: Vectors) -> None:
+    def __init__(self, settings: SquashedBlueprint, actions: int, vectors: Vectors) -> None:
         fixed = settings.temperature
         self._learned = fixed == "auto"
         self._rate = settings.temperature_learning_rate or settings.learning_rate

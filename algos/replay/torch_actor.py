@@ -25,7 +25,7 @@ from fast_core.spec import EnvironmentSpec
 
 
 class TorchActor:
-    """Convolutions, if there are any, and an MLP, on any device; implements `algos.actors.Actor`.
+    """Convolutions, if there are any, and an MLP, on any device; implements `replay.actors.Actor`.
 
     With bf16 everything but the last layer is bfloat16.
 

@@ -21,7 +21,7 @@ from fast_core.algos.replay.vectors import Layout, VectorState
 
 
 class TorchVectors:
-    """Parameters, gradient and targets as flat tensors; implements `algos.vectors.Vectors`.
+    """Parameters, gradient and targets as flat tensors; implements `replay.vectors.Vectors`.
 
     On the CPU the arrays that it hands out are the tensors' memory; elsewhere they are copies.
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from fast_core.algorithm import Blueprint
 from fast_core.errors import ConfigError
 
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
@@ -31,8 +32,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shorthand: ClassVar[str] = ""
 
 
-class AlgorithmConfig(Section, frozen=True, kw_only=True):
-    """Base of every algorithm's own configuration type (``algos/<name>_config.py``).
+class AlgorithmConfig(Section, Blueprint, frozen=True, kw_only=True):
+    """Base of every algorithm's own configuration type: its keys, and what a run asks of it.
 
     Attributes:
         came_later: What runs did that were made before a key existed: their own configuration
@@ -643,7 +644,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
     @property
     def replays(self) -> bool:
         """Whether the algorithm learns from replay."""
-        return getattr(self.algorithm, "learns_from", "rollouts") == "replay"
+        return self.algorithm.learns_from == "replay"
 
     @property
     def rows_per_ticket(self) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import msgspec
 
-from fast_core.algorithm import Blueprint
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.replay_rules import check_replay
@@ -32,7 +30,7 @@ REPLAY_PARTS = 4  # a round is at most one of so many parts of the replay
 
 def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreBudget:
     """How the granted cores are divided among the nodes of ``config``."""
-    blueprint = cast(Blueprint, config.algorithm)
+    blueprint = config.algorithm
     config = _with_steps(config, environment)
     flops = blueprint.update_flops(environment, config.rows_per_ticket)
     return core_budget(
@@ -57,9 +55,8 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
         config = msgspec.structs.replace(config, policy=placed)
     config = _with_steps(config, environment)
     nodes = config.nodes
-    blueprint = RunPlan(config, environment, "", 1, 1, "numpy").blueprint
     divided = budget(config, environment, cores)
-    backend, needed = config.policy.backend, blueprint.policy_backend(environment)
+    backend, needed = config.policy.backend, config.algorithm.policy_backend(environment)
     if backend == "auto":
         backend = "torch" if needs_torch(config) else needed
     if backend == "numpy" and needed == "torch":
@@ -93,7 +90,7 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
         return config
     steps = DEFAULT_STEPS
     if config.replays:
-        flops = cast(Blueprint, config.algorithm).update_flops(environment, config.envs)
+        flops = config.algorithm.update_flops(environment, config.envs)
         update_s = UPDATE_S + flops / FLOPS_PER_S
         row_s = max(STEP_S, update_s * float(config.scheduler.ratio))
         rows = min(HAND_OVERS * HAND_OVER_S / row_s, config.replay.capacity / REPLAY_PARTS)

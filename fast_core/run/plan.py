@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig, Values
@@ -54,7 +53,7 @@ class RunPlan:
     @property
     def blueprint(self) -> Blueprint:
         """The algorithm's torch-free description."""
-        return cast(Blueprint, self.config.algorithm)
+        return self.config.algorithm
 
     @property
     def learner_setup(self) -> LearnerSetup:

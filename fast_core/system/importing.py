@@ -1,4 +1,4 @@
-"""A user's own modules and classes, named in the configuration as ``package.module:Class``."""
+"""What is named as ``package.module:Class``: users' modules and classes, and our own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fast_core.errors import ConfigError
 from fast_core.system.text import error_text
@@ -28,6 +29,12 @@ def user_module(name: str) -> ModuleType:
     if first not in sys.modules and first not in sys.stdlib_module_names:
         _import_from_here(first, name)
     return importlib.import_module(name)
+
+
+def own(path: str) -> Any:
+    """What ``module:name`` of FastLoop is; for modules too heavy for all who name them."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _import_from_here(first: str, name: str) -> None:

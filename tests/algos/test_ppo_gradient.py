@@ -11,11 +11,11 @@ from fast_core.algos.nets.networks import NetworkShape, initial_parameters, para
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.nets_torch.compiled import Compiled
 from fast_core.algos.ppo.autograd import AutogradCore
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.core import Columns
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
 from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.settings import PPOSettings
 
 ROWS = 48
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)
@@ -82,7 +82,7 @@ def test_hand_written_gradient_equals_autograd(
     gaussian, shared, activation, sizes, outputs, value_clip, entropy_coef, value_coef,
     normalize, clip, seed,
 ):  # fmt: skip
-    settings = PPOSettings(
+    settings = PPOConfig(
         value_clip_epsilon=value_clip,
         entropy_coef=entropy_coef,
         value_coef=value_coef,
@@ -98,19 +98,19 @@ def test_hand_written_gradient_equals_autograd(
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_both_gradients_train_along_the_same_trajectory(gaussian):
     shape = NetworkShape(3, (8, 8), "tanh", False, 2, gaussian)
-    explicit, autograd = cores(PPOSettings(), shape, seed=0)
+    explicit, autograd = cores(PPOConfig(), shape, seed=0)
     for step in range(60):
         for core in (explicit, autograd):
             core.gradient(step % 2 * 24, step % 2 * 24 + 24, 0.2)
             core.apply(1e-3, 0.5)
-    moved = np.abs(explicit.parameters() - cores(PPOSettings(), shape, 0)[0].parameters()).max()
+    moved = np.abs(explicit.parameters() - cores(PPOConfig(), shape, 0)[0].parameters()).max()
     assert moved > 0.03
     np.testing.assert_allclose(explicit.parameters(), autograd.parameters(), atol=2e-4)
 
 
 def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
     shape = NetworkShape(3, (8, 8), "tanh", False, 2, False)
-    explicit, autograd = cores(PPOSettings(), shape, seed=1)
+    explicit, autograd = cores(PPOConfig(), shape, seed=1)
     obs = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
     for core in (explicit, autograd):
         core.observe(observed(ObservationTable(obs)))
@@ -123,7 +123,7 @@ def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
 
 def test_state_moves_between_implementations():
     shape = NetworkShape(3, (8,), "tanh", False, 2, False)
-    explicit, autograd = cores(PPOSettings(), shape, seed=2)
+    explicit, autograd = cores(PPOConfig(), shape, seed=2)
     for _ in range(3):
         explicit.gradient(0, ROWS, 0.2)
         explicit.apply(1e-3, 1.0)
@@ -139,7 +139,7 @@ def test_state_moves_between_implementations():
 
 def test_exported_state_does_not_change_with_the_core():
     shape = NetworkShape(3, (8,), "tanh", False, 2, False)
-    for core in cores(PPOSettings(), shape, seed=3):
+    for core in cores(PPOConfig(), shape, seed=3):
         core.gradient(0, ROWS, 0.2)
         core.apply(1e-3, 1.0)
         kept = core.export_state()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fast_core.algorithm import ActionOutput, Array, Blueprint, PolicySetup
+from fast_core.algorithm import ActionOutput, Array, PolicySetup
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
@@ -49,7 +49,7 @@ class CountingPolicy:
         return action
 
 
-class CountingConfig(Blueprint, AlgorithmConfig, frozen=True, kw_only=True):
+class CountingConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Its configuration.
 
     Attributes:

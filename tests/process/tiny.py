@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fast_core.algorithm import Blueprint
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
-class TinyConfig(AlgorithmConfig, Blueprint, frozen=True, kw_only=True):
+class TinyConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """One number is all that policies are given; one update a ticket, and no torch."""
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from fast_core.algorithm import Blueprint
 from fast_core.config import RunConfig
 from fast_core.launcher.prepare import needs_torch
 from fast_core.launcher.sizing.budget import env_node_count
@@ -16,7 +13,7 @@ _OWN_DESCRIPTORS = 32  # of the launcher without nodes, generously
 
 def preloaded(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the torch of a single learner is imported in its own process."""
-    blueprint, optimizer = cast(Blueprint, config.algorithm), config.nodes.optimizer
+    blueprint, optimizer = config.algorithm, config.nodes.optimizer
     learners = optimizer.count > 1 and blueprint.uses_torch(
         device=optimizer.device, compile=optimizer.compile
     )
@@ -53,6 +50,5 @@ def warm(name: str, config: RunConfig) -> tuple[str, ...]:
     """What the node ``name`` imports before it has its plan."""
     modules = (warm_module(name, config),)
     optimizer = config.nodes.optimizer
-    blueprint = cast(Blueprint, config.algorithm)
-    torch = blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
+    torch = config.algorithm.uses_torch(device=optimizer.device, compile=optimizer.compile)
     return ("torch", *modules) if name in Names.of(config, 0, 0).optimizers and torch else modules

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fast_core.algos.nets.dense import KEPT_SIZES, Torso, hidden_layers
+from fast_core.algos.nets.mlp import KEPT_SIZES, make_torso
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets_torch.networks import Network, Rows
 
@@ -20,12 +20,11 @@ def case(activation, shared, sizes=(7, 5)):
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_forward_and_backward_match_autograd(activation, shared, sizes):
     shape, layout, flat, x, rng = case(activation, shared, sizes)
-    torso = Torso(hidden_layers(shape, layout, flat), activation)
-    features = torso.forward(x).copy()
-    upstream = rng.normal(size=features.shape).astype(np.float32)
     gradient = np.full_like(flat, 99.0)
-    torso.delta(len(x))[...] = upstream
-    torso.backward(x, hidden_layers(shape, layout, gradient))
+    torso = make_torso(shape, flat, gradient)
+    features = torso.forward(x.T).copy()
+    upstream = rng.normal(size=features.shape).astype(np.float32)
+    torso.backward(upstream.copy(), rows=len(x))
 
     leaves = {p.name: torch.tensor(p.view(flat)).requires_grad_() for p in layout}
     network = Network(shape)
@@ -42,24 +41,23 @@ def test_forward_and_backward_match_autograd(activation, shared, sizes):
 
 @pytest.mark.parametrize("torso", [0, -1])
 def test_one_torso_alone_gives_the_same_features(torso):
-    shape, layout, flat, x, _ = case("tanh", False)
-    layers = hidden_layers(shape, layout, flat)
-    both = Torso(layers, "tanh").forward(x).copy()
-    alone = Torso([layer.only(torso) for layer in layers], "tanh").forward(x)
+    shape, _, flat, x, _ = case("tanh", False)
+    both = make_torso(shape, flat).forward(x.T).copy()
+    alone = make_torso(shape, flat, only=torso).forward(x.T)
     np.testing.assert_array_equal(alone[0], both[torso])
 
 
 def test_parameters_are_views_that_follow_updates():
-    shape, layout, flat, x, _ = case("tanh", False)
-    torso = Torso(hidden_layers(shape, layout, flat), "tanh")
-    before = torso.forward(x).copy()
+    shape, _, flat, x, _ = case("tanh", False)
+    torso = make_torso(shape, flat)
+    before = torso.forward(x.T).copy()
     flat *= 2
-    assert (torso.forward(x) != before).any()
+    assert (torso.forward(x.T) != before).any()
 
 
 def test_buffers_of_ever_new_sizes_are_bounded():
-    shape, layout, flat, _, _ = case("tanh", False)
-    torso = Torso(hidden_layers(shape, layout, flat), "tanh")
+    shape, _, flat, _, _ = case("tanh", False)
+    torso = make_torso(shape, flat)
     for rows in range(1, 5 * KEPT_SIZES):
-        torso.forward(np.zeros((rows, 3), np.float32))
+        torso.forward(np.zeros((3, rows), np.float32))
         assert len(torso._buffers) <= KEPT_SIZES
