@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
@@ -30,7 +31,7 @@ def kill(launched: Launched, node: str) -> None:
     os.kill(launched.node(node), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", slow_but([0], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=PATIENT)
     launched.await_training()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests
 
 pytestmark = pytest.mark.process
@@ -52,7 +53,7 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", slow_but(["discrete, normalised"], TASKS))
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     config = TASKS[name]
     reference = finished(workplace.launch("mode=inline", config=config))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.threads import ENVIRONMENT
+from tests.forms import slow_but
 from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -148,7 +149,11 @@ socket = zmq.Context().socket(zmq.PUB)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [(THREAD, "starts the thread 'watcher'"), (C_THREAD, "of C code")]
+    ("text", "words"),
+    slow_but(
+        [(C_THREAD, "of C code")],
+        [(THREAD, "starts the thread 'watcher'"), (C_THREAD, "of C code")],
+    ),
 )
 def test_module_that_starts_a_thread_before_the_fork_is_refused(
     workplace: Workplace, text: str, words: str
@@ -195,7 +200,7 @@ def test_node_keeps_nothing_of_its_birth_open(workplace: Workplace) -> None:
     assert launched.wait() == 130
 
 
-@pytest.mark.parametrize("name", ["TMPDIR", "XDG_RUNTIME_DIR"])
+@pytest.mark.parametrize("name", slow_but(["TMPDIR"], ["TMPDIR", "XDG_RUNTIME_DIR"]))
 def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: str) -> None:
     """A socket file's path may have 107 bytes."""
     folder = workplace.folder() / ("long" * 30)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Workplace, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
@@ -38,7 +39,9 @@ KILLED = [
 # --- deaths --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("update", "name"), KILLED)
+@pytest.mark.parametrize(
+    ("update", "name"), slow_but([("allreduce", "replay-0"), ("async", "optimizer-1")], KILLED)
+)
 def test_killed_node_ends_the_run_with_its_name(
     workplace: Workplace, update: str, name: str
 ) -> None:
@@ -59,7 +62,7 @@ def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
     launched.assert_gone()
 
 
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", slow_but([2], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     """Its shards move, and no window joins what it wrote with what comes after."""
     tickets = 100
@@ -83,7 +86,10 @@ STILL_S = 0.5  # ten intervals of metrics
 
 
 @pytest.mark.parametrize(
-    ("name", "degree"), [("optimizer-0", 0), ("optimizer-1", 2), ("replay-0", 2), ("env-0", 0)]
+    ("name", "degree"),
+    slow_but(
+        [("replay-0", 2)], [("optimizer-0", 0), ("optimizer-1", 2), ("replay-0", 2), ("env-0", 0)]
+    ),
 )
 def test_paused_node_is_waited_for_and_the_ratio_holds(
     workplace: Workplace, name: str, degree: int
