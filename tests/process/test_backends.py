@@ -37,6 +37,7 @@ GAME: dict[str, Any] = TASK | {
 }
 
 
+@pytest.mark.slow
 def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
     found = []

@@ -60,6 +60,7 @@ def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
     assert not list(first.run.glob("crash*"))  # nothing has failed
 
 
+@pytest.mark.slow
 def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) -> None:
     """The other one drops checkpoints all the time; the new one keeps what it began with."""
     source = workplace.launch("stop.env_steps=null", "stop.time_s=60", config=CARTPOLE)
@@ -153,6 +154,7 @@ def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace)
         os.close(terminal)
 
 
+@pytest.mark.slow
 def test_device_that_is_not_there_is_named(workplace: Workplace) -> None:
     launched = workplace.launch("nodes.optimizer.device=cuda:7", config=CARTPOLE)
     assert launched.wait(60) == 2

@@ -190,6 +190,7 @@ def mappings(pid: int) -> int:
     return len(Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     """SHM-04, SHM-05: a fixed number for each node, however long it runs."""
     launched = workplace.launch(
@@ -213,7 +214,7 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
         assert maps_later - maps < 100, name
 
 
-@pytest.mark.parametrize("mode", ["process", "inline"])
+@pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
 def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str) -> None:
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
     launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")

@@ -94,6 +94,7 @@ def test_signal_handlers_are_given_back(workplace: Workplace) -> None:
     assert launched.screen.strip().endswith("status True")
 
 
+@pytest.mark.slow
 def test_runs_beside_each_other_do_not_meet(workplace: Workplace) -> None:
     """MH-01: three runs of one user and folder; one is stopped, the others finish."""
     home = workplace.folder()

@@ -76,7 +76,8 @@ def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
     launched.assert_gone()
 
 
-@pytest.mark.parametrize("name", slow_but(["optimizer-0"], ["optimizer-0", "optimizer-1"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["optimizer-0", "optimizer-1"])
 def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: str) -> None:
     launched = learning(workplace, GLOO)
     assert_death_ends_the_run(launched, name)

@@ -54,12 +54,10 @@ def test_whole_groups_equal_a_policy_beside_the_environments(workplace: Workplac
     assert finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    slow_but(
-        ["dict with mask, several choices"],
-        ["dict with mask, several choices", "nested dict and tuple", "stacked frames"],
-    ),
+    ["dict with mask, several choices", "nested dict and tuple", "stacked frames"],
 )
 def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> None:
     task = test_spaces.TASKS[name]
@@ -80,6 +78,7 @@ def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> No
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
     given = config("discrete, normalised")
     whole = workplace.launch(NODE, config=given)

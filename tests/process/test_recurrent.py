@@ -94,6 +94,7 @@ def test_recurrent_processes_equal_inline_bit_for_bit(
         assert finished(launched) == reference
 
 
+@pytest.mark.slow
 def test_recurrent_run_resumed_equals_the_run_never_stopped(workplace: Workplace) -> None:
     # 13 tickets of 8 steps end within an episode of 5: what is remembered is in the checkpoint
     half = 13

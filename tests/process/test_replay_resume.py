@@ -64,6 +64,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert mine | same == other | same
 
 
+@pytest.mark.slow
 def test_run_without_its_replay_fills_it_anew_and_learns_on(workplace: Workplace) -> None:
     config = saving(CONTINUOUS, replay=False)
     run = workplace.launch(config=config)
@@ -98,6 +99,7 @@ def test_replay_left_out_later_is_no_other_run(workplace: Workplace) -> None:
     assert not list(newest.glob("replay-*"))
 
 
+@pytest.mark.slow
 def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -> None:
     """CKPT-03: one byte of a file of rows is missing."""
     run = workplace.launch(config=saving(CONTINUOUS))

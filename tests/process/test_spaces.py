@@ -75,12 +75,10 @@ def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) 
     assert finished(launched) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    slow_but(
-        ["mask in the info"],
-        ["dict with mask, several choices", "mask in the info", "stacked frames"],
-    ),
+    ["dict with mask, several choices", "mask in the info", "stacked frames"],
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
@@ -92,6 +90,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert finished(workplace.resume(cut)) == whole
 
 
+@pytest.mark.slow
 def test_evaluation_is_played_with_masks_and_does_not_change_training(
     workplace: Workplace,
 ) -> None:
