@@ -422,9 +422,11 @@ def test_watchdog_that_is_gone_does_not_matter(
     workplace: Workplace, number: signal.Signals
 ) -> None:
     launched = workplace.toy("", "stop={time_s: 0.5}", step_s=0.001)
-    launched.await_training()
-    watchdog = [process for process in launched.members() if "watchdog.py" in process.command]
-    assert len(watchdog) == 1
-    os.kill(watchdog[0].pid, number)
+
+    def watchdogs() -> list[int]:
+        return [found.pid for found in launched.members() if "watchdog.py" in found.command]
+
+    (watchdog,) = eventually(watchdogs, f"a watchdog\n{launched.screen}")
+    os.kill(watchdog, number)
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
