@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.learning, pytest.mark.process]
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = [*sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("examples/*.yaml"))]
 STATED = {path: yaml.safe_load(path.read_text("utf-8"))["stop"].get("score") for path in EVERYWHERE}
-# One of rollouts, one of EnvPool, one from replay, one of a user's, each of seconds.
-QUICK = {"ppo_cartpole", "ppo_cartpole_envpool", "td3_pendulum", "a2c_cartpole"}
+# Seconds: of rollouts and from replay, with memory, in EnvPool, by a user's algorithm and node.
+QUICK = {"ppo_cartpole", "ppo_cartpole_envpool", "ppo_pendulum", "ppo_memory", "sac_pendulum"}
+QUICK |= {"a2c_cartpole", "exploration_bonus"}
 
 
 def marked(name: str, *values: Any, quick: bool) -> Any:

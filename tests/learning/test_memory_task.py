@@ -8,7 +8,12 @@ import pytest
 
 from tests.learning.training import evaluations, train
 
-pytestmark = [pytest.mark.learning, pytest.mark.process, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.learning,
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
 
 BUDGET = ("stop={env_steps: 40_000}", "evaluation.episodes=200")
 

@@ -19,7 +19,7 @@ from tests.algos.simple_replay import train
 from tests.learning.training import evaluations
 from tests.learning.training import train as run_to_the_end
 
-pytestmark = [pytest.mark.learning, pytest.mark.slow]
+pytestmark = [pytest.mark.learning, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SMALL = {"hidden_sizes": (64, 64), "batch_size": 64, "learning_rate": 1e-3}
 
