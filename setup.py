@@ -63,6 +63,7 @@ setup(
         "test": [
             "pytest",
             "pytest-timeout",
+            "pytest-xdist",
             "hypothesis",
             "ruff",
             "mypy",

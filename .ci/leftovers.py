@@ -29,7 +29,10 @@ def shared_memory() -> set[str]:
 
 def sockets() -> set[str]:
     """Socket files below the temporary folder."""
-    return {str(path) for path in Path(tempfile.gettempdir()).rglob("*") if path.is_socket()}
+    # os.walk, because folders of others may go meanwhile
+    folders = os.walk(tempfile.gettempdir())
+    paths = (Path(folder, name) for folder, _, names in folders for name in names)
+    return {str(path) for path in paths if path.is_socket()}
 
 
 def children() -> list[int]:

@@ -1,4 +1,6 @@
+import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -12,3 +14,8 @@ settings.load_profile("fastloop")
 for number in (signal.SIGHUP, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every process that a test starts imports FastLoop; without its compiled modules each compiles
+# them anew, which is a third of a short run.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -14,6 +14,7 @@ from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.learner import PPO
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from tests.forms import slow_but
 
 STEPS, ENVS = 16, 8
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=ENVS, steps=STEPS)
@@ -291,7 +292,8 @@ def quadrants(rng, size, channels=()):
 
 
 @pytest.mark.parametrize(
-    ("environment", "channels", "rounds"), [(PICTURE, (), 16), (SMALL_PICTURE, (3,), 16)]
+    ("environment", "channels", "rounds"),
+    slow_but([(PICTURE, (), 16)], [(PICTURE, (), 16), (SMALL_PICTURE, (3,), 16)]),
 )
 def test_learns_from_pictures_where_the_bright_quadrant_is(environment, channels, rounds):
     config = ppo(learning_rate=1e-3, epochs=4, minibatch_size=32, entropy_coef=0.01)

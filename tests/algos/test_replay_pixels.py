@@ -20,8 +20,9 @@ from tests.algos.pixel_cases import (
     pixels,
 )
 from tests.algos.replay_cases import ALL, BOX, make_config, make_learner
+from tests.forms import slow_but
 
-every = pytest.mark.parametrize("name", ALL)
+every = pytest.mark.parametrize("name", slow_but(["dqn", "sac"], ALL))
 
 
 def build(name, seen="stacked", **changes):

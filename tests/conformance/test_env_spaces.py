@@ -104,7 +104,7 @@ def test_order_of_keys_and_shared_objects_make_no_difference(make: Maker, form: 
 
 def test_a_stored_composite_observation_owns_its_bytes(make: Maker) -> None:
     """Whatever the simulator does to the objects it returned, each row is of its own step."""
-    steps, envs = 1000, 40
+    steps, envs = 400, 20
     driver = make.play(toy("Robot", kwargs={"form": "shared", "length": 90}), steps, envs)
     obs = driver.columns()[0]
     after, ended = obs[1:].copy(), driver.ended

@@ -17,6 +17,7 @@ from fast_core.envs.repeating import restore
 from fast_core.errors import ConfigError
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same
+from tests.forms import slow_but
 
 pytest.importorskip("ale_py")
 pytest.importorskip("cv2")
@@ -59,7 +60,7 @@ def actions(env: Any, steps: int, seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("grayscale", [True, False])
-@pytest.mark.parametrize("skip", [1, 2, 4])
+@pytest.mark.parametrize("skip", slow_but([4], [1, 2, 4]))
 @pytest.mark.parametrize("life_loss", [True, False])
 def test_frames_and_rewards_are_those_of_gymnasiums_wrapper(
     grayscale: bool, skip: int, life_loss: bool

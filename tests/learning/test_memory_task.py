@@ -8,15 +8,19 @@ import pytest
 
 from tests.learning.training import evaluations, train
 
-pytestmark = [pytest.mark.learning, pytest.mark.process]
+pytestmark = [
+    pytest.mark.learning,
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
 
 BUDGET = ("stop={env_steps: 40_000}", "evaluation.episodes=200")
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_recall_is_learned_with_memory(tmp_path: Path, cell: str) -> None:
-    """Seeds 0 to 3 were at 1.0 after 8,192 steps when this was written."""
-    run = train(tmp_path, "ppo_memory.yaml", f"algorithm.recurrent={cell}", *BUDGET)
+def test_recall_is_learned_with_memory(tmp_path: Path) -> None:
+    """As by the configuration's GRU. Seeds 0 to 3 were at 1.0 after 8,192 steps."""
+    run = train(tmp_path, "ppo_memory.yaml", "algorithm.recurrent=lstm", *BUDGET)
     assert evaluations(run)[-1][1] >= 0.9
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from tests.learning.training import evaluations, train
 
-pytestmark = [pytest.mark.learning, pytest.mark.process]
+pytestmark = [
+    pytest.mark.learning,
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
 
 BUDGET = "stop.env_steps=30_000"
 
@@ -16,11 +21,10 @@ BUDGET = "stop.env_steps=30_000"
 @pytest.mark.parametrize(
     "overrides",
     [
-        (),
         ("algorithm.network=residual_cnn",),
         ("policy.placement=node", "nodes.optimizer.precision=bf16", "policy.precision=bf16"),
     ],
-    ids=["nature", "residual", "bf16 in a policy node"],
+    ids=["residual", "bf16 in a policy node"],
 )
 def test_moves_are_learned_from_stacked_frames(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     run = train(tmp_path, "ppo_drift.yaml", BUDGET, *overrides)

@@ -53,6 +53,7 @@ def run(program: Path, timeout_s: float = 60) -> tuple[int, str]:
     return finished.returncode, finished.stdout + finished.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["stress.cpp", "replay_stress.cpp"])
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
 def test_stress_is_clean_under_the_sanitizer(
@@ -62,6 +63,7 @@ def test_stress_is_clean_under_the_sanitizer(
     assert (status, output) == (0, "ALL GOOD\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "flags"),
     [("stress.cpp", ()), ("stress.cpp", ("-DFASTLOOP_NO_FUTEX",)), ("replay_stress.cpp", ())],
@@ -72,6 +74,7 @@ def test_stress_is_clean_as_released(tmp_path: Path, source: str, flags: tuple[s
     assert (status, output) == (0, "ALL GOOD\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ADDRESS], ids=["plain", "address"])
 def test_no_interleaving_and_no_death_gives_a_torn_or_joined_window(
     tmp_path: Path, flags: tuple[str, ...]
@@ -80,6 +83,7 @@ def test_no_interleaving_and_no_death_gives_a_torn_or_joined_window(
     assert (status, output) == (0, "ALL GOOD\n")
 
 
+@pytest.mark.slow
 def test_no_interleaving_gives_a_torn_version(tmp_path: Path) -> None:
     status, output = run(build("interleave.cpp", FAILPOINTS, HEADERS, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
@@ -349,6 +353,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_is_caught(tmp_path: Path, mutant: str) -> None:
     source, flags, header, text, replacement = MUTANTS[mutant]

@@ -37,6 +37,7 @@ GAME: dict[str, Any] = TASK | {
 }
 
 
+@pytest.mark.slow
 def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
     found = []
@@ -48,6 +49,7 @@ def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_gymnasiums_vectorised_cartpole_trains_as_the_scalar_one(workplace: Workplace) -> None:
     found = []
     for backend in ("gymnasium", "gymnasium_vector"):
@@ -67,6 +69,7 @@ def test_checkpoints_of_what_can_not_be_repeated_are_refused(workplace: Workplac
     assert "Use environment.backend: gymnasium" in said
 
 
+@pytest.mark.slow
 def test_a_game_within_which_a_run_stops_goes_on_when_it_is_resumed(workplace: Workplace) -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")

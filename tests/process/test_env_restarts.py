@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
@@ -30,7 +31,7 @@ def kill(launched: Launched, node: str) -> None:
     os.kill(launched.node(node), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", slow_but([0], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=PATIENT)
     launched.await_training()
@@ -45,6 +46,7 @@ def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     assert not (launched.run / "crash.txt").exists()
 
 
+@pytest.mark.slow
 def test_checkpoint_after_a_death_resumes_with_every_node(workplace: Workplace) -> None:
     launched = workplace.launch(config=PATIENT)
     launched.await_training()
@@ -56,6 +58,7 @@ def test_checkpoint_after_a_death_resumes_with_every_node(workplace: Workplace) 
     resumed.assert_gone()
 
 
+@pytest.mark.slow
 def test_death_of_a_node_in_a_resumed_run_is_survived(workplace: Workplace) -> None:
     """The shard begins anew: the checkpoint's state of it has been trained on since."""
     first = workplace.launch(f"stop.env_steps={20 * TICKET}", config=PATIENT)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests
 
 pytestmark = pytest.mark.process
@@ -52,7 +53,7 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", slow_but(["discrete, normalised"], TASKS))
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     config = TASKS[name]
     reference = finished(workplace.launch("mode=inline", config=config))
@@ -63,6 +64,7 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
         assert finished(launched) == reference, f"{count} env nodes"
 
 
+@pytest.mark.slow
 def test_torch_learner_is_equal_too(workplace: Workplace) -> None:
     given = ["algorithm.gradient=autograd", "policy.backend=torch"]
     config = TASKS["continuous, normalised"]
@@ -71,6 +73,7 @@ def test_torch_learner_is_equal_too(workplace: Workplace) -> None:
     assert finished(launched) == reference
 
 
+@pytest.mark.slow
 def test_inline_repeats_itself_and_seeds_differ(workplace: Workplace) -> None:
     config = TASKS["discrete"]
     first = finished(workplace.launch("mode=inline", config=config))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
@@ -28,7 +29,7 @@ def marks(launched: Launched, word: str) -> Counter[str]:
 # --- environments that hang ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["sleep", "gil"])
+@pytest.mark.parametrize("fault", slow_but(["gil"], ["sleep", "gil"]))
 def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str) -> None:
     """ENV-13, as far as nodes are not restarted."""
     launched = workplace.toy(fault, "environment.step_timeout_s=1")
@@ -54,6 +55,7 @@ def test_stage_that_does_not_return_ends_the_run(workplace: Workplace) -> None:
     assert 'stuck.py", line 19 in transform' in launched.screen
 
 
+@pytest.mark.slow
 def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
     launched = workplace.toy(
         "", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04
@@ -71,6 +73,7 @@ def test_stopped_node_ends_the_run(workplace: Workplace) -> None:
     assert "First cause: node 'optimizer-0'" in launched.screen
 
 
+@pytest.mark.slow
 def test_paused_launcher_blames_nobody(workplace: Workplace) -> None:
     """Ctrl-Z and a suspended machine: the nodes were not silent, the launcher did not listen."""
     launched = workplace.toy(
@@ -147,7 +150,7 @@ def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workp
 # --- environments are closed ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["finish", "ctrl-c", "fault"])
+@pytest.mark.parametrize("how", slow_but(["ctrl-c"], ["finish", "ctrl-c", "fault"]))
 def test_every_environment_is_closed_once(workplace: Workplace, how: str) -> None:
     """ENV-14: those of the probe, the env nodes and the evaluator."""
     launched = workplace.toy(
@@ -187,6 +190,7 @@ def mappings(pid: int) -> int:
     return len(Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     """SHM-04, SHM-05: a fixed number for each node, however long it runs."""
     launched = workplace.launch(
@@ -210,7 +214,7 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
         assert maps_later - maps < 100, name
 
 
-@pytest.mark.parametrize("mode", ["process", "inline"])
+@pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
 def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str) -> None:
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
     launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")

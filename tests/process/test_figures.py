@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fast_core.monitor.bounded_logs import LIMIT_BYTES
+from tests.forms import slow_but
 from tests.monitor.event_files import read_scalars
 from tests.process import talking
 from tests.process.harness import ROOT, TOY, Launched, Workplace, read_lines
@@ -96,7 +97,7 @@ def test_chatty_simulator_fills_no_disk(workplace: Workplace) -> None:
     assert max(logs.values()) <= LIMIT_BYTES
 
 
-@pytest.mark.parametrize("allowed", [14, 20])
+@pytest.mark.parametrize("allowed", slow_but([20], [14, 20]))
 @pytest.mark.parametrize("command", [["launch"], ["config", "validate"]])
 def test_few_descriptors_are_refused_with_a_sentence(
     workplace: Workplace, command: list[str], allowed: int

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.system.threads import ENVIRONMENT
+from tests.forms import slow_but
 from tests.process.harness import ROOT, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -93,6 +94,7 @@ def test_signal_handlers_are_given_back(workplace: Workplace) -> None:
     assert launched.screen.strip().endswith("status True")
 
 
+@pytest.mark.slow
 def test_runs_beside_each_other_do_not_meet(workplace: Workplace) -> None:
     """MH-01: three runs of one user and folder; one is stopped, the others finish."""
     home = workplace.folder()
@@ -148,7 +150,11 @@ socket = zmq.Context().socket(zmq.PUB)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [(THREAD, "starts the thread 'watcher'"), (C_THREAD, "of C code")]
+    ("text", "words"),
+    slow_but(
+        [(C_THREAD, "of C code")],
+        [(THREAD, "starts the thread 'watcher'"), (C_THREAD, "of C code")],
+    ),
 )
 def test_module_that_starts_a_thread_before_the_fork_is_refused(
     workplace: Workplace, text: str, words: str
@@ -195,7 +201,7 @@ def test_node_keeps_nothing_of_its_birth_open(workplace: Workplace) -> None:
     assert launched.wait() == 130
 
 
-@pytest.mark.parametrize("name", ["TMPDIR", "XDG_RUNTIME_DIR"])
+@pytest.mark.parametrize("name", slow_but(["TMPDIR"], ["TMPDIR", "XDG_RUNTIME_DIR"]))
 def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: str) -> None:
     """A socket file's path may have 107 bytes."""
     folder = workplace.folder() / ("long" * 30)

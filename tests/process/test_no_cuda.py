@@ -9,6 +9,7 @@ from tests.process.harness import Workplace
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_neither_fork_server_nor_nodes_touch_cuda_on_the_cpu(workplace: Workplace) -> None:
     config = {
         "name": "no_cuda",

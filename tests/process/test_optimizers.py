@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.drifting import HEALTHY_STEPS
 from tests.process.harness import Launched, Workplace, assert_first_cause_is_last, eventually
 from tests.process.replay_runs import (
@@ -58,6 +59,7 @@ def test_three_replicas_equal_inline_and_one_another_at_every_version(workplace:
     assert finished(workplace.launch("diagnostics.delay_ms=2", config=THREE)) == reference
 
 
+@pytest.mark.slow
 def test_gloo_takes_the_same_steps_as_shared_memory(workplace: Workplace) -> None:
     """Two numbers have one sum, so two replicas agree to the last bit."""
     launched = workplace.launch(GLOO, config=TOGETHER)
@@ -74,6 +76,7 @@ def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
     launched.assert_gone()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["optimizer-0", "optimizer-1"])
 def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: str) -> None:
     launched = learning(workplace, GLOO)
@@ -97,7 +100,7 @@ def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: W
     assert "First cause: node 'optimizer-1'" in launched.screen
 
 
-@pytest.mark.parametrize("collective", ["shared", "gloo"])
+@pytest.mark.parametrize("collective", slow_but(["shared"], ["shared", "gloo"]))
 def test_run_ends_in_time_while_a_replica_hangs(workplace: Workplace, collective: str) -> None:
     """The other one waits for its vector; nobody waits for that."""
     launched = learning(
@@ -123,7 +126,7 @@ def test_replica_that_differs_by_one_bit_ends_the_run(workplace: Workplace) -> N
     assert "optimizer-0 has the hash " in told and "optimizer-1 " in told
 
 
-@pytest.mark.parametrize("update", ["allreduce", "async"])
+@pytest.mark.parametrize("update", slow_but(["allreduce"], ["allreduce", "async"]))
 def test_resumed_optimizers_go_on_together(workplace: Workplace, update: str) -> None:
     """With allreduce bit for bit as a run that never stopped, each with its own noise."""
     # The exponent of importance weights would follow the limit, which the two parts have apart.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.forms import slow_but
 from tests.process import handover_faults, test_recurrent, test_spaces
 from tests.process.harness import TOY, Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS, finished
@@ -32,7 +33,10 @@ def last_line(launched: Launched) -> str:
 # --- the same bits -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["discrete, normalised", "continuous, normalised"])
+@pytest.mark.parametrize(
+    "name",
+    slow_but(["continuous, normalised"], ["discrete, normalised", "continuous, normalised"]),
+)
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     task = TASKS[name]
     reference = finished(workplace.launch("mode=inline", NODE, config=task))
@@ -42,6 +46,7 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
         assert finished(launched) == reference, counts
 
 
+@pytest.mark.slow
 def test_whole_groups_equal_a_policy_beside_the_environments(workplace: Workplace) -> None:
     """With one group the batches are the same, so the bits are."""
     task = TASKS["continuous, normalised"]
@@ -49,8 +54,10 @@ def test_whole_groups_equal_a_policy_beside_the_environments(workplace: Workplac
     assert finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["dict with mask, several choices", "nested dict and tuple", "stacked frames"]
+    "name",
+    ["dict with mask, several choices", "nested dict and tuple", "stacked frames"],
 )
 def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> None:
     task = test_spaces.TASKS[name]
@@ -60,6 +67,7 @@ def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> 
     assert test_spaces.finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
 
 
+@pytest.mark.slow
 def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> None:
     found = []
     for given in (("policy.placement=env",), (NODE, "policy.groups=1")):
@@ -70,6 +78,7 @@ def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> No
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
     given = config("discrete, normalised")
     whole = workplace.launch(NODE, config=given)
@@ -121,7 +130,7 @@ POINTS = [f"env-0:{point}" for point in handover_faults.ENV_POINTS]
 POINTS += [f"policy-0:{point}" for point in handover_faults.POLICY_POINTS]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", slow_but([POINTS[0], POINTS[-1]], POINTS))
 def test_node_killed_in_the_hand_over_is_the_first_cause(workplace: Workplace, point: str) -> None:
     launched = workplace.launch(config=FAULTY, environment={handover_faults.VARIABLE: point})
     assert launched.wait(20) == 1, launched.screen
@@ -204,6 +213,7 @@ def test_auto_takes_policy_nodes_where_that_saves_time(
     launched.assert_gone()
 
 
+@pytest.mark.slow
 def test_nothing_of_the_run_takes_the_cores_while_it_is_measured(workplace: Workplace) -> None:
     """The nodes import for seconds; that would be measured too."""
     launched = workplace.toy("", "policy.placement=auto", "stop={env_steps: 64}", step_s=0.05)
@@ -214,12 +224,15 @@ def test_nothing_of_the_run_takes_the_cores_while_it_is_measured(workplace: Work
     assert launched.wait() == 0, launched.screen
 
 
+MEASUREMENTS = [
+    ("measure of", "the measurement was killed by SIGKILL; its output is in"),
+    ("measure-policy of", "measure-policy was killed by SIGKILL before the run began"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [
-        ("measure of", "the measurement was killed by SIGKILL; its output is in"),
-        ("measure-policy of", "measure-policy was killed by SIGKILL before the run began"),
-    ],
+    slow_but(MEASUREMENTS[:1], MEASUREMENTS),
 )
 def test_end_of_a_measurement_costs_only_the_choice_and_is_told_as_it_was(
     workplace: Workplace, name: str, cause: str

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, read_lines
 
 pytestmark = pytest.mark.process
@@ -54,8 +55,8 @@ def evaluations(launched: Launched) -> list[dict[str, float]]:
     return [row["values"] for row in rows if "eval/return_mean" in row["values"]]
 
 
-@pytest.mark.parametrize("placement", ["env", "node"])
-@pytest.mark.parametrize("mode", ["inline", "process"])
+@pytest.mark.parametrize("placement", slow_but(["env"], ["env", "node"]))
+@pytest.mark.parametrize("mode", slow_but(["process"], ["inline", "process"]))
 def test_policy_counts_the_steps_of_every_episode(
     workplace: Workplace, mode: str, placement: str
 ) -> None:
@@ -77,7 +78,10 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize(("cell", "placement"), [("gru", "env"), ("lstm", "env"), ("gru", "node")])
+@pytest.mark.parametrize(
+    ("cell", "placement"),
+    slow_but([("gru", "node")], [("gru", "env"), ("lstm", "env"), ("gru", "node")]),
+)
 def test_recurrent_processes_equal_inline_bit_for_bit(
     workplace: Workplace, cell: str, placement: str
 ) -> None:
@@ -90,6 +94,7 @@ def test_recurrent_processes_equal_inline_bit_for_bit(
         assert finished(launched) == reference
 
 
+@pytest.mark.slow
 def test_recurrent_run_resumed_equals_the_run_never_stopped(workplace: Workplace) -> None:
     # 13 tickets of 8 steps end within an episode of 5: what is remembered is in the checkpoint
     half = 13

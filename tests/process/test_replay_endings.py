@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Workplace, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
     ROWS,
-    SHARDS,
     TICKETS,
     assert_death_ends_the_run,
     finished,
@@ -38,7 +38,9 @@ KILLED = [
 # --- deaths --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("update", "name"), KILLED)
+@pytest.mark.parametrize(
+    ("update", "name"), slow_but([("allreduce", "replay-0"), ("async", "optimizer-1")], KILLED)
+)
 def test_killed_node_ends_the_run_with_its_name(
     workplace: Workplace, update: str, name: str
 ) -> None:
@@ -59,7 +61,7 @@ def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
     launched.assert_gone()
 
 
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", slow_but([2], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     """Its shards move, and no window joins what it wrote with what comes after."""
     tickets = 100
@@ -83,7 +85,10 @@ STILL_S = 0.5  # ten intervals of metrics
 
 
 @pytest.mark.parametrize(
-    ("name", "degree"), [("optimizer-0", 0), ("optimizer-1", 2), ("replay-0", 2), ("env-0", 0)]
+    ("name", "degree"),
+    slow_but(
+        [("replay-0", 2)], [("optimizer-0", 0), ("optimizer-1", 2), ("replay-0", 2), ("env-0", 0)]
+    ),
 )
 def test_paused_node_is_waited_for_and_the_ratio_holds(
     workplace: Workplace, name: str, degree: int
@@ -123,15 +128,15 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     time.sleep(0.5)
     before = [(descriptors(pid), mappings(pid)) for pid in pids]
     time.sleep(2.0)
-    after = [(descriptors(pid), mappings(pid)) for pid in pids]
+
+    def as_before(pid: int, fds: int, maps: int) -> bool:
+        return descriptors(pid) <= fds + 2 and mappings(pid) < maps + 100
+
+    # The files of a checkpoint that is being written are open for a moment.
+    for name, pid, seen in zip((*names, "launcher"), pids, before, strict=True):
+        eventually(lambda pid=pid, seen=seen: as_before(pid, *seen), name)
     launched.signal(signal.SIGINT)
     assert launched.wait() == 130
-    for name, (fds, maps), (fds_later, maps_later) in zip(
-        (*names, "launcher"), before, after, strict=True
-    ):
-        # A checkpoint that is being written has a file for each shard open.
-        assert abs(fds_later - fds) <= 2 + SHARDS, name
-        assert maps_later - maps < 100, name
 
 
 # --- what can't be, and what must not matter -----------------------------------------------------

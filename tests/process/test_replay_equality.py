@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace
 from tests.process.replay_runs import (
     CONTINUOUS,
@@ -37,15 +38,27 @@ def kept(launched: Launched) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name not in without}
 
 
+class Inline(dict[str, Launched]):
+    """Tasks by name, each launched when it is first asked for."""
+
+    def __init__(self, place: Workplace) -> None:
+        super().__init__()
+        self._place = place
+
+    def __missing__(self, name: str) -> Launched:
+        self[name] = self._place.launch("mode=inline", config=TASKS[name])
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def inline() -> Iterator[dict[str, Launched]]:
     """Each task, done in one process."""
     place = Workplace()
-    yield {name: place.launch("mode=inline", config=TASKS[name]) for name in TASKS}
+    yield Inline(place)
     place.close()
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", slow_but(["continuous"], TASKS))
 def test_processes_equal_inline_bit_for_bit(
     workplace: Workplace, inline: dict[str, Launched], name: str
 ) -> None:
@@ -58,6 +71,7 @@ def test_processes_equal_inline_bit_for_bit(
         assert kept(launched) == kept(inline[name]), f"{count} env nodes"
 
 
+@pytest.mark.slow
 def test_other_seeds_learn_something_else(
     workplace: Workplace, inline: dict[str, Launched]
 ) -> None:
@@ -73,6 +87,7 @@ def test_policy_nodes_equal_policies_beside_the_environments(
     assert finished(launched) == finished(inline["continuous"])
 
 
+@pytest.mark.slow
 def test_number_of_batch_slots_is_part_of_the_configuration(
     workplace: Workplace, inline: dict[str, Launched]
 ) -> None:
@@ -94,7 +109,7 @@ def test_run_takes_exactly_the_steps_that_its_ratio_grants(workplace: Workplace)
     assert values["replay/refused_values"] == values["replay/empty_batches"] == 0
 
 
-@pytest.mark.parametrize("update", ["allreduce", "async"])
+@pytest.mark.parametrize("update", slow_but(["async"], ["allreduce", "async"]))
 def test_asynchronous_run_learns_to_its_end(workplace: Workplace, update: str) -> None:
     launched = workplace.launch(
         "scheduler.off_policy_degree=2",

@@ -12,6 +12,7 @@ import pytest
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names, newest_valid
 from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.learning import LEARNER_FILE
+from tests.forms import slow_but
 from tests.process.harness import GONE_WITHIN_S, Launched, Workplace, digests, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
@@ -36,7 +37,7 @@ def saving(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return config | {"checkpoint": {"every_updates": EVERY, "keep": 100, **changes}}
 
 
-@pytest.mark.parametrize("name", [*TASKS, "pictures"])
+@pytest.mark.parametrize("name", slow_but(["continuous"], [*TASKS, "pictures"]))
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
 ) -> None:
@@ -63,6 +64,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert mine | same == other | same
 
 
+@pytest.mark.slow
 def test_run_without_its_replay_fills_it_anew_and_learns_on(workplace: Workplace) -> None:
     config = saving(CONTINUOUS, replay=False)
     run = workplace.launch(config=config)
@@ -82,6 +84,7 @@ def test_run_without_its_replay_fills_it_anew_and_learns_on(workplace: Workplace
     assert last_metrics(resumed)["replay/empty_batches"] == 0
 
 
+@pytest.mark.slow
 def test_replay_left_out_later_is_no_other_run(workplace: Workplace) -> None:
     """What a checkpoint holds is used, whether or not the next one will hold it."""
     run = workplace.launch(config=saving(CONTINUOUS))
@@ -96,6 +99,7 @@ def test_replay_left_out_later_is_no_other_run(workplace: Workplace) -> None:
     assert not list(newest.glob("replay-*"))
 
 
+@pytest.mark.slow
 def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -> None:
     """CKPT-03: one byte of a file of rows is missing."""
     run = workplace.launch(config=saving(CONTINUOUS))

@@ -16,6 +16,7 @@ import pytest
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, complete_names, newest_valid
 from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.learning import LEARNER_FILE
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS
 
@@ -60,7 +61,7 @@ def files(checkpoint: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", slow_but(["continuous, normalised"], TASKS))
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
 ) -> None:
@@ -117,6 +118,7 @@ def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace) -> None:
     assert sorted(digests(run.run)) == list(range(TICKETS + 5))
 
 
+@pytest.mark.slow
 def test_schedule_does_not_follow_a_limit_that_is_raised(workplace: Workplace) -> None:
     """A run that stops early and goes on equals the one that went all the way at once."""
     limit = TICKETS * ROWS
@@ -163,6 +165,7 @@ def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace) -> No
     assert complete_names(folder)[-2:] == [previous, newest]
 
 
+@pytest.mark.slow
 def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
     """CKPT-05: numbers come back as numbers, arrays as arrays of the same dtype."""
     run = workplace.launch(config=config("continuous, normalised"))
@@ -182,7 +185,8 @@ def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
     assert {int, np.ndarray} <= kinds
 
 
-def test_newest_complete_checkpoint_always_loads(workplace: Workplace) -> None:
+@pytest.mark.parametrize("kills", slow_but([3], [3, 12]))
+def test_newest_complete_checkpoint_always_loads(workplace: Workplace, kills: int) -> None:
     """Promise 9: the launcher or the learner is killed at moments spread over a checkpoint."""
     values = config(
         "discrete",
@@ -191,7 +195,7 @@ def test_newest_complete_checkpoint_always_loads(workplace: Workplace) -> None:
         diagnostics={},
     )
     run = workplace.launch(config=values)
-    for kill in range(12):
+    for kill in range(kills):
         last = complete_names(run.run / "checkpoints")[-1:] if has_run(run) else []
 
         def another(last: list[str] = last, run: Launched = run) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, read_lines
 from tests.process.test_resume import kill_after
 
@@ -55,7 +56,7 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", slow_but(["dict with mask, several choices"], TASKS))
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     """The toys raise if they get an action that they forbade or that is not in their space."""
     config = TASKS[name]
@@ -64,7 +65,9 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
     assert finished(launched) == reference
 
 
-@pytest.mark.parametrize("name", ["dict with mask, several choices", "stacked frames"])
+@pytest.mark.parametrize(
+    "name", slow_but(["stacked frames"], ["dict with mask, several choices", "stacked frames"])
+)
 def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     node = ("policy.placement=node", "policy.groups=2")
     reference = finished(workplace.launch("mode=inline", *node, config=TASKS[name]))
@@ -72,8 +75,10 @@ def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) 
     assert finished(launched) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["dict with mask, several choices", "mask in the info", "stacked frames"]
+    "name",
+    ["dict with mask, several choices", "mask in the info", "stacked frames"],
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
@@ -85,6 +90,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert finished(workplace.resume(cut)) == whole
 
 
+@pytest.mark.slow
 def test_evaluation_is_played_with_masks_and_does_not_change_training(
     workplace: Workplace,
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.forms import slow_but
 from tests.process.harness import ROOT, TOY, Launched, Workplace, read_lines
 
 pytestmark = pytest.mark.process
@@ -69,8 +70,10 @@ def launch(workplace: Workplace, home: Path, path: Path, used: str, *overrides: 
     return workplace.start(arguments, home=home, environment={"PYTHONPATH": str(path)})
 
 
-@pytest.mark.parametrize("packages", [False, True])
-@pytest.mark.parametrize("place", ["checkout", "wheel"])
+PLACES = [("checkout", False), ("checkout", True), ("wheel", False), ("wheel", True)]
+
+
+@pytest.mark.parametrize(("place", "packages"), slow_but([PLACES[0], PLACES[-1]], PLACES))
 def test_folder_of_any_name_is_found(workplace: Workplace, place: str, packages: bool) -> None:
     home = workplace.folder()
     user_folder(home, packages=packages)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
@@ -51,9 +52,9 @@ def test_video_is_written_and_the_mean_is_that_without(
     assert (trained.home / "play.mp4").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("pauses_s", [(0.0,), (0.25, 0.0)])
+@pytest.mark.parametrize("pauses_s", slow_but([[0.25, 0.0]], [[0.0], [0.25, 0.0]]))
 def test_interrupted_video_leaves_nothing(
-    workplace: Workplace, trained: Launched, pauses_s: tuple[float, ...]
+    workplace: Workplace, trained: Launched, pauses_s: list[float]
 ) -> None:
     pytest.importorskip("imageio_ffmpeg")
     launched = command(workplace, trained, "eval", "--video", "play.mp4", "--episodes", "100000")

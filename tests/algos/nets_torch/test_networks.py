@@ -8,6 +8,7 @@ from torch import nn
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.networks import NetworkShape, initial_parameters, parameter_layout
 from fast_core.algos.nets_torch.networks import Network, Rows, categorical, tensor_view
+from tests.forms import slow_but
 
 
 def image(height, width, channels=1, stack=1, axes="hw"):
@@ -72,15 +73,15 @@ def residual(leaves, name, planes):
 REFERENCE = {"nature_cnn": nature, "residual_cnn": residual}
 
 
+IMAGES = [
+    (image(40, 44, 1, 4), (4, 40, 44)), (image(40, 44, 3, 2, "hwc"), (2, 40, 44, 3)),
+    (image(40, 44), (1, 40, 44)), (image(40, 44, 3, 2, "chw"), (2, 3, 40, 44)),
+    (image(40, 44, 3, 1, "hwc"), (1, 40, 44, 3)), (image(40, 44, 3, 1, "chw"), (1, 3, 40, 44)),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("cnn", ["nature_cnn", "residual_cnn"])
-@pytest.mark.parametrize(
-    ("shape", "frames"),
-    [
-        (image(40, 44), (1, 40, 44)), (image(40, 44, 1, 4), (4, 40, 44)),
-        (image(40, 44, 3, 1, "hwc"), (1, 40, 44, 3)), (image(40, 44, 3, 1, "chw"), (1, 3, 40, 44)),
-        (image(40, 44, 3, 2, "hwc"), (2, 40, 44, 3)), (image(40, 44, 3, 2, "chw"), (2, 3, 40, 44)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "frames"), slow_but(IMAGES[:2], IMAGES))
 def test_convolutions_equal_torch_modules(cnn, shape, frames):
     network_shape = NetworkShape(0, (), "tanh", True, 5, False, images=(shape,), cnn=cnn)
     leaves, _, _ = random_leaves(network_shape)
