@@ -304,8 +304,9 @@ class Supervisor:
         """What it said last comes before the news of its end, though that may be quicker."""
         self._shell.receive()
         deadline_s = time.monotonic() + EXIT_NEWS_S
-        while (child.status or 0) > 0 and not self._shell.has_failed(child.name):
-            if (left_s := deadline_s - time.monotonic()) <= 0:
+        while self._shell.end is None and (child.status or 0) > 0:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or self._shell.has_failed(child.name):
                 return
             self._hub.wait(left_s)
             self._shell.receive()
@@ -410,7 +411,7 @@ class Supervisor:
         self._interrupts.drain()
         self._shell.receive()
         for child in self._tree.poll():
-            self._hear_out(child)
+            self._shell.receive()
             asked = child.name in terminated and child.status == -signal.SIGTERM
             if child.name != PROBE and child.status and not asked:
                 self._shell.take(NodeExited(child.name, describe_exit(child.status)))

@@ -15,7 +15,7 @@ import pytest
 
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.events import Failed, Restoring
+from fast_core.events import EndRun, Failed, Restoring
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
@@ -251,6 +251,7 @@ class SlowChannel:
 
     def __init__(self, said: Failed) -> None:
         self.said, self.arrived, self.taken = said, False, list[Failed]()
+        self.end: EndRun | None = None
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         self.arrived = True

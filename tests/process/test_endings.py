@@ -12,6 +12,7 @@ import pytest
 from tests.forms import slow_but
 from tests.process.harness import (
     Launched,
+    Process,
     Workplace,
     assert_first_cause_is_last,
     eventually,
@@ -407,13 +408,13 @@ def test_node_that_dies_while_it_waits_for_its_plan_ends_the_start(workplace: Wo
     launched = workplace.toy("constructor sleep")
     eventually((launched.home / "made").exists, "the constructor")
     server = launched.node("fork server")
-    waiting = [
-        process
-        for process in launched.members()
-        if process.parent == server and "fastloop:" not in process.command
-    ]
-    assert len(waiting) == 4
-    os.kill(waiting[0].pid, signal.SIGKILL)
+
+    def waiting() -> list[Process]:
+        forked = [process for process in launched.members() if process.parent == server]
+        return [process for process in forked if "fastloop:" not in process.command]
+
+    eventually(lambda: len(waiting()) == 4, "nodes without a plan")
+    os.kill(waiting()[0].pid, signal.SIGKILL)
     assert launched.wait(5) == 1, launched.screen
     launched.assert_gone()
     last = launched.screen.strip().splitlines()[-1]
