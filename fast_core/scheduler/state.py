@@ -21,7 +21,7 @@ Part = TypeVar("Part", bound=msgspec.Struct)
 class Format(msgspec.Struct):
     """What every state begins with."""
 
-    format: int = FORMAT
+    format: int
 
 
 class Counters(msgspec.Struct, kw_only=True):
@@ -86,6 +86,6 @@ def kept(kind: type[Part], saved: SavedState | None) -> Part:
 def encode(parts: Iterable[msgspec.Struct]) -> bytes:
     """What `SavedState` reads, MessagePack; no two parts have a field of one name."""
     fields: dict[str, object] = {}
-    for part in (Format(), *parts):
+    for part in (Format(FORMAT), *parts):
         fields |= msgspec.to_builtins(part)
     return msgspec.msgpack.encode(fields)

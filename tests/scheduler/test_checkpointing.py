@@ -325,6 +325,8 @@ def test_damaged_state_is_refused() -> None:
     decoded = msgspec.msgpack.decode(state)
     with pytest.raises(CheckpointError, match="damaged"):
         Scheduler(world.settings, state[:-1])
+    with pytest.raises(CheckpointError, match="damaged"):
+        Scheduler(world.settings, msgspec.msgpack.encode({}))
     with pytest.raises(CheckpointError, match="format 2"):
         Scheduler(world.settings, msgspec.msgpack.encode(decoded | {"format": 2}))
     with pytest.raises(CheckpointError, match=r"2 shards, this run has 3; set rollout\.shards"):
