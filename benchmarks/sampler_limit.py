@@ -71,6 +71,8 @@ def fastloop_rate(seconds: float, *, balance: bool) -> float:
             ]
     begin_s = rows[0][0] + SETTLED_S
     rows = [row for row in rows if begin_s <= row[0] <= begin_s + seconds]
+    if len(rows) < 2:
+        raise SystemExit(f"{len(rows)} rows of metrics in {seconds:g} s: this machine is too busy")
     (first_s, first), (last_s, last) = rows[0], rows[-1]
     return (last - first) / (last_s - first_s)
 
