@@ -173,8 +173,9 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+seed = np.random.SeedSequence(1)  # NumPy imports its generators when they are first named
 before = resident()
-tree = PriorityTree(4_000_000, 0.6, 0.1, np.random.SeedSequence(1))
+tree = PriorityTree(4_000_000, 0.6, 0.1, seed)
 made = resident() - before
 state = tree.state()
 before = resident()
