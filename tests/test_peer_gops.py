@@ -72,6 +72,7 @@ def test_policy_and_targets_move_every_other_time_and_the_critic_always() -> Non
     assert moved == [{"critic"}, {"critic", "policy", "target"}]
 
 
+@pytest.mark.slow
 def test_critic_learns_the_reward_of_steps_that_end() -> None:
     learner = peer_gops.DSAC(networks(), 1)
     values = [learner.update(batch(64, 1.5), iteration)["value"] for iteration in range(1, 600)]

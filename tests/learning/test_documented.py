@@ -18,7 +18,7 @@ EVERYWHERE = [*sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("examples/
 STATED = {path: yaml.safe_load(path.read_text("utf-8"))["stop"].get("score") for path in EVERYWHERE}
 # Seconds: of rollouts and from replay, with memory, in EnvPool, by a user's algorithm and node.
 QUICK = {"ppo_cartpole", "ppo_cartpole_envpool", "ppo_pendulum", "ppo_memory", "sac_pendulum"}
-QUICK |= {"a2c_cartpole", "exploration_bonus"}
+QUICK |= {"exploration_bonus"}
 
 
 def marked(name: str, *values: Any, quick: bool) -> Any:

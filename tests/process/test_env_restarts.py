@@ -31,6 +31,7 @@ def kill(launched: Launched, node: str) -> None:
     os.kill(launched.node(node), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", slow_but([0], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=PATIENT)

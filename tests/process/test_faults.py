@@ -138,6 +138,7 @@ def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace
     assert "in _fail_while_made" in launched.screen
 
 
+@pytest.mark.slow
 def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
     launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=1)
     assert launched.wait() == 1

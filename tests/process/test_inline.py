@@ -45,7 +45,12 @@ def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplac
     ("fault", "limit", "cause"),
     [
         ("sleep", "environment.step_timeout_s=2", "in step 37 .*within 2 s (environment.step_time"),
-        ("stuck in c", "environment.step_timeout_s=2", "within 2 s (environment.step_timeout_s)"),
+        pytest.param(
+            "stuck in c",
+            "environment.step_timeout_s=2",
+            "within 2 s (environment.step_timeout_s)",
+            marks=pytest.mark.slow,
+        ),
         ("constructor sleep", "supervision.start_timeout_s=2", "was not made within 2 s"),
     ],
 )
@@ -84,6 +89,7 @@ def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) ->
     assert launched.leftovers() == []
 
 
+@pytest.mark.slow
 def test_resume_waits_for_nodes_that_come_forward_and_leaves_at_once(workplace: Workplace) -> None:
     """It takes longer to step an open episode again than a node may take to start."""
     one = ("rollout={shards: 1, envs_per_shard: 1, steps: 16}", "nodes.env.count=1")

@@ -127,6 +127,7 @@ def start_with_module(workplace: Workplace, text: str, *overrides: str) -> Launc
     return workplace.launch("environment.modules=[own, toy_envs]", *overrides, home=home)
 
 
+@pytest.mark.slow
 def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
     workplace: Workplace,
 ) -> None:

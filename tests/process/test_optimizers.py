@@ -68,6 +68,7 @@ def test_gloo_takes_the_same_steps_as_shared_memory(workplace: Workplace) -> Non
     assert not list(launched.home.rglob("optimizers-*")), "where they met"
 
 
+@pytest.mark.slow
 def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
     launched = learning(workplace, GLOO)
     assert listeners(launched) == {"0100007F"}
@@ -83,6 +84,7 @@ def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: s
     assert_death_ends_the_run(launched, name)
 
 
+@pytest.mark.slow
 def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: Workplace) -> None:
     launched = workplace.launch(GLOO, config=ENDLESS)
     victim = launched.node("optimizer-1")
@@ -100,6 +102,7 @@ def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: W
     assert "First cause: node 'optimizer-1'" in launched.screen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", slow_but(["shared"], ["shared", "gloo"]))
 def test_run_ends_in_time_while_a_replica_hangs(workplace: Workplace, collective: str) -> None:
     """The other one waits for its vector; nobody waits for that."""

@@ -140,6 +140,7 @@ def test_node_killed_in_the_hand_over_is_the_first_cause(workplace: Workplace, p
     assert f"{node} was killed by SIGKILL" in last_line(launched)
 
 
+@pytest.mark.slow
 def test_stopped_policy_node_is_blamed_and_not_the_environments(workplace: Workplace) -> None:
     """Env nodes wait for their actions longer than a step may take."""
     launched = workplace.launch(
@@ -153,6 +154,7 @@ def test_stopped_policy_node_is_blamed_and_not_the_environments(workplace: Workp
     assert "First cause: node 'policy-0'" in launched.screen
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_whose_policy_node_does_not_answer(workplace: Workplace) -> None:
     launched = workplace.launch(config=FAULTY)
     launched.await_training()
@@ -230,6 +232,7 @@ MEASUREMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cause"),
     slow_but(MEASUREMENTS[:1], MEASUREMENTS),
@@ -245,6 +248,7 @@ def test_end_of_a_measurement_costs_only_the_choice_and_is_told_as_it_was(
     launched.assert_gone()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_is_measured_leaves_nothing(workplace: Workplace) -> None:
     launched = workplace.toy("", "policy.placement=auto", step_s=0.05)
     launched.node("measure of")

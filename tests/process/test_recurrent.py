@@ -55,6 +55,7 @@ def evaluations(launched: Launched) -> list[dict[str, float]]:
     return [row["values"] for row in rows if "eval/return_mean" in row["values"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", slow_but(["env"], ["env", "node"]))
 @pytest.mark.parametrize("mode", slow_but(["process"], ["inline", "process"]))
 def test_policy_counts_the_steps_of_every_episode(

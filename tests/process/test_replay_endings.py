@@ -53,6 +53,7 @@ def test_killed_node_ends_the_run_with_its_name(
     assert_death_ends_the_run(launched, name)
 
 
+@pytest.mark.slow
 def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
     launched = learning(workplace)
     os.kill(launched.node("replay-0"), signal.SIGSTOP)
@@ -84,6 +85,7 @@ def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
 STILL_S = 0.5  # ten intervals of metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "degree"),
     slow_but(
