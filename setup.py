@@ -33,11 +33,11 @@ setup(
     description="Trains reinforcement-learning policies as fast as the machine allows.",
     license="Apache-2.0",
     python_requires=">=3.11",
-    # `algos/` is linked into fast_core and imported as fast_core.algos: a user's own folder of that
-    # name is another one, wherever it stands.
+    # `algos/` and `configs/` are linked into fast_core: a user's own folders of these names are
+    # others, wherever they stand.
     packages=find_packages(include=["fast_core", "fast_core.*"]),
     package_data={
-        "fast_core": ["py.typed"],
+        "fast_core": ["py.typed", "configs/*.yaml"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],

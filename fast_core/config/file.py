@@ -19,6 +19,7 @@ from fast_core.config import AlgorithmConfig, RunConfig, Section
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
+from fast_core.config.shipped import located
 from fast_core.errors import ConfigError
 
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
@@ -38,7 +39,8 @@ def load(
     """Read a configuration file.
 
     Args:
-        path: YAML file that mirrors `RunConfig`.
+        path: YAML file that mirrors `RunConfig`, or the name of one that comes with FastLoop; see
+            `shipped.located`.
         overrides: ``dotted.key=value`` each, values in YAML; later ones win.
         algorithm_type: Gives the configuration type of an algorithm's name.
         resolved: Whether a run wrote it: a key that it lacks came later than the run.
@@ -46,6 +48,7 @@ def load(
     Raises:
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
+    path = located(path)
     return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
 
 
@@ -94,11 +97,6 @@ def dumps(config: RunConfig) -> str:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        names = [str(other) for other in path.parent.glob("*.y*ml")]
-        near = difflib.get_close_matches(str(path), names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "Give the path of a YAML file."
-        raise ConfigError(f"there is no configuration file {str(path)!r}. {hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} must be UTF-8 text; {error}. Save it as UTF-8.") from error
     except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fast_core import __version__
+from fast_core.errors import ConfigError
 from fast_core.system import surroundings
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
+Config = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="YAML file of the run, or a name that `init --list` shows."
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Checkpoint = Annotated[
     str | None,
@@ -56,6 +62,33 @@ def main(
     ] = False,
 ) -> None:
     """Train reinforcement-learning policies as fast as the machine allows."""
+
+
+@app.command()
+def init(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Folder, made if it isn't there.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--from", metavar="NAME", help="Which configuration to copy.")
+    ] = "ppo_cartpole",
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Show the configurations that there are.")
+    ] = False,
+) -> None:
+    """Copy a configuration to start from into a folder."""
+    from fast_core.tools.init import begin, listing
+
+    if only_list:
+        typer.echo(listing())
+        return
+    if folder is None:
+        raise ConfigError(
+            "init needs a folder to copy the configuration into: `fastloop init DIR`; "
+            "`fastloop init --list` shows which there are."
+        )
+    written = begin(folder, name)
+    typer.echo(f"{written} is yours to edit. Train as it says: fastloop launch {written}")
 
 
 @app.command()

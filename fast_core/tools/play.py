@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, shipped
 from fast_core.config import file as config_file
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
@@ -46,7 +46,8 @@ def play(what: str, checkpoint: str | None) -> int:
 
 
 def _environment(path: Path, what: str) -> EnvironmentConfig:
-    if path.suffix not in (".yaml", ".yml") and not path.is_file():
+    named = path.is_file() or what in shipped.names()
+    if path.suffix not in (".yaml", ".yml") and not named:
         config = EnvironmentConfig(id=what)
         try:
             registered(config)
