@@ -20,9 +20,10 @@ from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.outcome import EXIT_FAILED
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.session import EXIT_FAILED, Session
+from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.topology import NodeSpec

@@ -1,4 +1,4 @@
-"""Launching, resuming, validating: from a configuration, or a run, to a session."""
+"""Launching, resuming, validating: from a configuration, or a run, to an outcome."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from fast_core.launcher.checkpoints.store import (
     drop_abandoned,
     newest_valid,
 )
+from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.prepare import identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
@@ -65,15 +66,12 @@ class Checking:
             self._progress.log(LogLine("launcher", "INFO", text))
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
+def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
-
-    Returns:
-        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -101,12 +99,12 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                 raise
             except Interrupted as interrupt:
                 run.remove()
-                return _never_began(interrupt, progress, interrupts)
+                return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
         return _run(Session(config, run, continuation, progress, interrupts))
 
 
-def resume(run: Path, overrides: list[str]) -> int:
+def resume(run: Path, overrides: list[str]) -> Outcome:
     """Continue a run in its own directory from its newest complete checkpoint.
 
     Raises:
@@ -124,7 +122,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         try:
             path, manifest, notes = newest_valid(found.checkpoints, Checking(interrupts, progress))
         except Interrupted as interrupt:
-            return _never_began(interrupt, progress, interrupts)
+            return _never_began(interrupt, progress, interrupts, found)
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
         config = with_saved_steps(config, manifest)
@@ -195,7 +193,7 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(session: Session) -> int:
+def _run(session: Session) -> Outcome:
     run, progress, interrupts = session.run, session.progress, session.interrupts
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -204,7 +202,7 @@ def _run(session: Session) -> int:
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
-        return _never_began(interrupt, progress, interrupts)
+        return _never_began(interrupt, progress, interrupts, run)
     except (ConfigError, TopologyError, SegmentError):
         # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
         if not session.continued:
@@ -226,6 +224,10 @@ def _mode(session: Session, stack: ExitStack) -> Mode:
     return InlineMode(session, stack)
 
 
-def _never_began(interrupt: Interrupted, progress: Progress, interrupts: Interrupts) -> int:
-    progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
-    return interrupts.exit_code
+def _never_began(
+    interrupt: Interrupted, progress: Progress, interrupts: Interrupts, run: RunDirectory | None
+) -> Outcome:
+    text = f"{interrupt} before training began"
+    progress.log(LogLine("launcher", "INFO", text))
+    directory = None if run is None else run.path
+    return Outcome("interrupted", text, directory, signal=interrupts.number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 from typing import TextIO, cast
 
 from fast_core.monitor.patient_stream import PatientStream
@@ -27,3 +28,10 @@ def make_progress(stream: TextIO | None) -> Progress:
     from fast_core.monitor.live_progress import LiveProgress  # rich costs start-up time
 
     return LiveProgress(stream)
+
+
+def show_failure(report: str) -> None:
+    """Print what made a run fail, once its display is closed."""
+    progress = make_progress(sys.stdout)
+    progress.fail(report)
+    progress.close()

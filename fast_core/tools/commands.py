@@ -13,6 +13,7 @@ from fast_core.system import surroundings
 
 if TYPE_CHECKING:
     from fast_core.config import RunConfig
+    from fast_core.launcher import Outcome
 
 
 # Without Rich: it would cost more time than all the rest of `--help`.
@@ -106,7 +107,7 @@ def launch(
     run_config = _load(config, [*(overrides or ()), *(["mode=inline"] if inline else ())])
     from fast_core.launcher import launch as launch_run
 
-    raise typer.Exit(launch_run(run_config, resume_from=resume))
+    raise _end(launch_run(run_config, resume_from=resume))
 
 
 @app.command()
@@ -114,7 +115,7 @@ def resume(run: Run, overrides: Overrides = None) -> None:
     """Go on with a run from its newest complete checkpoint."""
     from fast_core.launcher import resume as resume_run
 
-    raise typer.Exit(resume_run(run, overrides or []))
+    raise _end(resume_run(run, overrides or []))
 
 
 @app.command("eval")
@@ -268,6 +269,15 @@ def validate(
     else:
         name, environment = run_config.algorithm.name, run_config.environment.id
         typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _end(outcome: Outcome) -> typer.Exit:
+    """Show what made a run fail, last of all."""
+    if outcome.report:
+        from fast_core.monitor.screen import show_failure
+
+        show_failure(outcome.report)
+    return typer.Exit(outcome.status)
 
 
 def _load(path: Path, overrides: list[str]) -> RunConfig:
