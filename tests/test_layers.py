@@ -27,12 +27,13 @@ LEVELS = {
     "fast_core.monitor": 3,
     "fast_core.run": 4,
     "fast_core.algos": 4,
-    "fast_core.nodes": 5,
-    "fast_core.node": 6,  # the name under which users import `nodes.node`
-    "fast_core.launcher": 6,
-    "fast_core.tools": 7,
-    "fast_core.integrations": 7,
-    "fast_core.cli": 8,
+    "fast_core.policy": 5,
+    "fast_core.nodes": 6,
+    "fast_core.node": 7,  # the name under which users import `nodes.node`
+    "fast_core.launcher": 7,
+    "fast_core.tools": 8,
+    "fast_core.integrations": 8,
+    "fast_core.cli": 9,
 }
 
 ALGOS_MAY_SEE = {

@@ -71,8 +71,7 @@ class Instance:
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
-        description = describe_env(self._env, config)
-        self.spec, self._tree = description.spec, description.tree
+        self.spec = describe_env(self._env, config)
         self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
         self._env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
         self._info_key = info_key(config)
@@ -80,7 +79,7 @@ class Instance:
 
     def observations(self, envs: int) -> Observations:
         """Rows for what ``envs`` environments like this one return."""
-        return Observations(envs, self.spec, self._tree)
+        return Observations(envs, self.spec)
 
     @property
     def episode_start(self) -> bytes:

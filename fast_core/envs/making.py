@@ -13,10 +13,11 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
-from fast_core.envs.description import Description, describe
+from fast_core.envs.description import describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import named, user_module
 from fast_core.system.text import error_text
 
@@ -134,7 +135,7 @@ def _import(module: str) -> None:
         ) from error
 
 
-def describe_env(env: Env, config: EnvironmentConfig) -> Description:
+def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
     """Describe ``env`` as it is, without trying whether it is repeatable.
 
     Raises:

@@ -22,7 +22,6 @@ from fast_core.errors import (
 )
 from fast_core.events import LogLine
 from fast_core.launcher.checkpoints.store import (
-    Manifest,
     check_identity,
     copy_newest,
     drop_abandoned,
@@ -41,6 +40,7 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.system import threads
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read

@@ -19,7 +19,7 @@ from fast_core.distributed.channel import Hub
 from fast_core.errors import ConfigError
 from fast_core.events import LogLine
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
-from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, Manifest
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -33,6 +33,7 @@ from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 

@@ -52,7 +52,7 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
-from fast_core.nodes.act.policy_file import best_policy_path, read_policy
+from fast_core.policy.file import best_policy_path, read_policy
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send

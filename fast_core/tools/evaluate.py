@@ -17,7 +17,7 @@ from fast_core.envs.runner import Runner
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shown.metrics_rows import evaluation_figures
-from fast_core.nodes.act.actor import Actor
+from fast_core.policy.actor import Actor
 from fast_core.seeding import Role
 from fast_core.system.surroundings import write_result
 from fast_core.tools.trained import Trained, load_trained
@@ -131,7 +131,13 @@ class Playing:
         )
         envs = config.evaluation.envs
         explore_seed = seed if explore else None
-        self._actor = Actor(trained.plan, trained.policy, envs, explore_seed=explore_seed)
+        self._actor = Actor(
+            trained.plan.blueprint,
+            trained.plan.environment,
+            trained.policy,
+            envs,
+            explore_seed=explore_seed,
+        )
         with self._explained():
             self.runner = make_runner(
                 environment,

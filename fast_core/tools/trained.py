@@ -13,14 +13,14 @@ from fast_core.algorithm import Policy
 from fast_core.config import RunConfig
 from fast_core.envs.probe import probe
 from fast_core.errors import CheckpointError
-from fast_core.launcher.checkpoints.store import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path, read_policy
-from fast_core.nodes.contract import make_policy
-from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.learning import LEARNER_FILE
+from fast_core.policy.checked import make_policy
+from fast_core.policy.file import PolicyFile, best_policy_path, read_policy
+from fast_core.run.checkpoint_files import check, complete_names
+from fast_core.run.learner_file import load
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.system import threads
@@ -78,7 +78,7 @@ def load_trained(path: Path, checkpoint: str | None) -> Trained:
             f"the policy of {run.path} has {len(found.parameters)} bytes, its configuration wants "
             f"{pack.nbytes}; was config.yaml edited?"
         )
-    policy = make_policy(plan, plan.policy_setup())
+    policy = make_policy(plan.blueprint, plan.environment, plan.policy_setup())
     policy.load(pack.views(np.frombuffer(found.parameters, np.float32)))
     return Trained(run, plan, policy, found, source)
 

@@ -16,8 +16,8 @@ from fast_core.events import CommitCheckpoint
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.prepare import identity, make_plan, resolve
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path
-from fast_core.nodes.learn.learner_file import save
+from fast_core.policy.file import PolicyFile, best_policy_path
+from fast_core.run.learner_file import save
 from fast_core.run.parameters import ParameterPack
 from tests.nodes.stage import CARTPOLE, make_config
 

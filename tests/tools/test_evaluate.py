@@ -13,7 +13,7 @@ import pytest
 from fast_core.envs.evaluation import make_runner
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.actor import Actor
+from fast_core.policy.actor import Actor
 from fast_core.tools import evaluate
 from fast_core.tools.evaluate import evaluate_run
 from fast_core.tools.trained import load_trained
@@ -81,7 +81,7 @@ def test_best_policy_plays_fresh_episodes_or_those_of_the_runs_evaluations(
         msgspec.structs.replace(config, id=DRAWING), episodes=EPISODES, envs=ENVS, seed=0
     )
     trained = load_trained(run.path, None)
-    while own.step(Actor(trained.plan, trained.policy, ENVS)):
+    while own.step(Actor(trained.plan.blueprint, trained.plan.environment, trained.policy, ENVS)):
         pass
     assert evaluated(capsys, run, repeat=True)["return_mean"] == np.mean(own.returns)
     assert result["return_mean"] != np.mean(own.returns)

@@ -9,10 +9,10 @@ from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn
-from fast_core.nodes.act.actor import Actor
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
-from fast_core.nodes.contract import make_policy
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.policy.actor import Actor
+from fast_core.policy.checked import make_policy
+from fast_core.policy.file import BestPolicy, PolicyFile, best_policy_path
 
 STEPS_PER_UNIT = 64
 
@@ -28,11 +28,13 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = make_policy(plan, plan.policy_setup())
+        self._policy = make_policy(plan.blueprint, plan.environment, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
+        self._actor = Actor(
+            plan.blueprint, plan.environment, self._policy, plan.config.evaluation.envs
+        )
         self._best = BestPolicy(best_policy_path(plan.run_directory))
         self._unwritten = False  # the best, for want of room
         self._request: Evaluate | None = None

@@ -13,8 +13,8 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Evaluate, Evaluated, Record, Stop
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path, read_policy
 from fast_core.nodes.metrics import MetricsNode
+from fast_core.policy.file import BestPolicy, PolicyFile, best_policy_path, read_policy
 from tests.nodes.stage import Stage, drain
 
 
