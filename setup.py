@@ -35,9 +35,11 @@ setup(
     python_requires=">=3.11",
     # `algos/` is linked into fast_core and imported as fast_core.algos: a user's own folder of that
     # name is another one, wherever it stands.
-    packages=find_packages(include=["fast_core", "fast_core.*"]),
+    # `fastloop` is another name of it, for who imports what they have installed.
+    packages=["fastloop", *find_packages(include=["fast_core", "fast_core.*"])],
     package_data={
-        "fast_core": ["py.typed"],
+        "fastloop": ["py.typed", "__init__.pyi"],
+        "fast_core": ["py.typed", "__init__.pyi"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],
@@ -51,6 +53,7 @@ setup(
         "pyyaml",
         "gymnasium[classic-control]>=1.0",
         "msgspec",
+        "cloudpickle",
         "rich",
         "typer",
         "tensorboard",
@@ -69,6 +72,9 @@ setup(
             "mypy",
             "types-PyYAML",
             "psutil",
+            "ipykernel",
+            "nbclient",
+            "pandas",
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
         ],
