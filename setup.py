@@ -35,9 +35,11 @@ setup(
     python_requires=">=3.11",
     # `algos/` and `configs/` are linked into fast_core: a user's own folders of these names are
     # others, wherever they stand.
-    packages=find_packages(include=["fast_core", "fast_core.*"]),
+    # `fastloop` is another name of it, for who imports what they have installed.
+    packages=["fastloop", *find_packages(include=["fast_core", "fast_core.*"])],
     package_data={
-        "fast_core": ["py.typed", "configs/*.yaml"],
+        "fastloop": ["py.typed", "__init__.pyi"],
+        "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],
@@ -51,6 +53,7 @@ setup(
         "pyyaml",
         "gymnasium[classic-control]>=1.0",
         "msgspec",
+        "cloudpickle",
         "rich",
         "typer",
         "tensorboard",
@@ -69,6 +72,9 @@ setup(
             "mypy",
             "types-PyYAML",
             "psutil",
+            "ipykernel",
+            "nbclient",
+            "pandas",
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
         ],

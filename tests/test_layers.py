@@ -33,6 +33,7 @@ LEVELS = {
     "fast_core.launcher": 7,
     "fast_core.tools": 8,
     "fast_core.integrations": 8,
+    "fast_core.api": 9,  # what `fast_core` offers, which imports it when it is asked for
     "fast_core.cli": 9,
 }
 
@@ -48,6 +49,8 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
+    "cloudpickle": {"fast_core.api.sending", "fast_core.envs.pickled"},
+    "pandas": {"fast_core.api.columns"},
     "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
@@ -61,11 +64,14 @@ Imports = Mapping[str, set[str]]
 
 
 def read(root: Path) -> dict[str, str]:
-    """Source of every module by its dotted name; of the native one, its stub."""
+    """Source of every module by its dotted name; of the native one, its stub.
+
+    Not the stub of `fast_core` itself, which types what it imports when it is asked for.
+    """
     found = {}
     for package, folder in SOURCES.items():
         for path in sorted((root / folder).rglob("*.py*")):
-            if path.suffix in (".py", ".pyi"):
+            if path.suffix in (".py", ".pyi") and path.name != "__init__.pyi":
                 below = path.relative_to(root / folder).with_suffix("").parts
                 name = ".".join((package, *below))
                 found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")

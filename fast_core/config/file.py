@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, RunConfig, Section
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Section
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
@@ -25,6 +25,7 @@ from fast_core.errors import ConfigError
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
+_PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
@@ -49,7 +50,17 @@ def load(
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
     path = located(path)
-    return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
+    config = loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
+    return beside(path.parent, config)
+
+
+def beside(folder: Path, config: RunConfig) -> RunConfig:
+    """The configuration with the whole path of what lies in ``folder`` beside its file."""
+    if config.environment.pickled is None:
+        return config
+    whole = str(folder.absolute() / config.environment.pickled)
+    environment = msgspec.structs.replace(config.environment, pickled=whole)
+    return msgspec.structs.replace(config, environment=environment)
 
 
 def loads(
@@ -62,15 +73,80 @@ def loads(
 ) -> RunConfig:
     """Read a configuration from text; ``source`` names it in errors. See `load`."""
     document = config_yaml.parse(text, source)
-    origins = _Origins(source, document.lines)
     algorithm = document.tree.get("algorithm")
     if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
         for key, value in algorithm_type(name).came_later.items():
             algorithm.setdefault(key, value)
+    return _made(document.tree, overrides, algorithm_type, _Origins(source, document.lines))
+
+
+def from_tree(
+    tree: Mapping[str, object],
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+) -> RunConfig:
+    """Read a configuration from what YAML would hold, nested dicts. See `load`."""
+    copied = plain(tree, "", source)
+    assert isinstance(copied, dict)
+    return _made(copied, overrides, algorithm_type, _Origins(source, {}, place="overrides"))
+
+
+def environment_from_tree(tree: Mapping[str, object], *, source: str) -> EnvironmentConfig:
+    """The group ``environment`` alone. See `from_tree`."""
+
+    def no_algorithm(name: str) -> type[AlgorithmConfig]:
+        raise AssertionError("an environment has no algorithm")
+
+    conversion = _Conversion(_Origins(source, {}), no_algorithm)
+    config = conversion.section(
+        EnvironmentConfig, plain(tree, "environment", source), "environment"
+    )
+    if conversion.errors or not isinstance(config, EnvironmentConfig):
+        raise _error(conversion.errors)
+    return config
+
+
+def plain(value: object, path: str, source: str) -> object:
+    """A copy of what Python code gave, of nothing but what YAML can hold.
+
+    Tuples become lists, NumPy's numbers Python's, paths text.
+
+    Raises:
+        ConfigError: Something in it can't be written in YAML; names its key.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(v, _join(path, str(key)), source) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{path}[{index}]", source) for index, item in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    raise ConfigError(
+        f"{path} must be something that YAML can hold (text, numbers, true or false, lists and "
+        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). An "
+        "environment may be given as a function or class, and takes anything else in "
+        "functools.partial(THE_CLASS, NAME=VALUE)."
+    )
+
+
+def _made(
+    tree: dict[str, object],
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    origins: _Origins,
+) -> RunConfig:
     for override in overrides:
-        _apply(override, document.tree, origins)
+        _apply(override, tree, origins)
+    environment, given = tree.get("environment"), origins.overrides
+    if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
+        environment.pop("pickled", None)  # what it was is not meant any more
     conversion = _Conversion(origins, algorithm_type)
-    config = conversion.section(RunConfig, document.tree, "")
+    config = conversion.section(RunConfig, tree, "")
     if conversion.errors or config is None:
         raise _error(conversion.errors)
     assert isinstance(config, RunConfig)
@@ -90,7 +166,14 @@ def validate(config: RunConfig, source: str = "this configuration") -> None:
 
 
 def dumps(config: RunConfig) -> str:
-    """Write every key of a configuration as YAML that `loads` reads back equal."""
+    """Write every key of a configuration as YAML that `load` reads back equal.
+
+    What belongs beside the file is named without its folder, so that both can be moved.
+    """
+    if config.environment.pickled is not None:
+        name = Path(config.environment.pickled).name
+        environment = msgspec.structs.replace(config.environment, pickled=name)
+        config = msgspec.structs.replace(config, environment=environment)
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
@@ -111,21 +194,23 @@ class _Origins:
         source: Name of the file.
         lines: Line of every key in the file.
         overrides: Text of every override by dotted key.
+        place: Where overrides are given.
     """
 
     source: str
     lines: dict[str, int]
     overrides: dict[str, str] = field(default_factory=dict)
+    place: str = COMMAND_LINE
 
     def of(self, path: str) -> str:
         """Say where the value at ``path`` stands, or where it should."""
         if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
-            return COMMAND_LINE
+            return self.place
         below = any(key.startswith(f"{path}.") for key in self.overrides)
         if path in self.lines:
             place = f"{self.source}, line {self.lines[path]}"
-            return f"{place}, and {COMMAND_LINE}" if below else place
-        return COMMAND_LINE if below else self.source
+            return f"{place}, and {self.place}" if below else place
+        return self.place if below else self.source
 
 
 def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
@@ -134,7 +219,7 @@ def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
     names = path.split(".")
     if not equals or not raw or not all(names):
         raise ConfigError(
-            f"an override must look like `section.key=value`; got {override!r} ({COMMAND_LINE}). "
+            f"an override must look like `section.key=value`; got {override!r} ({origins.place}). "
             "Write key=null for nothing and key='\"\"' for empty text."
         )
     group = tree

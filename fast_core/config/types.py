@@ -141,6 +141,14 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="Modules to import first, for instance ones that register environments."),
     ] = ()
+    pickled: Annotated[
+        str | None,
+        Meta(
+            description="File beside the configuration that holds an environment given as a "
+            "Python object, written by `train()` of Python (docs/python.md). It is code, and "
+            "making the environment executes it."
+        ),
+    ] = None
     reset_options: Annotated[
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),

@@ -70,6 +70,11 @@ def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
     atari = config.atari
     if atari is not None:
         config = replace(config, atari=replace(atari, clip_rewards=False))
+    return scalar(config)
+
+
+def scalar(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The same environments one by one, where a vectorised Gymnasium environment has them."""
     if config.backend == "gymnasium_vector":
         kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
         config = replace(config, backend="gymnasium", kwargs=kwargs)

@@ -21,6 +21,7 @@ from fast_core.seeding import Role, draw_seed, seed_global_generators
 
 StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]
+Key = tuple[Role, int, int, int]  # of one environment: role, shard, index, incarnation
 
 
 class Instance:
@@ -59,10 +60,8 @@ class Instance:
             environment=str(index), shard=shard, id=config.id, incarnation=incarnation
         )
         key = (role, shard, index, incarnation)
-        seed_global_generators(seed, *key)
         try:
-            place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
-            self._env = make_env(config, place)
+            self._env = make_seeded(config, seed, key, number)
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
@@ -72,8 +71,7 @@ class Instance:
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
         self.spec = describe_env(self._env, config)
-        self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
-        self._env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
+        seed_spaces(self._env, seed, key)
         self._info_key = info_key(config)
         self.step, self.limit = _quickest_step(self._env, config)
 
@@ -203,6 +201,26 @@ class Instance:
             raise self.failure("in close", error) from error
 
 
+def make_seeded(
+    config: EnvironmentConfig,
+    seed: int,
+    key: Key,
+    number: int = 0,
+    maker: Callable[..., Env] | None = None,
+) -> Env:
+    """Make the environment that has ``key``, the global generators seeded for its constructor."""
+    _, shard, index, _ = key
+    seed_global_generators(seed, *key)
+    place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
+    return make_env(config, place, maker)
+
+
+def seed_spaces(env: Env, seed: int, key: Key) -> None:
+    """Seed the sampling of its spaces."""
+    env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
+    env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
+
+
 def make_instances(
     config: EnvironmentConfig,
     *,
@@ -256,7 +274,7 @@ def _quickest_step(env: Env, config: EnvironmentConfig) -> tuple[Step, int | Non
     """
     step, limit = _past_wrappers(env)
     if config.frame_skip > 1:
-        step, limit = _repeating(env.step, config.frame_skip), None
+        step, limit = repeating(env.step, config.frame_skip), None
     key = info_key(config)
     return (step if key is None else _with_mask(step, key)), limit
 
@@ -278,7 +296,7 @@ def _past_wrappers(env: Env) -> tuple[Step, int | None]:
     return env.step, limit
 
 
-def _repeating(step: Step, times: int) -> Step:
+def repeating(step: Step, times: int) -> Step:
     """Take an action ``times`` times or until the episode ends, and add up the rewards."""
 
     def repeat(action: object) -> StepResult:

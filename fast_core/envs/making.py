@@ -24,8 +24,12 @@ from fast_core.system.text import error_text
 Env = gymnasium.Env[Any, Any]
 
 
-def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
+def make_env(
+    config: EnvironmentConfig, place: Place = ALONE, maker: Callable[..., Env] | None = None
+) -> Env:
     """Make the configured environment with its wrappers, the one for ``place`` in the run.
+
+    With a ``maker`` that makes it, not what the configured id names.
 
     Raises:
         ConfigError: No environment of this name is registered, a module can't be imported, a
@@ -34,7 +38,8 @@ def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
     """
     place.tell()
     config = place.fill(config)
-    env = _make_bare(config)
+    spec = registered(config) if maker is None else EnvSpec(id=config.id, entry_point=maker)
+    env = _make_bare(config, spec)
     try:
         for index, wrapper in enumerate(config.wrappers):
             env = _wrap(env, wrapper, f"environment.wrappers[{index}].name")
@@ -45,8 +50,7 @@ def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
     return env
 
 
-def _make_bare(config: EnvironmentConfig) -> Env:
-    spec = registered(config)
+def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
     kwargs: dict[str, Any] = dict(config.kwargs)
     if config.atari is None:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
@@ -105,6 +109,8 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
         _import(each)
     if config.atari is not None or name.startswith("ALE/"):
         import_ale()
+    if config.pickled is not None:
+        return EnvSpec(id=config.id, entry_point=_pickled(config.pickled))
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -123,6 +129,13 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         catch_mujoco_warnings()
     return spec
+
+
+def _pickled(path: str) -> Callable[..., Env]:
+    # here, so that only who needs it imports cloudpickle
+    from fast_core.envs import pickled
+
+    return pickled.load(path)
 
 
 def _import(module: str) -> None:

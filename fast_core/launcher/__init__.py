@@ -11,11 +11,13 @@ from fast_core.config import RunConfig
 from fast_core.launcher.outcome import Outcome
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
+def launch(
+    config: RunConfig, *, resume_from: Path | None = None, environment: bytes | None = None
+) -> Outcome:
     """Train in a new run directory. See `fast_core.launcher.run`."""
     from fast_core.launcher.run import launch as implementation
 
-    return implementation(config, resume_from=resume_from)
+    return implementation(config, resume_from=resume_from, environment=environment)
 
 
 def validate(config: RunConfig) -> int:

@@ -21,7 +21,7 @@ class Outcome:
         text: Why, with figures.
         directory: The run's folder; None where it was interrupted before there was one.
         summary: What it reached; None where it was interrupted before it began.
-        signal: The signal that interrupted it.
+        signal: The signal that asked it to end, even if that came too late.
         cause: First cause of a failure.
         report: The same for people: first cause last, with its traceback; empty without a failure.
     """
@@ -39,4 +39,5 @@ class Outcome:
         """The exit status: 0 finished, 1 failed, 128 + signal number when interrupted."""
         if self.reason == "failed":
             return EXIT_FAILED
-        return 0 if self.signal is None else 128 + int(self.signal)
+        interrupted = self.reason == "interrupted" and self.signal is not None
+        return 128 + int(self.signal or 0) if interrupted else 0

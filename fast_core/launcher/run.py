@@ -42,6 +42,8 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.system import threads
+from fast_core.system.durable import write_durably
+from fast_core.system.surroundings import variables_kept
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
 
@@ -66,12 +68,15 @@ class Checking:
             self._progress.log(LogLine("launcher", "INFO", text))
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
+def launch(
+    config: RunConfig, *, resume_from: Path | None = None, environment: bytes | None = None
+) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
+        environment: What ``environment.pickled`` is to hold; where it lies by default.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -85,6 +90,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
             source = RunDirectory.open(resume_from)
         run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
         stack.callback(_lock(run, progress).close)
+        config = _with_environment(config, run, environment)
         if resume_from is not None:
             try:
                 checkpoint, manifest = copy_newest(
@@ -102,6 +108,28 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
         return _run(Session(config, run, continuation, progress, interrupts))
+
+
+def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
+    """Put an environment that is a Python object into the run, so that it stands by itself.
+
+    Raises:
+        ConfigError: It can't be read or written; nothing of the run is left.
+    """
+    given = config.environment.pickled
+    if given is None:
+        return config
+    try:
+        write_durably(run.environment, Path(given).read_bytes() if code is None else code)
+    except OSError as error:
+        run.remove()
+        raise ConfigError(
+            f"environment.pickled {given!r} can't be copied into the run: "
+            f"{error.strerror or error}. It is written when Python code trains with a function or "
+            "class as its environment, and lies beside the config.yaml of that run."
+        ) from error
+    pickled = msgspec.structs.replace(config.environment, pickled=str(run.environment))
+    return msgspec.structs.replace(config, environment=pickled)
 
 
 def resume(run: Path, overrides: list[str]) -> Outcome:
@@ -195,10 +223,11 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
 
 def _run(session: Session) -> Outcome:
     run, progress, interrupts = session.run, session.progress, session.interrupts
-    for name, value in threads.ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     try:
         with ExitStack() as stack:
+            stack.enter_context(variables_kept(threads.ENVIRONMENT))
+            for name, value in threads.ENVIRONMENT.items():
+                os.environ.setdefault(name, value)
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:

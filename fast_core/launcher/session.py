@@ -222,5 +222,5 @@ def _finish(
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    number = interrupts.number if end.reason == "interrupted" else None
+    number = interrupts.number if interrupts.count else None
     return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)
