@@ -47,7 +47,11 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
+    "subprocess": {
+        "fast_core.launcher.processes.tree",
+        "fast_core.tools.doctor",
+        "fast_core.tools.sweep.child",
+    },
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
 from fast_core.errors import ConfigError
 
+S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
@@ -46,7 +48,7 @@ def load(
     Raises:
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
-    return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
+    return loads(read_text(path), overrides, algorithm_type, source=str(path), resolved=resolved)
 
 
 def loads(
@@ -59,7 +61,23 @@ def loads(
 ) -> RunConfig:
     """Read a configuration from text; ``source`` names it in errors. See `load`."""
     document = config_yaml.parse(text, source)
-    origins = _Origins(source, document.lines)
+    return read(document, overrides, algorithm_type, source=source, resolved=resolved)
+
+
+def read(
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+    resolved: bool = False,
+    places: Mapping[str, str] = {},
+) -> RunConfig:
+    """Read a configuration from a parsed file, whose tree the overrides change. See `load`.
+
+    ``places`` says where an override stands, by its dotted key; others on the command line.
+    """
+    origins = _Origins(source, document.lines, places)
     algorithm = document.tree.get("algorithm")
     if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
         for key, value in algorithm_type(name).came_later.items():
@@ -74,6 +92,26 @@ def loads(
     if broken := problems(config):
         raise _error([problem.text(origins.of(problem.key)) for problem in broken])
     return config
+
+
+def read_section(
+    kind: type[S],
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+) -> S:
+    """Read a file that mirrors another type than `RunConfig`; it is refused in the same words."""
+    origins = _Origins(source, document.lines)
+    for override in overrides:
+        _apply(override, document.tree, origins)
+    conversion = _Conversion(origins, algorithm_type)
+    section = conversion.section(kind, document.tree, "")
+    if conversion.errors or section is None:
+        raise _error(conversion.errors)
+    assert isinstance(section, kind)
+    return section
 
 
 def validate(config: RunConfig, source: str = "this configuration") -> None:
@@ -91,7 +129,12 @@ def dumps(config: RunConfig) -> str:
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: It can't be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -112,22 +155,26 @@ class _Origins:
     Attributes:
         source: Name of the file.
         lines: Line of every key in the file.
+        places: Where an override stands, by dotted key; others on the command line.
         overrides: Text of every override by dotted key.
     """
 
     source: str
     lines: dict[str, int]
+    places: Mapping[str, str] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str) -> str:
         """Say where the value at ``path`` stands, or where it should."""
-        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
-            return COMMAND_LINE
-        below = any(key.startswith(f"{path}.") for key in self.overrides)
+        for key in self.overrides:
+            if path == key or path.startswith((f"{key}.", f"{key}[")):
+                return self.places.get(key, COMMAND_LINE)
+        below = [key for key in self.overrides if key.startswith(f"{path}.")]
+        given = self.places.get(below[0], COMMAND_LINE) if below else ""
         if path in self.lines:
             place = f"{self.source}, line {self.lines[path]}"
-            return f"{place}, and {COMMAND_LINE}" if below else place
-        return COMMAND_LINE if below else self.source
+            return f"{place}, and {given}" if below else place
+        return given or self.source
 
 
 def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
