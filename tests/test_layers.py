@@ -51,7 +51,11 @@ OWNERS = {
     "posix_ipc": {"fast_core.memory.segment"},
     "cloudpickle": {"fast_core.api.sending", "fast_core.envs.pickled"},
     "pandas": {"fast_core.api.columns"},
-    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
+    "subprocess": {
+        "fast_core.launcher.processes.tree",
+        "fast_core.tools.doctor",
+        "fast_core.tools.sweep.child",
+    },
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 

@@ -28,28 +28,30 @@ def shipped(name: str) -> Path:
     raise ConfigError(f"no configuration named {name!r} comes with FastLoop. {hint}")
 
 
-def located(path: Path) -> Path:
+def located(path: Path, folder: Path = Path()) -> Path:
     """The file that ``path`` means.
 
-    That is itself; of a bare name, ``NAME.yaml`` here before the one that comes with FastLoop.
+    That is itself, seen from ``folder``; of a bare name, ``NAME.yaml`` there before the one that
+    comes with FastLoop.
 
     Raises:
         ConfigError: There is no such file; says what is near.
     """
-    if path.exists():
-        return path
+    file = folder / path
+    if file.exists():
+        return file
     bare = path.parent == Path() and not path.is_absolute()
     if bare and not path.suffix:
-        if (own := path.with_suffix(".yaml")).is_file():
+        if (own := file.with_suffix(".yaml")).is_file():
             return own
         if path.name in names():
             return shipped(path.name)
-    files = [*(str(other) for other in path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(str(path), [*files, *(names() if bare else ())], n=1)
+    files = [str(other) for other in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
+    near = difflib.get_close_matches(str(file), [*files, *(names() if bare else ())], n=1)
     if near:
         hint = f"Did you mean {near[0]}?"
     elif path.stem in names():
         hint = f"FastLoop's own is found by its name alone: {path.stem}"
     else:
         hint = "Give the path of a YAML file, or a name that `fastloop init --list` shows."
-    raise ConfigError(f"there is no configuration file {str(path)!r}. {hint}")
+    raise ConfigError(f"there is no configuration file {str(file)!r}. {hint}")

@@ -34,7 +34,7 @@ from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
-from fast_core.launcher.verdict import judge
+from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -180,16 +180,26 @@ def validate(config: RunConfig) -> int:
     Raises:
         FastLoopError: The run could not be started.
     """
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts())
-        run = RunDirectory.create(config.directory, config.name, datetime.now())
-        stack.callback(run.remove)
-        tree = process_tree(config, run.logs / "fork-server.log", stack)
+    with Interrupts() as interrupts:
         try:
-            judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
+            examine(config, interrupts)
         except Interrupted:
             return interrupts.exit_code
     return 0
+
+
+def examine(config: RunConfig, interrupts: Interrupts) -> Verdict:
+    """Come to the verdict that `launch` would come to, and leave nothing.
+
+    Raises:
+        FastLoopError: The run could not be started.
+        Interrupted: A signal came.
+    """
+    with ExitStack() as stack:
+        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        stack.callback(run.remove)
+        tree = process_tree(config, run.logs / "fork-server.log", stack)
+        return judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
 
 
 def with_horizon_of(run: RunDirectory, config: RunConfig) -> RunConfig:

@@ -73,7 +73,7 @@ class RunDirectory:
             raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
         if (given / "config.yaml").is_file():
             return cls(given)
-        runs = [run for run in _runs_in(given) if (run / "config.yaml").is_file()]
+        runs = [run for run in runs_in(given) if (run / "config.yaml").is_file()]
         if runs:
             return cls(runs[-1])
         raise ConfigError(
@@ -141,6 +141,17 @@ class RunDirectory:
         """Folder of the nodes' log files."""
         return self.path / "logs"
 
+    @property
+    def lock_file(self) -> Path:
+        """Names the process that trains here; see `RunLock`."""
+        return self.path / "lock"
+
+    @property
+    def stamp(self) -> datetime | None:
+        """When it was made; None if the folder was renamed."""
+        match = _STAMP.fullmatch(self.path.name)
+        return None if match is None else datetime.strptime(match[1], _STAMP_FORMAT)
+
     def log(self, node: str) -> Path:
         """Log file of a node; characters unfit for a file name become ``_``."""
         return self.logs / f"{_UNSAFE.sub('_', node)}.log"
@@ -162,7 +173,7 @@ class RunDirectory:
         Raises:
             ConfigError: Another process has it; the message names its process id.
         """
-        return RunLock(self.path / "lock")
+        return RunLock(self.lock_file)
 
 
 def _make_unique(parent: Path, stamp: str) -> Path:
@@ -178,7 +189,7 @@ def _make_unique(parent: Path, stamp: str) -> Path:
             return path
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
     """Folders named like runs, oldest first."""
     found = []
     for child in folder.iterdir():

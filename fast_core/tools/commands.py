@@ -112,10 +112,25 @@ def launch(
 
 @app.command()
 def resume(run: Run, overrides: Overrides = None) -> None:
-    """Go on with a run from its newest complete checkpoint."""
+    """Go on with a run from its newest complete checkpoint, or with a sweep."""
+    if (run / "sweep.yaml").is_file():
+        sweep(run, overrides)
     from fast_core.launcher import resume as resume_run
 
     raise _end(resume_run(run, overrides or []))
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP", help="YAML file of the sweep, or its folder.")
+    ],
+    overrides: Overrides = None,
+) -> None:
+    """Train seeds and variants of a configuration side by side, or go on with that."""
+    from fast_core.tools.sweep.run import sweep as carry_out
+
+    raise typer.Exit(carry_out(file, overrides or []).exit_code)
 
 
 @app.command("eval")
