@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.making import Env, Maker, describe_env, layers, make_env
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
@@ -44,11 +44,12 @@ class Instance:
         index: int,
         incarnation: int,
         number: int = 0,
+        maker: Maker = make_env,
     ) -> None:
         """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
-        ``index``, ``incarnation``) first, the sampling of its spaces too.
+        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it.
 
         Raises:
             ConfigError: No such environment, or its spaces are not supported.
@@ -62,7 +63,7 @@ class Instance:
         seed_global_generators(seed, *key)
         try:
             place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
-            self._env = make_env(config, place)
+            self._env = maker(config, place)
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
@@ -212,6 +213,7 @@ def make_instances(
     indices: range,
     incarnation: int,
     number: int = 0,
+    maker: Maker = make_env,
 ) -> list[Instance]:
     """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
@@ -229,6 +231,7 @@ def make_instances(
                     index=index,
                     incarnation=incarnation,
                     number=number + len(made),
+                    maker=maker,
                 )
             )
     except BaseException:
