@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
 
@@ -133,6 +134,7 @@ class EpisodeRunner(Runner):
     def _step_one(self, place: int, action: object) -> None:
         episode = self._current[place]
         before = self._obs.array[place].copy()
+        taken = None if self._recorder is None else copy.copy(action)  # a step may change it
         self.lengths[episode] += 1
         self.env_steps += 1
         reward, terminated, truncated = self._instance(place).checked_step(
@@ -159,7 +161,7 @@ class EpisodeRunner(Runner):
         if self._recorder is not None:
             after = self._obs.array[place].copy()
             ends = terminated, truncated
-            self._recorder.step(episode, before, action, reward, ends, info, after)
+            self._recorder.step(episode, before, taken, reward, ends, info, after)
         if (terminated or truncated) and known:
             self.infos[episode] = self._info.read(info)
         if not (terminated or truncated):

@@ -22,7 +22,7 @@ import numpy as np
 
 from fast_core import __version__
 from fast_core.algorithm import Array, Backend, Precision
-from fast_core.config import RunConfig
+from fast_core.config import RunConfig, Section
 from fast_core.errors import CheckpointError
 from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.durable import write_durably
@@ -134,7 +134,7 @@ def describe(
     fields: Sequence[FieldSpec] = config.algorithm.policy_fields(environment)
     backend = config.policy.backend
     return PolicyFile(
-        algorithm=msgspec.to_builtins(config.algorithm, enc_hook=str),
+        algorithm=_plain(config.algorithm),
         environment=environment,
         parameters=tuple(
             Parameter(field.name, field.shape, "float32", array.astype("<f4").tobytes())
@@ -143,9 +143,15 @@ def describe(
         state_size=config.algorithm.state_size(environment),
         backend=config.algorithm.policy_backend(environment) if backend == "auto" else backend,
         precision=config.policy.precision,
-        played=msgspec.to_builtins(config.environment, enc_hook=str),
+        played=_plain(config.environment),
         origin=origin,
     )
+
+
+def _plain(section: Section) -> dict[str, Any]:
+    """Keys and values as they come back from a file; what no file can hold, by its name."""
+    plain: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(section, enc_hook=str))
+    return plain
 
 
 def write_policy(path: Path, policy: PolicyFile) -> None:
@@ -195,6 +201,8 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
             f"the policy in {path} has format {written}, this FastLoop ({__version__}) reads up to "
             f"{FORMAT}. Load it with the FastLoop that wrote it, or a newer one."
         )
+    if written < 1:
+        raise _damaged(path, f"its format is {written}")
     try:
         envelope = msgspec.msgpack.decode(data, type=_Envelope)
         inner = memoryview(envelope.policy)

@@ -106,8 +106,11 @@ def _as_array(obs: object, space: SpaceSpec) -> object:
         return obs
     try:
         array = np.asarray(obs)
-    except (ValueError, TypeError):  # rows of different lengths
-        return obs
+    except (ValueError, TypeError) as error:  # rows of different lengths
+        raise PolicyError(
+            f"the observation is a {type(obs).__name__} that is no array ({error}); give an array "
+            f"of shape {space.shape} of {space.dtype}, or a batch of them."
+        ) from error
     if array.dtype.kind in "biuf" and np.can_cast(array.dtype, space.row_dtype, "same_kind"):
         return array.astype(space.row_dtype)
     return obs if array.dtype.kind == "O" else array
