@@ -135,7 +135,8 @@ class Playing:
         """
         self._policy, self._trajectories = policy, trajectories
         self.seed = setting.seed if seed is None else seed
-        envs = setting.evaluation.envs
+        # A function may remember: it sees one episode after the other.
+        envs = setting.evaluation.envs if isinstance(policy, Policy) else 1
         self.runner = make_runner(
             setting.environment,
             episodes=episodes or setting.evaluation.episodes,
@@ -157,7 +158,7 @@ class Playing:
     def _actor(self, envs: int, explore: bool) -> Act:
         policy, spec = self._policy, self.runner.spec
         if not isinstance(policy, Policy):
-            return _Called(policy, spec, envs)
+            return _Called(policy, spec)
         check_fits(policy, spec)
         return Actor(
             policy.config,
@@ -197,43 +198,34 @@ class Playing:
 
 
 class _Called:
-    """Asks a function for the action of each environment in turn."""
+    """Asks a function for the actions of one environment."""
 
-    def __init__(self, function: Callable[[Any], Any], spec: EnvironmentSpec, envs: int) -> None:
+    def __init__(self, function: Callable[[Any], Any], spec: EnvironmentSpec) -> None:
         if not callable(function):
             raise PolicyError(
                 "the policy must be a Policy, the path of one, or a function from an observation "
                 f"to an action; got a {type(function).__name__}."
             )
         self._function, self._spec = function, spec
-        self._actions: Array = np.zeros((envs, *spec.action.shape), spec.action.row_dtype)
 
     def __call__(self, obs: Array, began: NDArray[np.bool_]) -> Array:
-        for place in range(len(obs)):
-            self._actions[place] = self._checked(self._function(as_given(obs, place, self._spec)))
-        return self._actions
-
-    def _checked(self, action: object) -> Array:
-        space, given = self._spec.action, np.asarray(action)
+        space = self._spec.action
+        given = np.asarray(self._function(_as_given(obs, self._spec.tree)))
         fits = given.shape == space.shape and given.dtype.kind in "biuf"
         if fits and np.can_cast(given.dtype, space.row_dtype, "same_kind"):
-            return given
+            return given.astype(space.row_dtype)[None]
         raise PolicyError(
             f"the policy must return actions of shape {space.shape} and {space.dtype} for "
             f"{self._spec.id!r}; got {given.dtype} of shape {given.shape}."
         )
 
 
-def as_given(obs: Array, place: int, spec: EnvironmentSpec) -> Any:
-    """A copy of row ``place`` of ``obs`` as the environment gives it: nested dicts and tuples."""
-    return _as_given(obs, place, spec.tree)
-
-
-def _as_given(obs: Array, place: int, tree: Tree) -> Any:
+def _as_given(obs: Array, tree: Tree) -> Any:
+    """A copy of the only row of ``obs`` as the environment gives it: nested dicts and tuples."""
     if isinstance(tree, Branch):
-        parts = [_as_given(obs, place, part) for part in tree.parts]
+        parts = [_as_given(obs, part) for part in tree.parts]
         return dict(zip(tree.keys, parts, strict=True)) if tree.named else tuple(parts)
-    row: Any = (leaf_of(obs, tree) if tree else obs)[place]
+    row: Any = (leaf_of(obs, tree) if tree else obs)[0]
     return row.copy()
 
 
