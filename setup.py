@@ -77,6 +77,7 @@ setup(
             "stable-baselines3",
             "cpprb",
             "torchrl",
+            "onnxruntime",
             *ENVIRONMENTS["atari"],
             *ENVIRONMENTS["mujoco"],
         ],

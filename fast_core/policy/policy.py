@@ -91,7 +91,8 @@ class Policy:
         self._frames = environment.frames
         self._reader = ObservationReader(environment)
         self._quiet = np.zeros((1, *self._noise.shape), np.float32)
-        self.seed(seed)
+        self._seed = seed
+        self._stream: np.random.Generator | None = None
         # A single plain observation, the usual case of who deploys a policy, takes a short way.
         space = environment.observation
         plain = space.kind == "box" and not self._state_size and self._frames == 1
@@ -233,13 +234,15 @@ class Policy:
         shape = (count, *self._noise.shape)
         if deterministic:
             return self._quiet if count == 1 else np.zeros(shape, np.float32)
+        if self._stream is None:  # when it is needed, since importing NumPy's takes a while
+            self._stream = stream(self._seed, Role.ACTION_NOISE)
         if self._noise.kind == "uniform":
             return self._stream.random(shape, dtype=np.float32)
         return self._stream.standard_normal(shape, dtype=np.float32)
 
     def seed(self, seed: int) -> None:
         """Begin the random stream of ``deterministic=False`` anew."""
-        self._stream = stream(seed, Role.ACTION_NOISE)
+        self._seed, self._stream = seed, None
 
     # --- what it is ------------------------------------------------------------------------------
 
