@@ -83,6 +83,7 @@ setup(
             "stable-baselines3",
             "cpprb",
             "torchrl",
+            "onnxruntime",
             *ENVIRONMENTS["atari"],
             *ENVIRONMENTS["mujoco"],
         ],

@@ -113,9 +113,16 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
     assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
     assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat"]) == 0
+    assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
     assert launcher.calls == [
         ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
         ("eval", Path("a"), None, {"video": Path("b.mp4"), "repeat": True, "explore": True}),
+        (
+            "eval",
+            Path("a"),
+            None,
+            {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")},
+        ),
     ]
 
 

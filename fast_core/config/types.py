@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Blueprint
+from fast_core.algorithm import Blueprint, LearnerSetup
 from fast_core.errors import ConfigError
 
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
@@ -639,6 +639,20 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.replays:
             raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
         return DEFAULT_STEPS
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What a learner is built with; `steps` says what it raises."""
+        rollout, optimizer = self.rollout, self.nodes.optimizer
+        return LearnerSetup(
+            seed=self.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=self.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
 
     @property
     def horizon(self) -> int | None:

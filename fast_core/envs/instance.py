@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.making import Env, Maker, describe_env, layers, make_env
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
@@ -45,11 +45,12 @@ class Instance:
         index: int,
         incarnation: int,
         number: int = 0,
+        maker: Maker = make_env,
     ) -> None:
         """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
-        ``index``, ``incarnation``) first, the sampling of its spaces too.
+        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it.
 
         Raises:
             ConfigError: No such environment, or its spaces are not supported.
@@ -61,7 +62,7 @@ class Instance:
         )
         key = (role, shard, index, incarnation)
         try:
-            self._env = make_seeded(config, seed, key, number)
+            self._env = make_seeded(config, seed, key, number, maker)
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
@@ -206,13 +207,13 @@ def make_seeded(
     seed: int,
     key: Key,
     number: int = 0,
-    maker: Callable[..., Env] | None = None,
+    maker: Maker = make_env,
 ) -> Env:
     """Make the environment that has ``key``, the global generators seeded for its constructor."""
     _, shard, index, _ = key
     seed_global_generators(seed, *key)
     place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
-    return make_env(config, place, maker)
+    return maker(config, place)
 
 
 def seed_spaces(env: Env, seed: int, key: Key) -> None:
@@ -230,6 +231,7 @@ def make_instances(
     indices: range,
     incarnation: int,
     number: int = 0,
+    maker: Maker = make_env,
 ) -> list[Instance]:
     """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
@@ -247,6 +249,7 @@ def make_instances(
                     index=index,
                     incarnation=incarnation,
                     number=number + len(made),
+                    maker=maker,
                 )
             )
     except BaseException:

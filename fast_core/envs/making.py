@@ -22,6 +22,7 @@ from fast_core.system.importing import named, user_module
 from fast_core.system.text import error_text
 
 Env = gymnasium.Env[Any, Any]
+Maker = Callable[[EnvironmentConfig, Place], Env]
 
 
 def make_env(

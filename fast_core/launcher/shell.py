@@ -44,7 +44,7 @@ from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
+from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsRow
 from fast_core.monitor.journal import EventJournal, Fact
@@ -52,7 +52,8 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
-from fast_core.policy.file import best_policy_path, read_policy
+from fast_core.policy.episodes import evaluation_figures
+from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
@@ -397,7 +398,7 @@ def _more_digits(before: int, now: int) -> bool:
 def _best_on_file(run: RunDirectory) -> EvaluationView | None:
     path = best_policy_path(run.path)
     try:
-        best = read_policy(path) if path.exists() else None
+        best = read_origin(path) if path.exists() else None
     except CheckpointError:
         return None
     if best is None:

@@ -58,16 +58,7 @@ class RunPlan:
     @property
     def learner_setup(self) -> LearnerSetup:
         """What the learner is built with."""
-        rollout, optimizer = self.config.rollout, self.config.nodes.optimizer
-        return LearnerSetup(
-            seed=self.config.seed,
-            shards=rollout.shards,
-            envs_per_shard=rollout.envs_per_shard,
-            steps=self.config.steps,
-            device=optimizer.device,
-            precision=optimizer.precision,
-            compile=optimizer.compile,
-        )
+        return self.config.learner_setup
 
     def policy_setup(self, device: str = "cpu") -> PolicySetup:
         """What a policy is built with; it acts on the CPU except in policy nodes."""

@@ -135,13 +135,23 @@ def sweep(
 
 @app.command("eval")
 def evaluate(
-    run: Run,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Of environment.* and evaluation.*."),
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
     ] = None,
     render: Annotated[bool, typer.Option("--render", help="Show them in a window.")] = False,
     video: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write them to an .mp4 or .gif file.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the trajectories to an .npz or .csv file."),
     ] = None,
     checkpoint: Checkpoint = None,
     seed: Annotated[
@@ -165,8 +175,10 @@ def evaluate(
         evaluate_run(
             run,
             episodes,
+            overrides=overrides,
             render=render,
             video=video,
+            record=record,
             checkpoint=checkpoint,
             seed=seed,
             repeat=repeat,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from fast_core.envs.evaluation import make_runner
@@ -12,7 +14,7 @@ from fast_core.memory import StatsColumn
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
-from fast_core.policy.file import BestPolicy, PolicyFile, best_policy_path
+from fast_core.policy.file import BEST, BestPolicy, Origin, best_policy_path, describe
 
 STEPS_PER_UNIT = 64
 
@@ -89,14 +91,15 @@ class EvaluatorNode(Node):
             info=runner.info_means(),
         )
         if plan.config.checkpoint.best and result.score is not None:
-            policy = PolicyFile(
+            origin = Origin(
+                run=f"{plan.config.name}/{Path(plan.run_directory).name}",
+                source=BEST,
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
-                parameters=self._flat.tobytes(),
             )
-            self._best.offer(policy)
+            self._best.offer(describe(plan.config, plan.environment, self._views, origin))
             self._write_best(again=False)
         if runner.cut:
             context.log.warning(
