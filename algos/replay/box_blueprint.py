@@ -70,7 +70,7 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         """Append critics, their averages and the policy."""
         layout.add_network("critics", self.critic_shape(environment), target=True)
         if self.critic_numbers():
-            layout.add_numbers("averages", self.critics, self.critic_numbers())
+            layout.add_numbers("averages", self.critics, self.critic_numbers(), statistic=True)
         policy = self.policy_shape(environment)
         layout.add_network("policy", policy, target=self.policy_has_target())
 

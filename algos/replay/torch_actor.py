@@ -14,12 +14,13 @@ from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Staging, make_staging
-from fast_core.algos.replay.actors import actor_layout
+from fast_core.algos.replay.actors import actor_layout, take_statistics
 from fast_core.algos.replay.torch_encoder import see
 from fast_core.spec import EnvironmentSpec
 
@@ -35,6 +36,7 @@ class TorchActor:
         environment: What it acts in.
         setup: Device and precision.
         staging: How observations get to the device; by default what the device needs.
+        observation_clip: Limit of normalised observations; None where they are not normalised.
     """
 
     def __init__(
@@ -44,7 +46,11 @@ class TorchActor:
         environment: EnvironmentSpec,
         setup: PolicySetup,
         staging: Staging | None = None,
+        *,
+        observation_clip: float | None = None,
     ) -> None:
+        self._limit = observation_clip
+        self._scaling: Scaling | None = None
         self.encoder = ObservationEncoder(environment, () if encoder is None else encoder.images)
         self._see, self._shape = encoder, shape
         self._device = torch.device(setup.device)
@@ -58,8 +64,10 @@ class TorchActor:
     def load(self, parameters: Sequence[Array]) -> None:
         """Copy the parameters and bring them into the form in which they are used."""
         last = f"policy.{len(self._shape.hidden_sizes)}."
+        networks = list(parameters)
+        self._scaling = take_statistics(networks, self._limit)
         with torch.inference_mode():
-            for p, source in zip(self._parameters, parameters, strict=True):
+            for p, source in zip(self._parameters, networks, strict=True):
                 # A copy of our own, whose memory format is that of the layout.
                 weight = torch.from_numpy(np.array(source, np.float32, order="K"))
                 if sees_pixels(p.name):
@@ -95,8 +103,10 @@ class TorchActor:
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""
         images = self.encoder.images(obs)
-        vector = self._tensor(self.encoder.vector(obs))
-        return Rows(vector, tuple(self._tensor(image) for image in images))
+        vector = self.encoder.vector(obs)
+        if self._scaling is not None:
+            vector = self._scaling(vector)
+        return Rows(self._tensor(vector), tuple(self._tensor(image) for image in images))
 
     def _tensor(self, rows: Array) -> Tensor:
         if self._staging is not None:
