@@ -398,6 +398,17 @@ class Blueprint:
 
     # --- sizes, before anything is built -------------------------------------------------------
 
+    def examine(self, environment: EnvironmentSpec) -> EnvironmentSpec:
+        """Add what only a process that imports torch can tell: ``modules``.
+
+        It is asked once, in the process that tried the environment and before everything else
+        here, so that the launcher need not import torch to know how many parameters travel.
+
+        Raises:
+            ConfigError: The user's module is not what the algorithm needs.
+        """
+        return environment
+
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in a run like this one."""
 

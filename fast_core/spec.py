@@ -144,6 +144,24 @@ class Branch(msgspec.Struct, frozen=True):
 Tree = Branch | str
 
 
+class ModuleSpec(msgspec.Struct, frozen=True):
+    """A torch module, as far as those must know it who don't import torch.
+
+    Attributes:
+        name: What it is to its algorithm.
+        outputs: Numbers that it makes of one row.
+        fields: Its parameters, and its buffers of floating-point numbers.
+        products: Multiplications of one row's forward pass.
+        random: Whether it draws random numbers while it learns, as dropout does.
+    """
+
+    name: str
+    outputs: int
+    fields: tuple[FieldSpec, ...]
+    products: int = 0
+    random: bool = False
+
+
 class EnvironmentSpec(msgspec.Struct, frozen=True):
     """What a run needs to know of its environment before any node exists.
 
@@ -165,6 +183,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             float32"), mostly nothing.
         tree: Where the leaves of a composite observation lie in what the environment returns,
             empty where it is none; see `fast_core.envs.records.rows_of`.
+        modules: The algorithm's torch modules for these observations, where only a process that
+            imports torch can tell what they are (`Blueprint.examine`).
     """
 
     id: str
@@ -176,6 +196,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     action_mask: str | None = None
     cast: str = ""
     tree: Tree = ""
+    modules: tuple[ModuleSpec, ...] = ()
 
     @property
     def row(self) -> SpaceSpec:

@@ -79,7 +79,7 @@ class InlineMode:
                 f"the environment raised:\n{own}{error}" if own else str(error)
             ) from error
         self._limits.rest()
-        return Found(found, config)
+        return Found(config.algorithm.examine(found), config)
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Nothing can begin before there is memory."""
