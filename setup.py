@@ -26,6 +26,7 @@ ENVIRONMENTS = {
     "envpool": ["envpool>=1.2"],
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
+WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
 
 setup(
     name="fastloop",
@@ -63,6 +64,7 @@ setup(
     extras_require={
         **ENVIRONMENTS,
         "video": VIDEO,
+        "wandb": WANDB,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -77,6 +79,7 @@ setup(
             "pandas",
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
+            *WANDB,
         ],
         # Every peer of a benchmark that is on the index, and the simulators they run on.
         "bench": [

@@ -14,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from fast_core.metrics import RunEnd
+
 StopReason = Literal["finished", "failed", "interrupted"]
 
 
@@ -173,6 +175,12 @@ class Record(Message, frozen=True):
     updates: int
     time_s: float
     values: dict[str, float]
+
+
+class Finish(Message, frozen=True):
+    """The run has ended so; for sinks of metrics, after the last row."""
+
+    summary: RunEnd
 
 
 # --- events: node -> scheduler -----------------------------------------------------------------
@@ -427,7 +435,17 @@ class Decision(Message, frozen=True):
 
 
 WireCommand = (
-    Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
+    Assign
+    | Collect
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Save
+    | Stop
+    | Record
+    | Finish
+    | Envelope
 )
 WireEvent = (
     Restoring

@@ -17,6 +17,7 @@ LEVELS = {
     "fast_core.system": 1,
     "fast_core.spec": 1,
     "fast_core.algorithm": 1,
+    "fast_core.metrics": 1,
     "fast_core.events": 2,
     "fast_core.seeding": 2,
     "fast_core.config": 2,

@@ -423,7 +423,7 @@ def _remedy(key: Key, value: object) -> str:
         return "Put it in quotes if that is the text."
     if key.default is REQUIRED:
         return "Change it."
-    return f"Change it, or leave it out for the default, {config_yaml.inline(key.default)}."
+    return f"Change it, or leave it out for the default, {config_yaml.inline(key.shown)}."
 
 
 def _error(errors: Sequence[str]) -> ConfigError:

@@ -498,11 +498,42 @@ class MemoryConfig(Section, frozen=True):
     ] = "auto"
 
 
+class SinkConfig(Section, frozen=True, kw_only=True):
+    """A sink of metrics; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str,
+        Meta(
+            description="`tensorboard`, `wandb`, or a class of your own as `package.module:Class`."
+        ),
+    ]
+    kwargs: Annotated[
+        Values, Meta(description="Its arguments; those of `wandb` are `wandb.init`'s.")
+    ] = {}
+
+
 class MetricsConfig(Section, frozen=True):
     """What is written while training."""
 
     interval_s: Annotated[Seconds, Meta(description="Seconds between rows of metrics.")] = 1.0
-    tensorboard: Annotated[bool, Meta(description="Write TensorBoard event files too.")] = True
+    sinks: Annotated[
+        tuple[SinkConfig, ...],
+        Meta(description="Where rows go beside `metrics.jsonl`; a sink never holds training up."),
+    ] = (SinkConfig(name="tensorboard"),)
+    tensorboard: Annotated[
+        bool, Meta(description="false leaves `tensorboard` out of the sinks.")
+    ] = True
+    end_timeout_s: Annotated[
+        Seconds,
+        Meta(description="What sinks may take to finish, for uploads say, when the run has ended."),
+    ] = 10.0
+
+    @property
+    def used_sinks(self) -> tuple[SinkConfig, ...]:
+        """The sinks that are used."""
+        return tuple(s for s in self.sinks if self.tensorboard or s.name != "tensorboard")
 
 
 class SupervisionConfig(Section, frozen=True):

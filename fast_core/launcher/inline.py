@@ -235,7 +235,8 @@ class InlineRun:
         nodes, self._nodes = self._nodes, []
         self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
-            name, grace_s = node.context.name, self._plan.config.supervision.grace_s
+            name = node.context.name
+            grace_s = self._plan.grace_s(name)
             self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
             try:
                 node.close()

@@ -26,6 +26,7 @@ from fast_core.events import (
     Event,
     Failed,
     Figures,
+    Finish,
     Heartbeat,
     LauncherEvent,
     LogLine,
@@ -47,6 +48,7 @@ from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsRow
+from fast_core.metrics import RunEnd
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
@@ -354,7 +356,21 @@ class Shell:
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
+        if self.end is not None:
+            self._send(METRICS, Finish(self._run_end(self.end)))
         return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+
+    def _run_end(self, end: EndRun) -> RunEnd:
+        now = self._scheduler.statistics()
+        return RunEnd(
+            outcome=end.reason,
+            text=end.text,
+            env_steps=now.env_steps_trained,
+            updates=now.updates,
+            elapsed_s=now.elapsed_s,
+            best_return=None if self.best is None else self.best.mean,
+            last_return=None if self.evaluation is None else self.evaluation.mean,
+        )
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""

@@ -12,6 +12,7 @@ from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_set
 from fast_core.launcher.sizing.budget import CoreBudget
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
+from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
@@ -72,6 +73,7 @@ def judge(
     """
     with blaming(config.algorithm):
         check_topology(config)
+        check_sinks(config.metrics)
         found = look()
         cores = resources.cores().granted
         divided = budget(found.config, found.environment, cores)
