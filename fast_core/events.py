@@ -10,11 +10,13 @@ hands on unopened to every node that declares to consume them.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 StopReason = Literal["finished", "failed", "interrupted"]
+Moment = Literal["start", "evaluation", "checkpoint"]
+Value = Any  # whatever YAML can hold
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
@@ -387,6 +389,34 @@ class CheckpointWritten(Message, frozen=True):
     error: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a callback asked for while it was called.
+
+    Attributes:
+        by: Its method, as ``module:Class.method``.
+        stop: Why the run shall end; None if it need not.
+        save: Whether a checkpoint is wanted now.
+        changes: New values by key of the configuration.
+    """
+
+    by: str
+    stop: str | None = None
+    save: bool = False
+    changes: dict[str, Value] = {}
+
+
+class Told(Message, frozen=True):
+    """The callbacks have been told, and nothing of what they asked for has been done yet.
+
+    Attributes:
+        moment: What the run waited for them to be told of, None where it did not wait.
+        asked: What they asked for, in order.
+    """
+
+    moment: Moment | None
+    asked: tuple[Asked, ...] = ()
+
+
 class Tick(Message, frozen=True):
     """Time passed; carries nothing but the clock that comes with it."""
 
@@ -409,6 +439,12 @@ class AbandonCheckpoint(Message, frozen=True):
 
     checkpoint: int
     error: str
+
+
+class Tell(Message, frozen=True):
+    """Tell the callbacks what has just happened, and answer with `Told`."""
+
+    moment: Moment
 
 
 class EndRun(Message, frozen=True):
@@ -447,5 +483,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -65,12 +66,15 @@ class Checking:
             self._progress.log(LogLine("launcher", "INFO", text))
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
+def launch(
+    config: RunConfig, *, resume_from: Path | None = None, callbacks: Sequence[object] = ()
+) -> int:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
+        callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
 
     Returns:
         The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
@@ -103,10 +107,10 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                 run.remove()
                 return _never_began(interrupt, progress, interrupts)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts))
+        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
-def resume(run: Path, overrides: list[str]) -> int:
+def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> int:
     """Continue a run in its own directory from its newest complete checkpoint.
 
     Raises:
@@ -132,7 +136,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts))
+        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:

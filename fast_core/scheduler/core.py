@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fast_core.events import (
     AbandonCheckpoint,
+    Asked,
     CheckpointWritten,
     CommitCheckpoint,
     Envelope,
@@ -23,10 +24,13 @@ from fast_core.events import (
     Saved,
     SnapshotTaken,
     StopRequested,
+    Tell,
     Tick,
+    Told,
     Trained,
     Transformed,
 )
+from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
 from fast_core.scheduler.failures import describe, describe_move
 from fast_core.scheduler.reading import read_statistics
@@ -135,6 +139,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _failed(run, event)
         case StopRequested():
             _stop_requested(run, event)
+        case Told():
+            _told(run, event)
         case Tick():
             check_start_timeout(run)
         case _:  # Heartbeat, LogLine and Figures are the shell's business
@@ -269,6 +275,8 @@ def _evaluated(run: Run, event: Evaluated) -> None:
         return
     evaluations.evaluated(event)
     run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
+    if evaluations.telling:
+        run.send(LAUNCHER, Tell("evaluation"))
 
 
 def _saved(run: Run, event: Saved) -> None:
@@ -287,6 +295,8 @@ def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
     _tell_launcher(run, abandoned)
     if abandoned is None:
         run.decide("checkpoint written", f"number {event.checkpoint}")
+    if run.checkpoints.cut is Cut.TELLING:
+        run.send(LAUNCHER, Tell("checkpoint"))
 
 
 def _tell_launcher(run: Run, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
@@ -304,6 +314,29 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
         return
     run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
     run.decide("stop", f"{event.reason}; saving first")
+
+
+def _told(run: Run, event: Told) -> None:
+    match event.moment:
+        case "start":
+            run.telling_start = False
+        case "evaluation":
+            run.evaluations.told()
+        case "checkpoint":
+            run.checkpoints.told()
+    for asked in event.asked:
+        _do_what_was_asked(run, asked)
+
+
+def _do_what_was_asked(run: Run, asked: Asked) -> None:
+    tickets, checkpoints = run.tickets, run.checkpoints
+    if asked.save and not (tickets.quiescent and checkpoints.is_settled(tickets.settled)):
+        run.decide("checkpoint asked for", f"by {asked.by}")
+        checkpoints.ask()
+    if asked.stop is not None and run.ending is None:
+        text, save = f"{asked.stop} ({asked.by})", run.settings.checkpoint_at_end
+        run.ending = Ending("finished", text, evaluate=True, wait=True, save=save)
+        run.decide("stop", text)
 
 
 def _exited(run: Run, event: NodeExited) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Train
+from fast_core.events import CommitCheckpoint, Tell, Train
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
-from fast_core.scheduler.run import Run
+from fast_core.scheduler.run import LAUNCHER, Run
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
@@ -39,11 +39,14 @@ def begin(run: Run) -> None:
     )
     for node, envelope in run.routing.release():
         run.send(node, envelope)
+    if "start" in settings.moments:
+        run.telling_start = True
+        run.send(LAUNCHER, Tell("start"))
 
 
 def advance(run: Run) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
-    if run.began_s is None:
+    if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
         _check_limits(run)

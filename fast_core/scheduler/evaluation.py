@@ -1,7 +1,8 @@
 """When to evaluate, and whether the score is reached.
 
-One evaluation is in flight from its `Snapshot` to its `Evaluated`. Requests that come meanwhile
-coalesce: the newest waits, those it replaces are counted. A running evaluation is never cancelled.
+One evaluation is in flight from its `Snapshot` to its `Evaluated`, or until callbacks have been
+told of it. Requests that come meanwhile coalesce: the newest waits, those it replaces are counted.
+A running evaluation is never cancelled.
 """
 
 from __future__ import annotations
@@ -80,13 +81,19 @@ class Evaluations:
 
     def state(self) -> EvaluationState:
         """What a checkpoint keeps."""
-        request = self.kept.request - self.in_flight
-        return msgspec.structs.replace(self.kept, due=self.active, request=request)
+        open = self.in_flight and not self.telling
+        due = self.kept.due or open
+        return msgspec.structs.replace(self.kept, due=due, request=self.kept.request - open)
 
     @property
     def in_flight(self) -> bool:
-        """Whether an evaluation is between its `Snapshot` and its `Evaluated`."""
+        """Whether an evaluation has begun and is not over."""
         return self._stage is not None
+
+    @property
+    def telling(self) -> bool:
+        """Whether it has its result, of which callbacks are being told."""
+        return self._stage == "told"
 
     @property
     def active(self) -> bool:
@@ -147,7 +154,8 @@ class Evaluations:
 
     def evaluated(self, event: Evaluated) -> None:
         """Take the result of the evaluation in flight."""
-        self._stage, last = None, self.kept
+        self._stage = "told" if "evaluation" in self._settings.moments else None
+        last = self.kept
         last.finished += 1
         last.last_mean = event.score
         again = event.version == last.last_version  # the same episodes once more prove nothing
@@ -157,6 +165,11 @@ class Evaluations:
             last.streak = last.streak + (not again) if reached else 0
         if self.solved:
             self.solved_by = Solved(event.version, self.result_text())
+
+    def told(self) -> None:
+        """Callbacks have been told of its result."""
+        if self.telling:
+            self._stage = None
 
     def result_text(self) -> str:
         """The last result as words, empty before the first."""

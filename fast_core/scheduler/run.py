@@ -30,6 +30,7 @@ from fast_core.scheduler.stopping import Ending
 from fast_core.scheduler.tickets import Tickets
 
 LAUNCHER = "launcher"
+CALLBACKS = "callbacks"  # saves its part of a checkpoint like a node
 
 
 class Send(NamedTuple):
@@ -52,6 +53,7 @@ class Run:
         why_anew: Why the first of them in this part of it, empty for none.
         restoring: Whether a node steps open episodes again, as it said last.
         began_s: When training began; None while nodes start.
+        telling_start: Whether callbacks are being told that it begins.
         ending: The end that has been decided, None while the run goes on.
         ended: Whether `EndRun` has been sent.
     """
@@ -80,6 +82,7 @@ class Run:
         self.why_anew = ""
         self.restoring = False
         self.began_s: float | None = None
+        self.telling_start = False
         self.ending: Ending | None = None
         self.ended = False
         self._outbox: list[Send] = []
@@ -103,8 +106,9 @@ class Run:
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
-        """Living nodes that hold a part of a checkpoint."""
-        return tuple(n for n in self.settings.working_nodes if n not in self.deaths.lost)
+        """Living nodes that hold a part of a checkpoint, and the callbacks if they do."""
+        nodes = [n for n in self.settings.working_nodes if n not in self.deaths.lost]
+        return (*nodes, CALLBACKS) if self.settings.callbacks_save else tuple(nodes)
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.

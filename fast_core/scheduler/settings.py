@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from fast_core.errors import ConfigError
+from fast_core.events import Moment
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -40,6 +41,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         savers: Nodes of the user's that have one.
         stages: Nodes that take every rollout, in this order, before it is trained on.
         routes: Where the messages of the user's nodes go.
+        moments: What the run waits for callbacks to be told of.
+        callbacks_save: Whether callbacks have a part of a checkpoint.
         env_restarts: Deaths of env nodes that the run survives; their shards move to others.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
@@ -79,6 +82,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     savers: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    callbacks_save: bool = False
     env_restarts: int = 0
     degree: int
     slots_per_shard: int

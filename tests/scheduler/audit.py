@@ -26,6 +26,8 @@ from fast_core.events import (
     Save,
     Saved,
     Snapshot,
+    Tell,
+    Told,
     Train,
     Trained,
     Transform,
@@ -76,6 +78,7 @@ class Audit:
         self.saving: set[str] = set()  # whose parts are missing
         self.checkpoint = self.noted = 0
         self.committing = False
+        self.telling: set[str | None] = set()
         self.ended: EndRun | None = None
         self.evaluated: list[Evaluated] = []
         self.decisions: list[Decision] = []
@@ -118,6 +121,8 @@ class Audit:
                     self.saving.discard(event.node)
             case CheckpointWritten():
                 self.committing = False
+            case Told(moment):
+                self.telling.discard(moment)
             case _:
                 pass
 
@@ -217,6 +222,10 @@ class Audit:
                 case AbandonCheckpoint():
                     assert node == LAUNCHER and not self.saving, "a node may still write to it"
                     self.committing = False
+                case Tell(moment):
+                    assert node == LAUNCHER and moment in self.settings.moments
+                    assert moment not in self.telling, "more than one of a kind is told of"
+                    self.telling.add(moment)
                 case EndRun():
                     self.ended = command
                 case Decision():
@@ -245,6 +254,7 @@ class Audit:
         settings = self.settings
         assert self.saving <= {settings.replay}, "work is given out while nodes save"
         assert settings.replay is not None or not self.committing
+        assert "start" not in self.telling
         assert settings.replay not in self.saving or self.noted == self.checkpoint
         shards = [order.shard for order in command.rollouts]
         assert shards == sorted(set(shards))

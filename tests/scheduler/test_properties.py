@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fast_core.events import (
+    Asked,
     Evaluated,
     Failed,
     RolloutReady,
@@ -35,6 +36,8 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
         "env_restarts": draw(st.integers(0, 2)),
+        "moments": draw(st.sampled_from([(), ("start",), ("start", "evaluation", "checkpoint")])),
+        "callbacks_save": draw(st.booleans()),
         "evaluator": evaluator,
         "eval_every_env_steps": draw(some) if evaluator else None,
         "eval_mode": draw(st.sampled_from(["async", "sync"])),
@@ -85,6 +88,7 @@ class Nodes(RuleBasedStateMachine):
             # Two updates of a ticket at most are skipped, so that update limits are reached.
             skipped=lambda ticket: (ticket * (self.salt + 1)) % 3,
             score=lambda version: float((version + self.salt) % 3 > 0),
+            asks=lambda tell: (Asked("mine", save=tell.moment == "evaluation"),),
         )
         self.world.make_ready()
 
