@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fast_core.config import RunConfig
+from fast_core.events import Value
 
 METHODS = ("on_start", "on_metrics", "on_evaluation", "on_checkpoint", "on_end")
 
@@ -147,6 +148,26 @@ class LiveRun(Protocol):
     @property
     def directory(self) -> Path:
         """The run's directory."""
+        ...
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """What may be changed, by key of the configuration, and its value now.
+
+        What this method has changed counts already.
+        """
+        ...
+
+    def change(self, key: str, value: object) -> None:
+        """Give a key of the configuration another value, from the next ticket on.
+
+        Args:
+            key: As ``algorithm.learning_rate``; `values` has all.
+            value: What the configuration could say, or a NumPy number.
+
+        Raises:
+            ConfigError: The key can't be changed, or the value is none of its.
+        """
         ...
 
     def stop(self, reason: str) -> None:

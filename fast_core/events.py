@@ -147,12 +147,29 @@ class Snapshot(Message, frozen=True):
 
 
 class Evaluate(Message, frozen=True):
-    """Evaluate the snapshot for exactly ``episodes`` episodes."""
+    """Evaluate the snapshot for exactly ``episodes`` episodes.
+
+    Attributes:
+        changed: Values that are not the configuration's, by key.
+    """
 
     request: int
     version: int
     env_steps: int
     episodes: int
+    changed: dict[str, Value] = {}
+
+
+class Change(Message, frozen=True):
+    """Go on with other values of the configuration; nothing is open.
+
+    Attributes:
+        number: Serial number in this part of the run.
+        values: Everything that is not as the configuration says, by key.
+    """
+
+    number: int
+    values: dict[str, Value]
 
 
 class Save(Message, frozen=True):
@@ -312,6 +329,13 @@ class Saved(Message, frozen=True):
     error: str = ""
 
 
+class Changed(Message, frozen=True):
+    """The node goes on with the values of `Change` ``number``."""
+
+    node: str
+    number: int
+
+
 class Heartbeat(Message, frozen=True):
     """The node's I/O thread is alive."""
 
@@ -463,7 +487,17 @@ class Decision(Message, frozen=True):
 
 
 WireCommand = (
-    Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
+    Assign
+    | Collect
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Change
+    | Save
+    | Stop
+    | Record
+    | Envelope
 )
 WireEvent = (
     Restoring
@@ -473,6 +507,7 @@ WireEvent = (
     | Trained
     | SnapshotTaken
     | Evaluated
+    | Changed
     | Noted
     | Saved
     | Heartbeat

@@ -132,6 +132,10 @@ class AutogradCore:
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
 
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
+        self._settings = settings
+
     def parameters(self) -> F32:
         """Current flat parameters on the host; shares memory on the CPU."""
         return cast(F32, self._upload.download(self._flat))

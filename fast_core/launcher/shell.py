@@ -336,7 +336,7 @@ class Shell:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
         if record is not None:
             self._send(METRICS, record)
-            self._telling.metrics(record)
+            self._telling.metrics(record, self._scheduler.statistics())
 
     # --- for the loops -------------------------------------------------------------------------
 

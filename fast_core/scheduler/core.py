@@ -9,6 +9,7 @@ from __future__ import annotations
 from fast_core.events import (
     AbandonCheckpoint,
     Asked,
+    Changed,
     CheckpointWritten,
     CommitCheckpoint,
     Envelope,
@@ -122,6 +123,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _snapshot_taken(run, event)
         case Evaluated():
             _evaluated(run, event)
+        case Changed():
+            if not run.changes.changed(event):
+                run.counters.stale += 1
         case Noted():
             if not run.checkpoints.noted(event):
                 run.counters.stale += 1
@@ -164,7 +168,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
             )
         case Ready() if node not in run.awaited:
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
-        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Noted():
+        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
                 "message of your own instead: a subclass of fast_core.events.UserMessage"
@@ -330,6 +334,8 @@ def _told(run: Run, event: Told) -> None:
 
 def _do_what_was_asked(run: Run, asked: Asked) -> None:
     tickets, checkpoints = run.tickets, run.checkpoints
+    for key, value in asked.changes.items():
+        run.changes.ask(key, value, f"asked for by {asked.by}")
     if asked.save and not (tickets.quiescent and checkpoints.is_settled(tickets.settled)):
         run.decide("checkpoint asked for", f"by {asked.by}")
         checkpoints.ask()
@@ -362,6 +368,7 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
         run.send(node, run.ledger.assign(shard, node, taken_over=True))
     run.counters.rollouts_dropped += dropped
     run.checkpoints.again()
+    run.changes.bury(event.node)
     run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
 
 

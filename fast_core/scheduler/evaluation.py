@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
+from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken, Value
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.state import SavedState, kept
@@ -67,6 +67,7 @@ class Evaluations:
         self._settings = settings
         self._stage: str | None = None
         self._version = 0
+        self._changed: dict[str, Value] = {}
         self.replaced = 0
         self.solved_by: Solved | None = None
         self.kept = kept(EvaluationState, saved)
@@ -123,9 +124,13 @@ class Evaluations:
             self.replaced += 1
         self.kept.due = True
 
-    def start(self) -> Snapshot:
-        """Start the evaluation that is due; the optimizer is asked for its policy first."""
+    def start(self, changed: dict[str, Value]) -> Snapshot:
+        """Start the evaluation that is due; the optimizer is asked for its policy first.
+
+        ``changed`` are the values that are not the configuration's, as of now.
+        """
         assert self.kept.due and not self.in_flight
+        self._changed = changed
         self.kept.due, self.replaced, self._stage = False, 0, "snapshot"
         self.kept.request += 1
         return Snapshot(self.kept.request)
@@ -142,7 +147,8 @@ class Evaluations:
             # meanwhile asked for a version that this snapshot holds.
             self.kept.due, self.replaced = False, 0
             self.kept.coalesced += 1
-        return Evaluate(event.request, event.version, event.env_steps, self._settings.eval_episodes)
+        episodes = self._settings.eval_episodes
+        return Evaluate(event.request, event.version, event.env_steps, episodes, self._changed)
 
     def expects(self, event: Evaluated) -> bool:
         """Whether this is the result of the evaluation in flight."""

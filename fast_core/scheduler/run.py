@@ -15,6 +15,7 @@ from fast_core.events import (
     LauncherCommand,
     StopReason,
 )
+from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Deaths
@@ -72,6 +73,7 @@ class Run:
         self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
         self.checkpoints = Checkpoints(settings, saved)
+        self.changes = Changes(settings, saved)
         self.episodes = kept(Episodes, saved)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
@@ -105,6 +107,12 @@ class Run:
         return self.began_s + limit - self.earlier_s
 
     @property
+    def changing_nodes(self) -> tuple[str, ...]:
+        """Living nodes that values of the configuration may change for."""
+        nodes = (*self.settings.optimizers, *self.settings.env_nodes)
+        return tuple(n for n in nodes if n not in self.deaths.lost)
+
+    @property
     def saving_nodes(self) -> tuple[str, ...]:
         """Living nodes that hold a part of a checkpoint, and the callbacks if they do."""
         nodes = [n for n in self.settings.working_nodes if n not in self.deaths.lost]
@@ -130,7 +138,7 @@ class Run:
             checkpoint=self.checkpoints.number,
         )
         parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
-        return encode((counters, *parts, self.episodes))
+        return encode((counters, *parts, self.episodes, self.changes.state()))
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""

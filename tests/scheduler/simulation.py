@@ -21,6 +21,8 @@ from typing import NamedTuple
 from fast_core.events import (
     Asked,
     Assign,
+    Change,
+    Changed,
     CheckpointWritten,
     Collect,
     CommitCheckpoint,
@@ -52,7 +54,9 @@ from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
-Task = RolloutOrder | Transform | Train | Snapshot | Evaluate | Save | CommitCheckpoint | Tell
+Task = (
+    RolloutOrder | Transform | Train | Snapshot | Evaluate | Change | Save | CommitCheckpoint | Tell
+)
 
 
 def make_settings(**changes: object) -> SchedulerSettings:
@@ -83,6 +87,7 @@ def make_settings(**changes: object) -> SchedulerSettings:
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
     more |= {
         "moments",
+        "changeable",
         "callbacks_save",
         "replay",
         "replay_ratio",
@@ -122,6 +127,7 @@ class World:
         score: Return of every evaluation episode of a version.
         asks: What callbacks ask for when they are told.
         log: Every send in order.
+        changes: Every change, once for each node.
         checkpoints: Every checkpoint that the launcher was asked to commit.
         drawn: Tickets that the replay node has drawn for.
         paused: Nodes that begin nothing for now.
@@ -162,6 +168,7 @@ class World:
         self.touched: list[str] = []
         self.log: list[Send] = []
         self.checkpoints: list[Checkpoint] = []
+        self.changes: list[Change] = []
 
     @property
     def ended(self) -> EndRun | None:
@@ -197,6 +204,9 @@ class World:
                 self.inbox[node].append(command)
             case Tell():
                 node = CALLBACKS
+                self.inbox[node].append(command)
+            case Change():
+                self.changes.append(command)
                 self.inbox[node].append(command)
             case Transform() | Train() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
@@ -267,6 +277,8 @@ class World:
                 return Saved(name, task.checkpoint, (f"{name}.bin",))
             case CommitCheckpoint():
                 return CheckpointWritten(task.checkpoint)
+            case Change(number):
+                return Changed(node, number)
             case Tell(moment):
                 return Told(moment, self.asks(task))
 

@@ -9,14 +9,14 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
-from fast_core.events import Asked, Failed, Moment, Save, Saved, Told
+from fast_core.events import Asked, Failed, Moment, Save, Saved, Told, Value
 from fast_core.launcher.calling.given import Given, make_named, of_object
 from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger
@@ -25,7 +25,7 @@ from fast_core.nodes.learn.learner_file import check as check_state
 from fast_core.nodes.learn.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
 from fast_core.system import forks
-from fast_core.system.text import encodable, error_text
+from fast_core.system.text import encodable
 
 CALLBACKS_FILE = "callbacks.msgpack"
 LOOK_S = 0.01  # between looks at interrupts and limits while the launcher waits for a callback
@@ -56,6 +56,7 @@ class Host:
         self._answers: deque[Answer] = deque()
         self._there = threading.Semaphore(0)
         self._metrics: Metrics | None = None
+        self._changed: Mapping[str, Value] = {}
         self._place: tuple[str, float] | None = None  # what is being called, and since when
         self._given_tasks = self._done_tasks = 0  # each counted by one thread alone
         self._failed: Failed | None = None
@@ -110,12 +111,17 @@ class Host:
     def _calling(self) -> bool:
         return self._done_tasks < self._given_tasks
 
-    def tell(self, moment: Moment | None, calls: Sequence[Call]) -> None:
-        """Call these methods of all callbacks, and answer with `Told`."""
+    def tell(self, moment: Moment, calls: Sequence[Call], changed: Mapping[str, Value]) -> None:
+        """Call these methods of all callbacks, and answer with `Told`.
+
+        ``changed`` are the values that are not the configuration's.
+        """
+        self._changed = changed
         self._put(partial(self._tell, moment, tuple(calls)))
 
-    def offer(self, metrics: Metrics) -> None:
+    def offer(self, metrics: Metrics, changed: Mapping[str, Value]) -> None:
         """Tell of a row of metrics, unless a newer one comes before its turn."""
+        self._changed = changed
         waits, self._metrics = self._metrics is not None, metrics
         if not waits:
             self._put(self._tell_metrics)
@@ -217,10 +223,9 @@ class Host:
             trace = error.__traceback__
             error.__traceback__ = trace.tb_next if trace is not None else None
             text = "".join(traceback.format_exception(error))
-            failed = Failed(
-                CALLBACKS, f"calling {by}", encodable(error_text(error)), encodable(text), {}
-            )
-            raise _Raised(failed) from error
+            what = "".join(traceback.format_exception_only(error)).strip()
+            doing = f"calling {by}"
+            raise _Raised(Failed(CALLBACKS, doing, encodable(what), encodable(text), {})) from error
         finally:
             self._place = None
 
@@ -228,13 +233,14 @@ class Host:
         if self._failed is not None and not over:
             return
         asked: list[Asked] = []
+        changed = dict(self._changed)
         for name, record in calls:
             for callback in self.callbacks:
                 method = callback.method(name)
                 if method is None:
                     continue
                 by = f"{callback.name}.{name}"
-                live = Live(by, self._config, self._directory, over=over)
+                live = Live(by, self._config, self._directory, changed, over=over)
                 try:
                     self._call(by, partial(method, record, live))
                 except _Raised as raised:
@@ -243,6 +249,7 @@ class Host:
                     self._answer(raised.failed)  # the others are to end all the same
                 if (wanted := live.take()) is not None:
                     asked.append(wanted)
+                    changed |= wanted.changes
         if moment is not None or asked:
             self._answer(Told(moment, tuple(asked)))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Asked
+from fast_core.events import Asked, Value
+from fast_core.run.changes import changeable, checked
 
 
 class Live:
@@ -17,13 +19,35 @@ class Live:
         directory: See `LiveRun`.
     """
 
-    def __init__(self, by: str, config: RunConfig, directory: Path, *, over: bool) -> None:
-        """``by`` is the method that is called; ``over`` says that the run is."""
+    def __init__(
+        self,
+        by: str,
+        config: RunConfig,
+        directory: Path,
+        changed: Mapping[str, Value],
+        *,
+        over: bool,
+    ) -> None:
+        """``by`` is the method that is called; ``over`` says that the run is.
+
+        ``changed`` are the values that are not the configuration's.
+        """
         self.config, self.directory = config, directory
         self._by = by
         self._refusal = "the run is over, so nothing of it can be changed" if over else ""
         self._stop: str | None = None
         self._save = False
+        self._changed, self._changes = changed, dict[str, Value]()
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """See `LiveRun.values`."""
+        return {**changeable(self.config), **self._changed, **self._changes}
+
+    def change(self, key: str, value: object) -> None:
+        """See `LiveRun.change`."""
+        self._check()
+        self._changes[key] = checked(self.config, key, value)
 
     def stop(self, reason: str) -> None:
         """See `LiveRun.stop`."""
@@ -48,5 +72,5 @@ class Live:
     def take(self) -> Asked | None:
         """What was asked for, None if nothing was; nothing more can be."""
         self._refusal = f"{self._by} has returned; ask for changes while it is called"
-        asked = Asked(self._by, self._stop, self._save)
+        asked = Asked(self._by, self._stop, self._save, self._changes)
         return None if asked == Asked(self._by) else asked

@@ -64,10 +64,11 @@ class Telling:
             path, version = Path(directory).with_suffix(""), command.version
             self._written = Checkpoint(command.checkpoint, path, version, command.env_steps)
 
-    def metrics(self, record: Record) -> None:
+    def metrics(self, record: Record, now: Statistics) -> None:
         """Tell of a row of metrics, if its turn comes before the next one."""
         if self.host is not None and self.host.wants("on_metrics"):
-            self.host.offer(Metrics(record.updates, record.env_steps, record.time_s, record.values))
+            row = Metrics(record.updates, record.env_steps, record.time_s, record.values)
+            self.host.offer(row, now.changed)
 
     def tell(self, moment: Moment, now: Statistics) -> None:
         """Tell of what has just happened; the answer comes with `take`."""
@@ -80,7 +81,7 @@ class Telling:
             calls = [("on_evaluation", self._evaluation(now))]
         elif self._written is not None:
             calls = [("on_checkpoint", self._written)]
-        self.host.tell(moment, calls)
+        self.host.tell(moment, calls, now.changed)
 
     def _start(self, now: Statistics) -> list[Call]:
         version, env_steps, path = now.version, now.env_steps_trained, self._checkpoint
