@@ -38,14 +38,19 @@ class Launcher(types.ModuleType):
             raise self.result
         return self.result
 
-    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
-        return self._end("launch", config, resume_from)
+    def _outcome(self, *call: object) -> types.SimpleNamespace:
+        return types.SimpleNamespace(status=self._end(*call), report="")
+
+    def launch(
+        self, config: RunConfig, *, resume_from: Path | None = None
+    ) -> types.SimpleNamespace:
+        return self._outcome("launch", config, resume_from)
 
     def validate(self, config: RunConfig) -> int:
         return self._end("validate", config)
 
-    def resume(self, run: Path, overrides: Sequence[str]) -> int:
-        return self._end("resume", run, list(overrides))
+    def resume(self, run: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return self._outcome("resume", run, list(overrides))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
         unset = (None, False)

@@ -21,6 +21,7 @@ LEVELS = {
     "fast_core.events": 2,
     "fast_core.seeding": 2,
     "fast_core.config": 2,
+    "fast_core.callbacks": 3,
     "fast_core.memory": 3,
     "fast_core.scheduler": 3,
     "fast_core.distributed": 3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,16 @@ Positive = Annotated[int, Meta(ge=1)]
 
 class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "clip_epsilon",
+        "value_clip_epsilon",
+        "value_coef",
+        "entropy_coef",
+        "max_grad_norm",
+        "target_kl",
+    )
 
     name: Annotated[str, Meta(description="`ppo`.")] = "ppo"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4

@@ -88,6 +88,10 @@ class ReplayLearner(ABC):
         self._losses: Losses | None = None
         self._env_steps = 0
 
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        self._settings = settings
+
     # --- updates -------------------------------------------------------------------------------
 
     def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:

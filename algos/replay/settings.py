@@ -25,6 +25,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """What every algorithm that learns from replay has."""
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+    changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "target_rate")
 
     batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
     gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99

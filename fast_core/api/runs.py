@@ -21,9 +21,10 @@ from fast_core.config import file as config_file
 from fast_core.errors import RunFailed
 from fast_core.events import StopReason
 from fast_core.launcher import Outcome
+from fast_core.metrics import MetricsRow
 from fast_core.monitor.figures import count, duration, evaluation_text
 from fast_core.monitor.journal import JournalEntry, read_entries
-from fast_core.monitor.metrics_file import MetricsRow, read_rows
+from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
 from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
@@ -135,7 +136,7 @@ class Run:
         """
         from fast_core.launcher import resume
 
-        return result_of(resume(self.directory, override_lines(overrides)))
+        return result_of(resume(self.directory, override_lines(overrides), callbacks=callbacks))
 
     def __fspath__(self) -> str:
         return str(self.directory)

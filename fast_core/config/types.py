@@ -91,6 +91,17 @@ class WrapperConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+class CallbackConfig(Section, frozen=True, kw_only=True):
+    """A callback; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function that makes one.")
+    ]
+    kwargs: Annotated[Values, Meta(description="Its arguments.")] = {}
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
@@ -639,6 +650,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
     stop: StopConfig
     memory: MemoryConfig = MemoryConfig()
     metrics: MetricsConfig = MetricsConfig()
+    callbacks: Annotated[
+        tuple[CallbackConfig, ...],
+        Meta(description="What is told of the run's events and may act on them, in this order."),
+    ] = ()
     supervision: SupervisionConfig = SupervisionConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 

@@ -40,7 +40,7 @@ from fast_core.system import forks, threads
 from fast_core.system.surroundings import variables_kept
 from fast_core.system.text import error_text
 
-COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+OTHERS_WAIT_S = 0.1  # between looks at the interrupts
 
 
 class InlineMode:
@@ -181,12 +181,12 @@ class InlineRun:
             self._refresh()
             self._take_interrupts()
             if not busy and shell.end is None:
-                self._await_commit()
+                self._await_others()
         self._stop()
 
-    def _await_commit(self) -> None:
-        """Wait for the only thing that does not happen in this thread."""
-        if not self._shell.await_commit(COMMIT_WAIT_S):
+    def _await_others(self) -> None:
+        """Wait for what does not happen in this thread: a commit, a callback."""
+        if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
                 "no node has anything to do and the run has not ended; this is a fault in "
                 f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -69,7 +70,11 @@ class Checking:
 
 
 def launch(
-    config: RunConfig, *, resume_from: Path | None = None, environment: bytes | None = None
+    config: RunConfig,
+    *,
+    resume_from: Path | None = None,
+    environment: bytes | None = None,
+    callbacks: Sequence[object] = (),
 ) -> Outcome:
     """Train in a new run directory.
 
@@ -77,6 +82,7 @@ def launch(
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
         environment: What ``environment.pickled`` is to hold; where it lies by default.
+        callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -107,7 +113,7 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts))
+        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -132,7 +138,7 @@ def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) 
     return msgspec.structs.replace(config, environment=pickled)
 
 
-def resume(run: Path, overrides: list[str]) -> Outcome:
+def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:
     """Continue a run in its own directory from its newest complete checkpoint.
 
     Raises:
@@ -158,7 +164,7 @@ def resume(run: Path, overrides: list[str]) -> Outcome:
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts))
+        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
