@@ -26,6 +26,7 @@ ENVIRONMENTS = {
     "envpool": ["envpool>=1.2"],
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
+ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
     name="fastloop",
@@ -60,6 +61,7 @@ setup(
     extras_require={
         **ENVIRONMENTS,
         "video": VIDEO,
+        "onnx": ONNX,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -71,6 +73,7 @@ setup(
             "psutil",
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
+            *ONNX,
         ],
         # Every peer of a benchmark that is on the index, and the simulators they run on.
         "bench": [

@@ -9,6 +9,7 @@
     │   └── RingEmpty    (TimeoutError)
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
     │   └── OtherRun     (ConfigError)      what the configuration says of its run differs
+    ├── ExportError      (RuntimeError)     a policy can't be exported
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
     └── NodeFailed       (RuntimeError)     a node died or raised
@@ -54,6 +55,10 @@ class CheckpointError(FastLoopError, RuntimeError):
 
 class OtherRun(CheckpointError, ConfigError):
     """A checkpoint is of a run whose defining keys are others than the configuration's."""
+
+
+class ExportError(FastLoopError, RuntimeError):
+    """A policy can't be exported: to this format, of this algorithm, or on this machine."""
 
 
 class TrainingDiverged(FastLoopError, ArithmeticError):
