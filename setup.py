@@ -27,6 +27,7 @@ ENVIRONMENTS = {
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
+ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
     name="fastloop",
@@ -65,6 +66,7 @@ setup(
         **ENVIRONMENTS,
         "video": VIDEO,
         "wandb": WANDB,
+        "onnx": ONNX,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -80,6 +82,7 @@ setup(
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
             *WANDB,
+            *ONNX,
         ],
         # Every peer of a benchmark that is on the index, and the simulators they run on.
         "bench": [

@@ -498,3 +498,14 @@ class Blueprint:
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         raise NotImplementedError
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The deterministic policy with these parameters as a ``torch.nn.Module``, to export it.
+
+        Its ``forward`` takes a tensor ``[B, ...]`` for each part of an observation, in their order
+        and dtypes (the whole where it is not composite), and last the state ``[B, S]`` where
+        `state_size` is not 0. It returns the actions ``[B, ...]`` that the environment takes, what
+        `Policy.act` without exploration and `Policy.environment_action` make of the same; with
+        memory a tuple of them and the state after them. None: there is no such module.
+        """
+        return None

@@ -10,6 +10,7 @@
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
     │   └── OtherRun     (ConfigError)      what the configuration says of its run differs
     ├── PolicyError      (ValueError)       a policy is given what it can't take
+    ├── ExportError      (RuntimeError)     a policy can't be exported
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
     └── NodeFailed       (RuntimeError)     a node died or raised
@@ -62,6 +63,10 @@ class OtherRun(CheckpointError, ConfigError):
 
 class PolicyError(FastLoopError, ValueError):
     """A policy is given what it can't take, or is to play where it does not fit."""
+
+
+class ExportError(FastLoopError, RuntimeError):
+    """A policy can't be exported: to this format, of this algorithm, or on this machine."""
 
 
 class TrainingDiverged(FastLoopError, ArithmeticError):

@@ -27,6 +27,7 @@ LEVELS = {
     "fast_core.distributed": 3,
     "fast_core.envs": 3,
     "fast_core.monitor": 3,
+    "fast_core.export": 3,
     "fast_core.run": 4,
     "fast_core.algos": 4,
     "fast_core.policy": 5,
@@ -57,12 +58,13 @@ OWNERS = {
         "fast_core.launcher.processes.tree",
         "fast_core.tools.doctor",
         "fast_core.tools.sweep.child",
+        "fast_core.export.header",  # the C compiler
     },
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
-TENSORS = ("fast_core.algos", "fast_core.nodes")
+TENSORS = ("fast_core.algos", "fast_core.nodes", "fast_core.export")
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 

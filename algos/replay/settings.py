@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fast_core.algorithm import Backend, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import Array, Backend, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import Activation
@@ -213,6 +214,21 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
             fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
         return (*fields, EXPLORATION)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The networks in torch, whichever act; how much is explored doesn't matter."""
+        from fast_core.algos.nets_torch.policy_module import ActionMode
+        from fast_core.algos.replay.torch_actor import TorchActor
+
+        actor = self.actor(environment, PolicySetup(backend="torch"))
+        assert isinstance(actor, TorchActor), "torch was asked for"
+        actor.load(parameters[:-1])
+        action = environment.action
+        if action.kind == "box":
+            return actor.module(ActionMode(action.size, squashed=True), stretch=True)
+        outputs = self.policy_shape(environment).outputs
+        mode = ActionMode(action.n, first=outputs - action.n, choices=(action.n,))
+        return actor.module(mode, stretch=False)
 
     def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
         """The networks of a policy; only the torch backend imports torch.
