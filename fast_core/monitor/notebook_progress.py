@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fast_core.monitor.progress import PlainProgress
@@ -23,9 +24,10 @@ class NotebookProgress(PlainProgress):
         # here, because it is there only where a notebook is
         from IPython.display import display
 
+        show: Callable[..., Any] = display
         text = progress_line(view, self._env_steps.per_second, self._updates.per_second)
         shown = {"text/plain": text}
         if self._line is None:
-            self._line = display(shown, raw=True, display_id=True)
+            self._line = show(shown, raw=True, display_id=True)
         else:
             self._line.update(shown, raw=True)
