@@ -75,7 +75,7 @@ def _configured(
     """The environment's configuration, the seed of the run, and what makes it if not its id."""
     if sending.is_object(what):
         maker = sending.checked_maker(what)
-        return environment_of({"id": sending.label_of(maker), **keys}), 0, cast("Maker", maker)
+        return environment_of({"id": sending.label_of(maker), **keys}), 0, maker
     if isinstance(what, Run):
         what = what.config
     is_file = isinstance(what, PathLike) or str(what).endswith((".yaml", ".yml"))

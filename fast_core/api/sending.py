@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
+import linecache
 import os
 import re
 import sys
 import types
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import cast
 
 import cloudpickle
 
+from fast_core.envs.pickled import code_with_source
 from fast_core.errors import ConfigError
 from fast_core.system.text import error_text
 
@@ -87,15 +91,40 @@ def pickled(maker: Maker) -> bytes:
         ) from error
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Keeps where code stands, and the text of a notebook's cell: tracebacks show it."""
+
+    dispatch_table = ChainMap(
+        {types.CodeType: lambda code: _reduced(code)}, cloudpickle.Pickler.dispatch_table
+    )
+
+
+def _reduced(code: types.CodeType) -> tuple[Callable[..., object], tuple[object, ...]]:
+    _, parts = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    return code_with_source, (code.co_filename, _source(code.co_filename), *parts)
+
+
+@functools.lru_cache(maxsize=32)
+def _source(filename: str) -> str:  # cached, so that it is one object and pickled once
+    return "" if os.path.exists(filename) else "".join(linecache.getlines(filename))
+
+
 def _dump(value: object) -> bytes:
     module = sys.modules.get(getattr(_inner(value), "__module__", None) or "")
     if module is None or module.__name__ == "__main__" or _importable(module.__name__):
-        return bytes(cloudpickle.dumps(value))
+        return _pickle(value)
     cloudpickle.register_pickle_by_value(module)
     try:
-        return bytes(cloudpickle.dumps(value))
+        return _pickle(value)
     finally:
         cloudpickle.unregister_pickle_by_value(module)
+
+
+def _pickle(value: object) -> bytes:
+    _source.cache_clear()
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
 
 
 def _inner(value: object) -> object:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import cloudpickle
-import gymnasium
 
 from fast_core.errors import ConfigError
 from fast_core.system.text import error_text
 
-Maker = Callable[..., gymnasium.Env[Any, Any]]
+Maker = Callable[..., Any]
 
 
 @functools.lru_cache(maxsize=8)
@@ -45,3 +46,10 @@ def loads(data: bytes) -> Maker:
     made = cast("Maker", cloudpickle.loads(data))
     # Gymnasium copies what is no function or class, arguments of a partial included, each time.
     return made if isinstance(made, type) else lambda **kwargs: made(**kwargs)
+
+
+def code_with_source(filename: str, source: str, *parts: Any) -> types.CodeType:
+    """Code as it was where it was pickled, with the text of what stands in no file."""
+    if source and not linecache.getlines(filename):
+        linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
+    return types.CodeType(*parts).replace(co_filename=filename)

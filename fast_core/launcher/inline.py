@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
-from fast_core.envs.place import VARIABLES
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
@@ -35,9 +34,7 @@ from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.seeding import generators_kept
 from fast_core.system import forks, threads
-from fast_core.system.surroundings import variables_kept
 from fast_core.system.text import error_text
 
 OTHERS_WAIT_S = 0.1  # between looks at the interrupts
@@ -51,8 +48,6 @@ class InlineMode:
     def __init__(self, session: Session, stack: ExitStack) -> None:
         """Watch over calls into user code; ``stack`` closes every node."""
         self._session, self._stack = session, stack
-        for kept in (variables_kept(VARIABLES), generators_kept(), threads.threads_kept()):
-            stack.enter_context(kept)
         self._hub = InprocHub()
         session.interrupts.raises = True
         self._limits = stack.enter_context(Limits(session.interrupts, self._end))

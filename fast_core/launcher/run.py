@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from fast_core.launcher.checkpoints.store import (
     drop_abandoned,
     newest_valid,
 )
+from fast_core.launcher.lending import process_lent
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.prepare import identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
@@ -42,9 +42,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.run.checkpoint_files import Manifest
-from fast_core.system import threads
 from fast_core.system.durable import write_durably
-from fast_core.system.surroundings import variables_kept
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
 
@@ -241,9 +239,6 @@ def _run(session: Session) -> Outcome:
     run, progress, interrupts = session.run, session.progress, session.interrupts
     try:
         with ExitStack() as stack:
-            stack.enter_context(variables_kept(threads.ENVIRONMENT))
-            for name, value in threads.ENVIRONMENT.items():
-                os.environ.setdefault(name, value)
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
@@ -263,6 +258,7 @@ def _run(session: Session) -> Outcome:
 def _mode(session: Session, stack: ExitStack) -> Mode:
     if session.config.mode == "process":
         return ProcessMode(session, stack)
+    stack.enter_context(process_lent())
     # here, because it imports environments and torch, which a launcher of processes doesn't
     from fast_core.launcher.inline import InlineMode
 
