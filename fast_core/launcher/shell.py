@@ -393,13 +393,15 @@ class Shell:
         return untold
 
     def end_callbacks(self, hurry: Callable[[], bool]) -> None:
-        """Tell callbacks of the end; it is a failure if that is one."""
+        """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
         assert self.end is not None
         for failed in self._telling.end(self.end, self._scheduler.statistics(), hurry):
             self.take(failed)
-            if self.end.reason != "failed":
+            if self.end.reason == "finished":
                 text = f"{failed.node} failed while {failed.doing}: {failed.error}"
                 self.end = EndRun("failed", text, failed)
+            else:
+                self._report(failed.traceback)
 
     def decide(self, what: str, why: str) -> None:
         """Add a line of the launcher's own to the journal."""
