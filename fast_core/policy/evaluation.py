@@ -86,8 +86,11 @@ def evaluate(
 
     Raises:
         PolicyError: The policy does not fit the environment, or can't be recorded there.
+        ConfigError: ``episodes`` or ``seed`` is out of range.
         FastLoopError: There is no such policy or environment, or the environment raised.
     """
+    _check("episodes", episodes, 1)
+    _check("seed", seed, 0)
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     setting = setting_of(policy if isinstance(policy, Policy) else None, environment)
@@ -107,6 +110,11 @@ def evaluate(
         while playing.step():
             pass
         return playing.finish()
+
+
+def _check(name: str, value: object, least: int) -> None:
+    if value is not None and (not isinstance(value, int | np.integer) or value < least):
+        raise ConfigError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
 class Playing:
