@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -94,19 +94,16 @@ def evaluate(
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     setting = setting_of(policy if isinstance(policy, Policy) else None, environment)
-    with ExitStack() as stack:
-        trajectories = None
-        if record is not None:
-            trajectories = stack.enter_context(Trajectories(Path(record)))
-        playing = Playing(
-            policy,
-            setting,
-            episodes=episodes,
-            seed=seed,
-            explore=not deterministic,
-            trajectories=trajectories,
-        )
-        stack.callback(playing.close)
+    trajectories = None if record is None else Trajectories(Path(record))
+    playing = Playing(
+        policy,
+        setting,
+        episodes=episodes,
+        seed=seed,
+        explore=not deterministic,
+        trajectories=trajectories,
+    )
+    with closing(playing):
         while playing.step():
             pass
         return playing.finish()
