@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fast_core.tools.trained import load_trained
 
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.tools.export import export_run
-from fast_core.tools.trained import load_trained
 from tests.launcher.trained_run import make_trained
 
 
