@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
-from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets.networks import F32, NetworkShape, normalises
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
@@ -62,8 +62,9 @@ class TorchPolicy(ActorPolicy):
         """A parameter on the device, in its precision; convolutions stay channels-last."""
         if sees_pixels(name):
             weight = weight * PIXEL
-        head = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
-        dtype = torch.bfloat16 if self._bf16 and not head else torch.float32
+        wide = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
+        narrow = self._bf16 and not wide and not normalises(name)
+        dtype = torch.bfloat16 if narrow else torch.float32
         return weight.to(self._device, dtype)
 
     def _output(self, obs: Array) -> F32:
