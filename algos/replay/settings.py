@@ -214,6 +214,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """One: `update` takes one step, with a batch of its own."""
         return 1
 
+    def exploration(self, updates: int, env_steps: int) -> float:
+        """Share of actions drawn uniformly after so many updates: all until the first."""
+        return float(self.random_warmup and updates == 0)
+
     def replay(self) -> ReplaySpec:
         """Windows of at most ``n_step`` steps, ``batch_size`` of them."""
         return ReplaySpec(self.batch_size, self.n_step, self.gamma)
@@ -259,13 +263,13 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         self.add_networks(layout, environment)
         return layout
 
-    def modular_flops(self, environment: EnvironmentSpec) -> int:
-        """As `update_flops`, of torch modules: forward and back, their targets forward."""
+    def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
+        """Of torch modules: forward and back, their targets forward."""
         modules = self.modules(environment)
         products = sum(module.products * (4 if module.target else 3) for module in modules)
         return 2 * products * self.batch_size
 
-    def make_modular(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build the learner of torch modules."""
         self.check(environment, setup)
         found = own("fast_core.algos.replay.torch_algorithm:torch_learner")(self)

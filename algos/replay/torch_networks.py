@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.encoder_shape import BRANCH_GAIN, GAIN, EncoderShape
 from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape
@@ -247,6 +248,16 @@ class Networks(nn.Module):
         for part, module in self.parts.items():
             for name, tensor in tensors(module):
                 yield part, f"{part}.{name}", tensor
+
+
+def best_choice(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The allowed choice of largest value in each row ``[N]``."""
+    return (values if mask is None else values.masked_fill(~mask, FORBIDDEN)).argmax(1)
+
+
+def pick(values: Tensor, choice: Tensor) -> Tensor:
+    """What belongs to each row's choice: of ``[N, A, ...]``, ``[N, ...]``."""
+    return values[torch.arange(len(values), device=values.device), choice]
 
 
 def width(shape: OwnShape, module: nn.Module) -> int:
