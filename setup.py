@@ -60,6 +60,7 @@ setup(
     extras_require={
         **ENVIRONMENTS,
         "video": VIDEO,
+        "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
         "test": [
             "pytest",
             "pytest-timeout",

@@ -1,0 +1,170 @@
+"""Which runs are of one configuration, and which of them count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fast_core.config import RunConfig
+from fast_core.config import yaml_text as config_yaml
+from fast_core.errors import ConfigError
+from fast_core.launcher.run import load_run_config
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.system.surroundings import expanded
+from fast_core.tools.compare.curves import Series, read_series
+from fast_core.tools.config_leaves import leaves
+from fast_core.tools.run_state import RunState, find_runs, read_state
+from fast_core.tools.sweep.names import short_keys
+
+# What says how a run is computed, kept and shown, not what is learned or how that is measured.
+_NO_MATTER = (
+    "mode",
+    "nodes.env.count",
+    "nodes.policy.threads",
+    "nodes.optimizer.threads",
+    "policy.measured",
+    "checkpoint.",
+    "memory.",
+    "metrics.",
+    "supervision.",
+    "diagnostics.",
+)
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run.
+
+    Attributes:
+        state: How it stands.
+        seed: Its seed.
+        series: The metric that is compared.
+        left_out: Why it does not count; empty if it does.
+    """
+
+    state: RunState
+    seed: int
+    series: Series
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but their seeds.
+
+    Attributes:
+        name: What tells it from the other groups.
+        members: Every run, by seed.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+
+    @property
+    def counted(self) -> tuple[Member, ...]:
+        """Those that count."""
+        return tuple(member for member in self.members if not member.left_out)
+
+
+def find(paths: Iterable[Path]) -> list[Path]:
+    """Every run directory at and below the paths, each once.
+
+    Raises:
+        ConfigError: There is none at or below one of them.
+    """
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = expanded(given, "the run").absolute()
+        runs = sorted(find_runs(path)) if path.is_dir() else []
+        runs = [run for run in runs if RunDirectory(run).config.is_file()]
+        if not runs and path.is_dir() and (path / "config.yaml").is_file():
+            runs = [path]  # renamed
+        if not runs:
+            runs = [RunDirectory.open(given).path]  # says what is there instead
+        found.update(dict.fromkeys(runs))
+    return list(found)
+
+
+def group(
+    runs: Sequence[Path], metric: str, at: int | None
+) -> tuple[list[Group], list[tuple[Path, str]]]:
+    """Sort runs by configuration.
+
+    Args:
+        runs: Their directories.
+        metric: What is compared.
+        at: Environment steps at which it is; None for the end of each run.
+
+    Returns:
+        The groups, in the order of their first runs, and what could not be read and why.
+    """
+    members: dict[str, list[Member]] = {}
+    configs: dict[str, RunConfig] = {}
+    unread: list[tuple[Path, str]] = []
+    for path in runs:
+        try:
+            config = load_run_config(RunDirectory(path), [])
+        except ConfigError as error:
+            unread.append((path, str(error)))
+            continue
+        key = config_yaml.inline(_compared(config))
+        configs.setdefault(key, config)
+        state, series = read_state(path), read_series(path, metric)
+        why = _why_left_out(state, series, at)
+        members.setdefault(key, []).append(Member(state, config.seed, series, why))
+    names = _names(list(configs.values()))
+    groups = [
+        Group(name, _newest_of_each_seed(members[key]))
+        for key, name in zip(configs, names, strict=True)
+    ]
+    return groups, unread
+
+
+def _compared(config: RunConfig) -> dict[str, object]:
+    return {key: value for key, value in leaves(config).items() if not key.startswith(_NO_MATTER)}
+
+
+def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
+    """What has ended counts with where it ended, what has not where it has got to ``at``."""
+    if not series.values.size:
+        return "has no value yet" if state.state == "running" else "has no value"
+    if state.state == "finished" or (at is not None and state.env_steps >= at):
+        return ""
+    return "" if at is not None and series.env_steps[-1] >= at else state.state
+
+
+def _newest_of_each_seed(members: Sequence[Member]) -> tuple[Member, ...]:
+    """The same seed twice is one sample: the newest run counts that can."""
+    ordered = sorted(
+        members, key=lambda m: (m.seed, not m.left_out, m.state.path.name), reverse=True
+    )
+    kept: list[Member] = []
+    for member in ordered:
+        if not member.left_out and any(other.seed == member.seed for other in kept):
+            member = Member(member.state, member.seed, member.series, "seed counted already")
+        kept.append(member)
+    return tuple(sorted(kept, key=lambda m: (m.seed, bool(m.left_out), m.state.path.name)))
+
+
+def _names(configs: Sequence[RunConfig]) -> list[str]:
+    """The runs' names, and behind one that several groups have what differs among those."""
+    found = []
+    for config in configs:
+        namesakes = [_compared(other) for other in configs if other.name == config.name]
+        different = _different(namesakes)
+        own, short = _compared(config), short_keys(different)
+        parts = [f"{short[k]}={config_yaml.inline(own[k])}" for k in different if k in own]
+        more = f", and {len(parts) - _SHOWN} more keys" if len(parts) > _SHOWN else ""
+        parts = parts[:_SHOWN]
+        found.append(f"{config.name}: {', '.join(parts)}{more}" if parts else config.name)
+    return found
+
+
+def _different(trees: Sequence[Mapping[str, object]]) -> list[str]:
+    keys = dict.fromkeys(key for tree in trees for key in tree)
+    found = [key for key in keys if len({config_yaml.inline(t.get(key)) for t in trees}) > 1]
+    if "stop.env_steps" in found and "horizon_env_steps" in found:
+        found.remove("horizon_env_steps")  # which follows it where nothing else says it
+    return found
