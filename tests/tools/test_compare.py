@@ -72,6 +72,13 @@ def test_runs_are_compared_at_the_steps_that_all_have_reached(tmp_path: Path) ->
     assert any("has no value" in note for note in comparison.notes)
 
 
+def test_run_without_a_value_so_early_is_told(tmp_path: Path) -> None:
+    made_run(tmp_path, values=[1.0, 2.0])
+    comparison = compare([tmp_path], at=50)
+    assert comparison.rows[0].final.n == 0
+    assert any("no value before 100 env steps" in note for note in comparison.notes)
+
+
 def test_same_seed_twice_is_one_sample(tmp_path: Path) -> None:
     made_run(tmp_path, values=[1.0], outcome="failed")
     made_run(tmp_path, values=[2.0])

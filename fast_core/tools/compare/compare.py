@@ -148,12 +148,12 @@ def _notes(groups: Sequence[Group], at: int | None) -> list[str]:
             f"{count(dropped)} values are not known (NaN, infinity, or evaluations with "
             "quarantined episodes) and are left out."
         )
-    if at is None and any(len(each.counted) < len(each.members) for each in groups):
-        least = _reached_by_all(groups)
-        if least:
-            notes.append(
-                f"All runs have got to {count(least)} env steps: --at {least} compares them there."
-            )
+    unfinished = [m for each in groups for m in each.members if m.left_out == m.state.state]
+    if at is None and unfinished and (least := _reached_by_all(groups)):
+        notes.append(
+            f"All that have values have one by {count(least)} env steps: `--at {least}` compares "
+            "there."
+        )
     return notes
 
 
@@ -162,6 +162,8 @@ def _standing(why: str, text: str) -> str:
 
 
 def _reached_by_all(groups: Sequence[Group]) -> int:
-    """Environment steps up to which every run has values."""
-    ends = [m.series.env_steps[-1] for each in groups for m in each.members if m.series.values.size]
-    return int(min(ends, default=0))
+    """Environment steps at which every run that has values has one; 0 if there are none such."""
+    series = [member.series for each in groups for member in each.members]
+    known = [one.env_steps for one in series if one.values.size]
+    least = min((steps[-1] for steps in known), default=0.0)
+    return int(least) if all(steps[0] <= least for steps in known) else 0

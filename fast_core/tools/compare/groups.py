@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.config import RunConfig
+from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.errors import ConfigError
 from fast_core.launcher.run import load_run_config
@@ -31,6 +33,7 @@ _NO_MATTER = (
     "diagnostics.",
 )
 _SHOWN = 4
+_SEED = re.compile(r"^seed: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,25 @@ def group(
     """
     members: dict[str, list[Member]] = {}
     configs: dict[str, RunConfig] = {}
+    read: dict[str, tuple[str, RunConfig]] = {}
     unread: list[tuple[Path, str]] = []
     for path in runs:
+        state = read_state(path)
         try:
-            config = load_run_config(RunDirectory(path), [])
+            text = config_file.read_text(RunDirectory(path).config)
+            alike = _SEED.sub("", text)  # to read each file takes far longer than all else
+            if alike not in read:
+                config = load_run_config(RunDirectory(path), [])
+                read[alike] = config_yaml.inline(_compared(config)), config
         except ConfigError as error:
             unread.append((path, str(error)))
             continue
-        key = config_yaml.inline(_compared(config))
+        key, config = read[alike]
         configs.setdefault(key, config)
-        state, series = read_state(path), read_series(path, metric)
+        series = read_series(path, metric)
+        seed = config.seed if state.seed is None else state.seed
         why = _why_left_out(state, series, at)
-        members.setdefault(key, []).append(Member(state, config.seed, series, why))
+        members.setdefault(key, []).append(Member(state, seed, series, why))
     names = _names(list(configs.values()))
     groups = [
         Group(name, _newest_of_each_seed(members[key]))
@@ -130,6 +140,8 @@ def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
     """What has ended counts with where it ended, what has not where it has got to ``at``."""
     if not series.values.size:
         return "has no value yet" if state.state == "running" else "has no value"
+    if at is not None and series.env_steps[0] > at:
+        return f"has no value before {series.env_steps[0]:,.0f} env steps"
     if state.state == "finished" or (at is not None and state.env_steps >= at):
         return ""
     return "" if at is not None and series.env_steps[-1] >= at else state.state
