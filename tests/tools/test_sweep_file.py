@@ -91,6 +91,7 @@ def test_written_file_is_the_same_sweep(tmp_path: Path) -> None:
         ({"grid": {"seed": [1]}}, "seed can't differ within a sweep.*`seeds`"),
         ({"variants": [{"directory": "x"}]}, "directory can't differ"),
         ({"variants": [{"stop": 1}], "grid": {"stop": [2]}}, "stop is given in variants"),
+        ({"name": "../x"}, "name must be usable as a folder name"),
         ({"seeds": 0}, "seeds must be an integer of at least 1"),
         ({"seeds": [1, 1]}, "seeds must be.*different"),
         ({"jobs": 0}, "jobs must be 'auto'"),

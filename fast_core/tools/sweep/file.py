@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from fast_core.algos.registry import algorithm_config_type
@@ -129,6 +130,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     base, base_source = _base(config.config, document, source)
     base.tree.setdefault("name", name)
     shared = config_file.read(base, others, algorithm_config_type, source=base_source)
+    config_file.validate(msgspec.structs.replace(shared, name=name), source)
     directory = config.directory or shared.directory
     folder = path if begun else expanded(directory, "directory") / name
     combinations = list(_combinations(config, document.lines, source))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import shlex
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
     planned = read_sweep(Path(path), overrides)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        screen = Screen()
+        screen = Screen(sys.stdout)
         stack.callback(screen.close)
         tasks = _settled(planned)
         try:
