@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError
-from fast_core.monitor.figures import UNKNOWN, count, duration, number
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number
 from fast_core.system.surroundings import expanded, write_result
 from fast_core.tools.run_state import RunState, find_runs, read_state, size_bytes
 
@@ -77,7 +77,7 @@ def _table(runs: list[RunState], folder: Path) -> list[str]:
 def _cells(run: RunState, folder: Path) -> tuple[str, ...]:
     name = str(run.path.relative_to(folder)) if run.path != folder else str(run.path)
     age = None if run.began is None else time.time() - run.began.timestamp()
-    text = run.text if len(run.text) <= _TEXT else f"{run.text[: _TEXT - 3]}..."
+    text = cut(run.text, _TEXT)
     if run.state in ("failed", "interrupted"):
         text += "; can be resumed" if run.checkpoint else "; nothing to resume from"
     return (

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from fast_core.launcher.checkpoints.store import complete_names
+from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.metrics_file import MetricsRow
 from fast_core.monitor.run_directory import RunDirectory
@@ -139,7 +140,7 @@ def _outcome(run: RunDirectory, pid: int | None, end: JournalEntry | None) -> tu
 def first_cause(run: RunDirectory) -> str:
     """The line of ``crash.txt`` that says what failed; it is the last one."""
     lines = _tail(run.crash).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip()[:_CAUSE] if lines else "crash.txt is empty"
+    return cut(lines[-1].strip(), _CAUSE) if lines else "crash.txt is empty"
 
 
 def _end(events: Path) -> JournalEntry | None:

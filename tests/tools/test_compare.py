@@ -69,7 +69,7 @@ def test_runs_are_compared_at_the_steps_that_all_have_reached(tmp_path: Path) ->
     made_run(tmp_path, "seed=2", values=[], outcome=None)
     comparison = compare([tmp_path], at=100)
     assert rows(comparison) == {"made": (2, 2.0, 2.0)}
-    assert any("has no value" in note for note in comparison.notes)
+    assert any("interrupted: it was killed, nothing at 0" in note for note in comparison.notes)
 
 
 def test_run_without_a_value_so_early_is_told(tmp_path: Path) -> None:

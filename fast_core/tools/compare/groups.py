@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.config import RunConfig
-from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.errors import ConfigError
-from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.system.surroundings import expanded
 from fast_core.tools.compare.curves import Series, read_series
 from fast_core.tools.config_leaves import leaves
+from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, find_runs, read_state
 from fast_core.tools.sweep.names import short_keys
 
@@ -33,7 +31,6 @@ _NO_MATTER = (
     "diagnostics.",
 )
 _SHOWN = 4
-_SEED = re.compile(r"^seed: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -105,22 +102,19 @@ def group(
     """
     members: dict[str, list[Member]] = {}
     configs: dict[str, RunConfig] = {}
-    read: dict[str, tuple[str, RunConfig]] = {}
     unread: list[tuple[Path, str]] = []
+    read, keys = RunConfigs(), dict[int, str]()
     for path in runs:
-        state = read_state(path)
         try:
-            text = config_file.read_text(RunDirectory(path).config)
-            alike = _SEED.sub("", text)  # to read each file takes far longer than all else
-            if alike not in read:
-                config = load_run_config(RunDirectory(path), [])
-                read[alike] = config_yaml.inline(_compared(config)), config
+            config = read[RunDirectory(path)]
         except ConfigError as error:
             unread.append((path, str(error)))
             continue
-        key, config = read[alike]
+        if id(config) not in keys:
+            keys[id(config)] = config_yaml.inline(_compared(config))
+        key = keys[id(config)]
         configs.setdefault(key, config)
-        series = read_series(path, metric)
+        state, series = read_state(path), read_series(path, metric)
         seed = config.seed if state.seed is None else state.seed
         why = _why_left_out(state, series, at)
         members.setdefault(key, []).append(Member(state, seed, series, why))
@@ -139,7 +133,7 @@ def _compared(config: RunConfig) -> dict[str, object]:
 def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
     """What has ended counts with where it ended, what has not where it has got to ``at``."""
     if not series.values.size:
-        return "has no value yet" if state.state == "running" else "has no value"
+        return "has no value" if state.state == "finished" else state.state
     if at is not None and series.env_steps[0] > at:
         return f"has no value before {series.env_steps[0]:,.0f} env steps"
     if state.state == "finished" or (at is not None and state.env_steps >= at):

@@ -24,6 +24,7 @@ from fast_core.run.needs import SHARE_OFFERED, private_nbytes
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
+from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, find_runs
 from fast_core.tools.sweep.file import SWEEP_FILE, Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
@@ -100,10 +101,10 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
 
 
 def _settled(planned: Sweep) -> list[Task]:
-    tasks = tasks_of(planned)
+    tasks, configs = tasks_of(planned), RunConfigs()
     for task in tasks:
         task.settle()
-        task.check()
+        task.check(configs)
     return tasks
 
 

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fast_core.monitor.figures import UNKNOWN, count, duration, number
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number
 from fast_core.monitor.screen import screen_of
 from fast_core.tools.sweep.tasks import Status, Task
 
 _SHORTEST_S, _LONGEST_S = 5.0, 60.0
 _LIVE_S = 0.5
+_CAUSE = 120
 _STYLES: dict[Status, str] = {
     "running": "bold",
     "elsewhere": "bold",
@@ -91,7 +92,8 @@ class Screen:
         for task in tasks:
             started_s = self._started_s.get(id(task), (now_s, 0))[0]
             every_s = min(max((now_s - started_s) / 20, _SHORTEST_S), _LONGEST_S)
-            if task.status == "running" and now_s >= self._told_s[id(task)] + every_s:
+            steps = task.state.env_steps if task.state is not None else 0
+            if task.child and steps and now_s >= self._told_s[id(task)] + every_s:
                 self._told_s[id(task)] = now_s
                 self.say(f"{self._time()} {task.name}: {self._figures(task)}")
 
@@ -133,7 +135,7 @@ class Screen:
     def _figures(self, task: Task) -> str:
         """A run's line: what it is doing, how far it is, what it reaches."""
         if task.status == "failed":
-            return f"failed: {task.cause}"
+            return f"failed: {cut(task.cause, _CAUSE)}"
         if task.state is None:
             return "starting" if task.status == "running" else task.status
         steps, part, left, last, best = self._cells(task)
