@@ -118,12 +118,17 @@ def compare(
     score: Annotated[
         float | None, typer.Option(metavar="VALUE", help="Count the env steps to this value too.")
     ] = None,
+    across: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Take runs that differ in it as alike too.")
+    ] = None,
 ) -> None:
     """Compare runs that differ in more than their seeds: mean, spread, interquartile mean."""
     surroundings.reserve_output()
     from fast_core.tools.compare.table import compare_and_show
 
-    raise typer.Exit(compare_and_show(runs, output=output, metric=metric, at=at, score=score))
+    raise typer.Exit(
+        compare_and_show(runs, output=output, metric=metric, at=at, score=score, across=across)
+    )
 
 
 @app.command("list")

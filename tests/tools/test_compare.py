@@ -86,6 +86,20 @@ def test_same_seed_twice_is_one_sample(tmp_path: Path) -> None:
     assert rows(compare([tmp_path])) == {"made": (1, 3.0, 3.0)}
 
 
+def test_runs_are_compared_across_a_key(tmp_path: Path) -> None:
+    for seed in range(2):
+        for gravity, value in ((9, 1.0), (5, 3.0)):
+            keys = [f"seed={seed}", f"environment.kwargs.g={gravity}", f"name=g{gravity}"]
+            made_run(tmp_path, *keys, values=[value])
+            made_run(tmp_path, *keys, SLOW, values=[value + 1])
+    found = compare([tmp_path], across="environment.kwargs")
+    name = "across environment.kwargs: learning_rate="
+    assert rows(found) == {f"{name}1.0e-05": (4, 3.0, 3.0), f"{name}0.0003": (4, 2.0, 2.0)}
+    assert found.rows[0].final.interval == pytest.approx((2.0, 2.0))  # within each all are equal
+    with pytest.raises(ConfigError, match="no key 'environment"):
+        compare([tmp_path], across="environment.kwarg")
+
+
 def test_steps_to_a_score(tmp_path: Path) -> None:
     made_run(tmp_path, values=[1.0, 5.0, 2.0])
     made_run(tmp_path, "seed=1", values=[6.0])

@@ -37,7 +37,7 @@ def test_interquartile_mean_drops_a_quarter_at_each_end(
 
 
 def test_statistics_are_those_of_the_standard_library() -> None:
-    found = statistics(VALUES)
+    found = statistics([VALUES])
     assert (found.n, found.low, found.high) == (8, -50.0, 100.0)
     assert found.mean == pytest.approx(standard.mean(VALUES))
     assert found.std == pytest.approx(standard.stdev(VALUES))
@@ -75,7 +75,7 @@ def test_interval_repeats() -> None:
 
 
 def test_one_seed_has_no_spread_and_none_has_nothing() -> None:
-    one, none = statistics([5.0]), statistics([])
+    one, none = statistics([[5.0]]), statistics([])
     assert (one.n, one.mean, one.iqm) == (1, 5.0, 5.0)
     assert math.isnan(one.std) and math.isnan(one.interval[0])
     assert none.n == 0 and math.isnan(none.mean) and math.isnan(none.iqm)

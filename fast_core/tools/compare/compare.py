@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.figures import count, number
-from fast_core.tools.compare.curves import Band, band
+from fast_core.tools.compare.curves import Band, Series, band
 from fast_core.tools.compare.groups import Group, find, group
 from fast_core.tools.compare.statistics import Statistics, statistics
 from fast_core.tools.run_state import RETURN, TRAINING_RETURN
@@ -68,6 +68,7 @@ def compare(
     metric: str | None = None,
     at: int | None = None,
     score: float | None = None,
+    across: str | None = None,
 ) -> Comparison:
     """Compare runs that differ in more than their seeds.
 
@@ -78,13 +79,17 @@ def compare(
         at: Compare at so many environment steps, what has got there; by default what has
             finished, at its end.
         score: Count the environment steps to this value too.
+        across: Take runs that differ in this key, such as ``environment.kwargs``, as one
+            configuration too: values must be on one scale, and seeds are drawn within each.
 
     Raises:
-        ConfigError: There are no runs, or no such metric.
+        ConfigError: There are no runs, or no such metric or key.
     """
     runs = find([Path(path) for path in paths])
-    chosen, groups, unread = _measured(runs, metric, at)
+    chosen, groups, unread = _measured(runs, metric, at, across)
     limit = math.inf if at is None else at
+    if across is not None and not any(m.stratum != "{}" for each in groups for m in each.members):
+        raise ConfigError(f"these runs have no key {across!r} to compare across.")
     rows = tuple(_row(each, limit, score) for each in groups)
     notes = _notes(groups, at)
     notes += [f"{path} can't be read and is left out: {why}" for path, why in unread]
@@ -92,11 +97,11 @@ def compare(
 
 
 def _measured(
-    runs: Sequence[Path], metric: str | None, at: int | None
+    runs: Sequence[Path], metric: str | None, at: int | None, across: str | None
 ) -> tuple[str, list[Group], list[tuple[Path, str]]]:
     """The groups, with the first metric that any run has."""
     for chosen in (metric,) if metric is not None else (RETURN, TRAINING_RETURN):
-        groups, unread = group(runs, chosen, at)
+        groups, unread = group(runs, chosen, at, across)
         members = [member for each in groups for member in each.members]
         if any(chosen in member.series.names for member in members):
             return chosen, groups, unread
@@ -112,13 +117,14 @@ def _measured(
 
 
 def _row(each: Group, limit: float, score: float | None) -> Row:
+    strata: dict[str, list[Series]] = {}
+    for member in each.counted:
+        strata.setdefault(member.stratum, []).append(member.series)
     series = [member.series for member in each.counted]
-    final = [one.at(limit) for one in series]
-    best = [one.best(limit) for one in series]
     return Row(
         each,
-        statistics([value for value in final if math.isfinite(value)]),
-        statistics([value for value in best if math.isfinite(value)]),
+        statistics([[one.at(limit) for one in stratum] for stratum in strata.values()]),
+        statistics([[one.best(limit) for one in stratum] for stratum in strata.values()]),
         () if score is None else tuple(one.steps_to(score) for one in series),
         band(series),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fast_core.config import RunConfig
@@ -41,18 +41,20 @@ class Member:
         state: How it stands.
         seed: Its seed.
         series: The metric that is compared.
+        stratum: The value of the key that is compared across; seeds are drawn within each.
         left_out: Why it does not count; empty if it does.
     """
 
     state: RunState
     seed: int
     series: Series
+    stratum: str = ""
     left_out: str = ""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but their seeds.
+    """Runs that differ in nothing but their seeds, and the key that is compared across.
 
     Attributes:
         name: What tells it from the other groups.
@@ -88,7 +90,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
 
 
 def group(
-    runs: Sequence[Path], metric: str, at: int | None
+    runs: Sequence[Path], metric: str, at: int | None, across: str | None
 ) -> tuple[list[Group], list[tuple[Path, str]]]:
     """Sort runs by configuration.
 
@@ -96,6 +98,7 @@ def group(
         runs: Their directories.
         metric: What is compared.
         at: Environment steps at which it is; None for the end of each run.
+        across: A key in which the runs of one group may differ too.
 
     Returns:
         The groups, in the order of their first runs, and what could not be read and why.
@@ -104,6 +107,7 @@ def group(
     configs: dict[str, RunConfig] = {}
     unread: list[tuple[Path, str]] = []
     read, keys = RunConfigs(), dict[int, str]()
+    strata: dict[int, str] = {}
     for path in runs:
         try:
             config = read[RunDirectory(path)]
@@ -111,14 +115,15 @@ def group(
             unread.append((path, str(error)))
             continue
         if id(config) not in keys:
-            keys[id(config)] = config_yaml.inline(_compared(config))
+            keys[id(config)] = config_yaml.inline(_compared(config, across))
+            strata[id(config)] = config_yaml.inline(_at(config, across))
         key = keys[id(config)]
         configs.setdefault(key, config)
         state, series = read_state(path), read_series(path, metric)
         seed = config.seed if state.seed is None else state.seed
         why = _why_left_out(state, series, at)
-        members.setdefault(key, []).append(Member(state, seed, series, why))
-    names = _names(list(configs.values()))
+        members.setdefault(key, []).append(Member(state, seed, series, strata[id(config)], why))
+    names = _names(list(configs.values()), across)
     groups = [
         Group(name, _newest_of_each_seed(members[key]))
         for key, name in zip(configs, names, strict=True)
@@ -126,8 +131,21 @@ def group(
     return groups, unread
 
 
-def _compared(config: RunConfig) -> dict[str, object]:
-    return {key: value for key, value in leaves(config).items() if not key.startswith(_NO_MATTER)}
+def _compared(config: RunConfig, across: str | None) -> dict[str, object]:
+    return {
+        key: value
+        for key, value in leaves(config).items()
+        if not key.startswith(_NO_MATTER) and not _within(key, across)
+    }
+
+
+def _at(config: RunConfig, across: str | None) -> object:
+    """What a configuration has at and below a key."""
+    return {key: value for key, value in leaves(config).items() if _within(key, across)}
+
+
+def _within(key: str, above: str | None) -> bool:
+    return above is not None and (key == above or key.startswith(f"{above}."))
 
 
 def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
@@ -148,23 +166,29 @@ def _newest_of_each_seed(members: Sequence[Member]) -> tuple[Member, ...]:
     )
     kept: list[Member] = []
     for member in ordered:
-        if not member.left_out and any(other.seed == member.seed for other in kept):
-            member = Member(member.state, member.seed, member.series, "seed counted already")
+        if not member.left_out and any(
+            (other.seed, other.stratum) == (member.seed, member.stratum) for other in kept
+        ):
+            member = replace(member, left_out="seed counted already")
         kept.append(member)
     return tuple(sorted(kept, key=lambda m: (m.seed, bool(m.left_out), m.state.path.name)))
 
 
-def _names(configs: Sequence[RunConfig]) -> list[str]:
-    """The runs' names, and behind one that several groups have what differs among those."""
+def _names(configs: Sequence[RunConfig], across: str | None) -> list[str]:
+    """The runs' names, and behind one that several groups have what differs among those.
+
+    Across a key runs of one group have several names, so what differs is all.
+    """
     found = []
     for config in configs:
-        namesakes = [_compared(other) for other in configs if other.name == config.name]
-        different = _different(namesakes)
-        own, short = _compared(config), short_keys(different)
+        name = config.name if across is None else f"across {across}"
+        namesakes = [o for o in configs if across is not None or o.name == config.name]
+        different = _different([_compared(other, across) for other in namesakes])
+        own, short = _compared(config, across), short_keys(different)
         parts = [f"{short[k]}={config_yaml.inline(own[k])}" for k in different if k in own]
         more = f", and {len(parts) - _SHOWN} more keys" if len(parts) > _SHOWN else ""
         parts = parts[:_SHOWN]
-        found.append(f"{config.name}: {', '.join(parts)}{more}" if parts else config.name)
+        found.append(f"{name}: {', '.join(parts)}{more}" if parts else name)
     return found
 
 

@@ -44,10 +44,10 @@ class Statistics:
     interval: tuple[float, float]
 
 
-def statistics(values: Sequence[float]) -> Statistics:
-    """Sum up finite values, one of each run."""
+def statistics(strata: Sequence[Sequence[float]]) -> Statistics:
+    """Sum up finite values, one of each run, by stratum; see `bootstrap_interval`."""
     nan = math.nan
-    array = np.asarray(values, np.float64)
+    array = np.concatenate([np.zeros(0), *(np.asarray(one, np.float64) for one in strata)])
     if not array.size:
         return Statistics(0, nan, nan, nan, nan, nan, (nan, nan))
     return Statistics(
@@ -57,7 +57,7 @@ def statistics(values: Sequence[float]) -> Statistics:
         low=float(array.min()),
         high=float(array.max()),
         iqm=interquartile_mean(array),
-        interval=bootstrap_interval([array]),
+        interval=bootstrap_interval(strata),
     )
 
 
@@ -76,7 +76,7 @@ def bootstrap_interval(strata: Sequence[Sequence[float] | Floats]) -> tuple[floa
         strata: The values of each; at least one in all. A single value tells nothing of the
             others: NaN.
     """
-    arrays = [np.asarray(stratum, np.float64) for stratum in strata]
+    arrays = [np.asarray(stratum, np.float64) for stratum in strata if len(stratum)]
     if sum(array.size for array in arrays) < 2:
         return math.nan, math.nan
     generator = np.random.default_rng(_SEED)

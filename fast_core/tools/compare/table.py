@@ -20,11 +20,12 @@ def compare_and_show(
     metric: str | None = None,
     at: int | None = None,
     score: float | None = None,
+    across: str | None = None,
 ) -> int:
     """Compare runs, print a table and write a file; returns the exit status."""
     if output is not None:
         files.check(output)
-    comparison = compare(paths, metric=metric, at=at, score=score)
+    comparison = compare(paths, metric=metric, at=at, score=score, across=across)
     write_result(table(comparison))
     if output is not None:
         files.write(comparison, output)
