@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,11 +103,11 @@ def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:
     if RunDirectory(folder).stamp is not None:
         yield folder
         return
-    if depth:
-        with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for path in below:
-            yield from find_runs(Path(path), depth - 1)
+    below: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for path in below if depth else ():
+        yield from find_runs(Path(path), depth - 1)
 
 
 def size_bytes(path: Path) -> int:

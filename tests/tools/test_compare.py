@@ -8,6 +8,7 @@ import math
 import xml.etree.ElementTree as ElementTree
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fast_core.tools.compare import output as files
 from fast_core.tools.compare.compare import Comparison, compare
 from fast_core.tools.compare.curves import Series, band, read_series
 from fast_core.tools.compare.table import compare_and_show, table
-from tests.tools.made_runs import made_run
+from tests.tools.made_runs import CONFIG, made_run
 
 SLOW = "algorithm.learning_rate=1e-5"
 
@@ -98,6 +99,13 @@ def test_runs_are_compared_across_a_key(tmp_path: Path) -> None:
     assert found.rows[0].final.interval == pytest.approx((2.0, 2.0))  # within each all are equal
     with pytest.raises(ConfigError, match="no key 'environment"):
         compare([tmp_path], across="environment.kwarg")
+
+
+def test_file_of_a_sweep_stands_for_its_folder(tmp_path: Path) -> None:
+    made_run(tmp_path / "runs" / "many", values=[1.0])
+    file = tmp_path / "many.yaml"
+    file.write_text(f"directory: {tmp_path}/runs\nconfig:\n{indent(CONFIG, '  ')}")
+    assert rows(compare([file])) == {"made": (1, 1.0, 1.0)}
 
 
 def test_steps_to_a_score(tmp_path: Path) -> None:

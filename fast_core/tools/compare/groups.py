@@ -15,6 +15,7 @@ from fast_core.tools.compare.curves import Series, read_series
 from fast_core.tools.config_leaves import leaves
 from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, find_runs, read_state
+from fast_core.tools.sweep.file import read_sweep
 from fast_core.tools.sweep.names import short_keys
 
 # What says how a run is computed, kept and shown, not what is learned or how that is measured.
@@ -71,7 +72,7 @@ class Group:
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
-    """Every run directory at and below the paths, each once.
+    """Every run directory at and below the paths, each once; a sweep's file names its folder.
 
     Raises:
         ConfigError: There is none at or below one of them.
@@ -79,6 +80,8 @@ def find(paths: Iterable[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for given in paths:
         path = expanded(given, "the run").absolute()
+        if path.is_file() and path.suffix in (".yaml", ".yml"):
+            path = given = read_sweep(path).folder
         runs = sorted(find_runs(path)) if path.is_dir() else []
         runs = [run for run in runs if RunDirectory(run).config.is_file()]
         if not runs and path.is_dir() and (path / "config.yaml").is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.config import RunConfig
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, SegmentError, TopologyError
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
 from fast_core.launcher.verdict import Found, Verdict, judge
@@ -129,14 +130,14 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
     config = msgspec.structs.replace(variant.config, directory=str(folder))
     nodes = config.nodes
     key = msgspec.json.encode((config.environment, nodes.optimizer, nodes.policy, config.policy))
-    if (known := found.get(key)) is not None:
-        interrupts.check()
-        seen = Found(known.environment, config)
-        return judge(config, lambda: seen, str(folder))
     try:
+        if (known := found.get(key)) is not None:
+            interrupts.check()
+            seen = Found(known.environment, config)
+            return judge(config, lambda: seen, str(folder))
         verdict = examine(config, interrupts)
-    except ConfigError as error:
-        raise ConfigError(f"{variant.name}: {error}") from error
+    except (ConfigError, TopologyError, SegmentError) as error:
+        raise type(error)(f"{variant.name}: {error}") from error
     found[key] = verdict.found
     return verdict
 
@@ -169,26 +170,26 @@ def _carry_out(
 ) -> None:
     """Run what is to be run; whatever happens here, no process is left."""
     free = list(range(divided.jobs))
-    pressed, looked_s = 0, 0
+    pressed, look_s = 0, 0.0
     try:
         while True:
             for task in tasks:
                 if task.poll(stopping=pressed > 0):
                     free.append(task.slot)
                     screen.changed(task)
-                elif task.status == "elsewhere":
-                    task.settle()
             if not pressed:
                 _start(tasks, free, divided, screen)
             running = [task for task in tasks if task.child is not None]
             left = [task for task in tasks if task.status in ("waiting", "elsewhere")]
             if not running and (pressed or not left):
                 return
-            looked_s += 1
-            if looked_s * _POLL_S >= _LOOK_S:
-                looked_s = 0
+            if time.monotonic() >= look_s:
+                look_s = time.monotonic() + _LOOK_S
                 for task in running:
                     task.look()
+                for task in tasks:
+                    if task.status == "elsewhere":
+                        task.settle()
             screen.update(tasks)
             select.select([interrupts], [], [], _POLL_S)
             interrupts.drain()
@@ -229,8 +230,11 @@ def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: S
     )
     done = sum(task.status == "finished" for task in tasks)
     going_on = sum(task.status == "waiting" and task.state is not None for task in tasks)
+    elsewhere = sum(task.status == "elsewhere" for task in tasks)
     if done or going_on:
         screen.say(f"{done} finished before, {going_on} begun before")
+    if elsewhere:
+        screen.say(f"{_plural(elsewhere, 'run')} in the hands of other processes: waited for")
     if left := others(planned, find_runs(planned.folder)):
         screen.say(f"{_plural(left, 'run')} in {planned.folder} not of this sweep: left alone")
 
