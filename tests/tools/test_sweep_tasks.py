@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import find_runs
@@ -101,6 +101,14 @@ def test_changed_sweep_is_refused_with_the_key_and_changes_nothing(file: Path) -
         sweep(file, [SLOW])
     assert str(path) in str(error.value)
     assert not (path.parents[1] / "sweep.yaml").exists()
+
+
+def test_configurations_are_judged_before_there_is_a_folder(file: Path) -> None:
+    """Of one environment the first is launched for a moment, the others are not."""
+    keys = ["config.algorithm.name=dqn", "config.stop.env_steps=5000"]
+    with pytest.raises(SegmentError, match=r"capacity=1000000000000: .*Lower replay.capacity"):
+        sweep(file, [*keys, "grid.replay.capacity=[2000,1000000000000]"])
+    assert not (file.parent / "runs").exists()
 
 
 def test_what_a_launch_fills_in_is_no_change(file: Path) -> None:

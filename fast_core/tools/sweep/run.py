@@ -134,7 +134,8 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
         if (known := found.get(key)) is not None:
             interrupts.check()
             seen = Found(known.environment, config)
-            return judge(config, lambda: seen, str(folder))
+            there = next(above for above in (folder, *folder.parents) if above.is_dir())
+            return judge(config, lambda: seen, str(there))
         verdict = examine(config, interrupts)
     except (ConfigError, TopologyError, SegmentError) as error:
         raise type(error)(f"{variant.name}: {error}") from error
