@@ -38,14 +38,19 @@ class Launcher(types.ModuleType):
             raise self.result
         return self.result
 
-    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
-        return self._end("launch", config, resume_from)
+    def _outcome(self, *call: object) -> types.SimpleNamespace:
+        return types.SimpleNamespace(status=self._end(*call), report="")
+
+    def launch(
+        self, config: RunConfig, *, resume_from: Path | None = None
+    ) -> types.SimpleNamespace:
+        return self._outcome("launch", config, resume_from)
 
     def validate(self, config: RunConfig) -> int:
         return self._end("validate", config)
 
-    def resume(self, run: Path, overrides: Sequence[str]) -> int:
-        return self._end("resume", run, list(overrides))
+    def resume(self, run: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return self._outcome("resume", run, list(overrides))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
         unset = (None, False)
@@ -139,9 +144,16 @@ def test_compare_hands_over_what_to_compare_and_where(
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
     assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
     assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat"]) == 0
+    assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
     assert launcher.calls == [
         ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
         ("eval", Path("a"), None, {"video": Path("b.mp4"), "repeat": True, "explore": True}),
+        (
+            "eval",
+            Path("a"),
+            None,
+            {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")},
+        ),
     ]
 
 

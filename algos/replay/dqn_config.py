@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -19,6 +19,12 @@ from fast_core.system.importing import own
 
 class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        *ReplaySettings.changeable,
+        "epsilon_initial",
+        "epsilon_final",
+    )
 
     name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
     double: Annotated[

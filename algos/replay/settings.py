@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fast_core.algorithm import Backend, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import Array, Backend, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import Activation
 from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.ppo.config import Schedule
 from fast_core.algos.replay.actors import Actor, NumpyActor
-from fast_core.algos.replay.vectors import Layout
+from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec
@@ -24,6 +26,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """What every algorithm that learns from replay has."""
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+    changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "target_rate")
 
     batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
     gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
@@ -31,11 +34,35 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         Count, Meta(description="Steps whose rewards are summed before the target's value.")
     ] = 1
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
+    learning_rate_schedule: Annotated[
+        Schedule,
+        Meta(
+            description="linear lets every step size, those of policy and temperature too, fall "
+            "to 0 at horizon_env_steps."
+        ),
+    ] = "constant"
     adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-8
+    max_grad_norm: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Longest gradient of each network: of all critics with the convolutions "
+            "below them, and of the policy; null for no limit."
+        ),
+    ] = None
     target_rate: Annotated[
         float,
         Meta(gt=0, le=1, description="Share by which target networks move to the online ones."),
     ] = 0.005
+    normalize_observations: Annotated[
+        bool,
+        Meta(
+            description="Scale the numbers of observations by mean and variance of all rows that "
+            "were drawn; images are scaled by 1/255 always."
+        ),
+    ] = False
+    observation_clip: Annotated[
+        float, Meta(gt=0, description="Limit of a normalised observation.")
+    ] = 10.0
     hidden_sizes: Annotated[
         Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
         Meta(
@@ -144,10 +171,22 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """Widths of the hidden layers."""
         return (256, 256) if self.hidden_sizes is None else self.hidden_sizes
 
+    def normalized_numbers(self, environment: EnvironmentSpec) -> int:
+        """Numbers of an observation that are normalised; 0 where none are."""
+        encoder = self.encoder(environment)
+        numbers = encoded_size(environment, ()) if encoder is None else encoder.inputs
+        return numbers if self.normalize_observations else 0
+
+    def observation_limit(self, environment: EnvironmentSpec) -> float | None:
+        """Limit of normalised observations; None where observations are not normalised."""
+        return self.observation_clip if self.normalized_numbers(environment) else None
+
     def layout(self, environment: EnvironmentSpec) -> Layout:
         """Everything that steps change, as it lies in one vector."""
         layout = Layout()
-        encoder = self.encoder(environment)
+        encoder, numbers = self.encoder(environment), self.normalized_numbers(environment)
+        if numbers:
+            layout.add_numbers(OBSERVATIONS, 3, numbers, statistic=True)
         if encoder is not None:
             layout.add_encoder("encoder", encoder, target=True)
         self.add_networks(layout, environment)
@@ -166,11 +205,30 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        """Parameters of what acts, convolutions first, and how much is explored."""
+        """Parameters of what acts, convolutions first, statistics, and how much is explored."""
         encoder = self.encoder(environment)
         parameters = () if encoder is None else encoder.parameters("encoder", 0)
         parameters += self.policy_shape(environment).parameters("policy", 0)
-        return (*(FieldSpec(p.name, p.shape, "float32") for p in parameters), EXPLORATION)
+        fields = [FieldSpec(p.name, p.shape, "float32") for p in parameters]
+        if numbers := self.normalized_numbers(environment):
+            fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
+            fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
+        return (*fields, EXPLORATION)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The networks in torch, whichever act; how much is explored doesn't matter."""
+        from fast_core.algos.nets_torch.policy_module import ActionMode
+        from fast_core.algos.replay.torch_actor import TorchActor
+
+        actor = self.actor(environment, PolicySetup(backend="torch"))
+        assert isinstance(actor, TorchActor), "torch was asked for"
+        actor.load(parameters[:-1])
+        action = environment.action
+        if action.kind == "box":
+            return actor.module(ActionMode(action.size, squashed=True), stretch=True)
+        outputs = self.policy_shape(environment).outputs
+        mode = ActionMode(action.n, first=outputs - action.n, choices=(action.n,))
+        return actor.module(mode, stretch=False)
 
     def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
         """The networks of a policy; only the torch backend imports torch.
@@ -179,14 +237,15 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             ConfigError: NumPy is to compute convolutions.
         """
         encoder, shape = self.encoder(environment), self.policy_shape(environment)
+        limit = self.observation_limit(environment)
         if setup.backend == "torch":
             # Imported here because torch costs a second or two and 200 MB.
             from fast_core.algos.replay.torch_actor import TorchActor
 
-            return TorchActor(encoder, shape, environment, setup)
+            return TorchActor(encoder, shape, environment, setup, observation_clip=limit)
         if encoder is not None:
             raise ConfigError(
                 f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
                 "Use auto or torch, or algorithm.network: mlp."
             )
-        return NumpyActor(shape, environment)
+        return NumpyActor(shape, environment, limit)

@@ -37,6 +37,7 @@ def problems(config: RunConfig) -> list[Problem]:
     learning = _replay(config) if config.replays else _no_replay(config)
     return [
         *_name(config),
+        *_environment(config),
         *_stop(config),
         *_schedules(config),
         *_policy(config),
@@ -59,6 +60,17 @@ def _name(config: RunConfig) -> Iterator[Problem]:
     elif len(name) > NAME_LENGTH or len(name.encode()) > NAME_BYTES:
         must = f"must have at most {NAME_LENGTH} characters and {NAME_BYTES} bytes"
         yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
+
+
+def _environment(config: RunConfig) -> Iterator[Problem]:
+    environment = config.environment
+    if environment.pickled is not None and environment.backend != "gymnasium":
+        yield Problem(
+            "environment.backend",
+            "must be gymnasium for an environment that is a Python object",
+            repr(environment.backend),
+            "Leave it out, or register the environment and give its id.",
+        )
 
 
 def _stop(config: RunConfig) -> Iterator[Problem]:

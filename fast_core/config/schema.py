@@ -45,6 +45,13 @@ class Key:
         """The values it takes, in words that follow "must be"."""
         return describe(inspect.type_info(self.annotation))
 
+    @property
+    def shown(self) -> object:
+        """The default as one would write it in YAML."""
+        if self.items is None or not isinstance(self.default, tuple):
+            return self.default
+        return [_brief(item) for item in self.default]
+
 
 @functools.cache  # a sweep reads a hundred configurations
 def keys(section: type[Section]) -> Mapping[str, Key]:
@@ -97,6 +104,12 @@ def _key(field: structs.FieldInfo) -> Key:
         default=default,
         description=_description(info),
     )
+
+
+def _brief(item: Section) -> object:
+    """A group as one would write it: the text that stands for it, if that says all."""
+    text = getattr(item, item.shorthand)
+    return text if item == type(item)(**{item.shorthand: text}) else msgspec.to_builtins(item)
 
 
 def _sections(kinds: list[inspect.Type]) -> list[type[Section]]:

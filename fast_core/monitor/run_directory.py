@@ -17,6 +17,7 @@ _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
+ENVIRONMENT_FILE = "environment.pkl"
 
 
 class RunDirectory:
@@ -84,6 +85,11 @@ class RunDirectory:
     def config(self) -> Path:
         """The resolved configuration."""
         return self.path / "config.yaml"
+
+    @property
+    def environment(self) -> Path:
+        """An environment that was given as a Python object; exists only if there was one."""
+        return self.path / ENVIRONMENT_FILE
 
     @property
     def events(self) -> Path:

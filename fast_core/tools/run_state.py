@@ -13,12 +13,12 @@ from typing import Literal
 import msgspec
 import yaml
 
-from fast_core.launcher.checkpoints.store import complete_names
+from fast_core.metrics import MetricsRow
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
-from fast_core.monitor.metrics_file import MetricsRow
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
+from fast_core.run.checkpoint_files import complete_names
 
 RETURN, TRAINING_RETURN = "eval/return_mean", "rollout/return_mean"
 QUARANTINED = "eval/quarantined_share"

@@ -9,6 +9,8 @@ from fast_core.envs.repeating import Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import (
     Assign,
+    Change,
+    Changed,
     Collect,
     Command,
     Ready,
@@ -32,8 +34,8 @@ class EnvNode(Node):
     Its environments exist and have been reset, and one of them stepped, before it reports ready.
     """
 
-    consumes = frozenset({Assign, Collect, Save})
-    emits = frozenset({Restoring, Ready, RolloutReady, Saved})
+    consumes = frozenset({Assign, Collect, Change, Save})
+    emits = frozenset({Restoring, Ready, RolloutReady, Changed, Saved})
     reads = frozenset({"weights", "replies"})
     writes = frozenset({"rollouts", "replay", "progress", "requests"})
 
@@ -66,7 +68,7 @@ class EnvNode(Node):
             self._begin(tuple(self._shards.values()))
 
     def handle(self, command: Command) -> None:
-        """Queue orders; take shards; save."""
+        """Queue orders; take shards; change; save."""
         match command:
             case Assign(shard, incarnation, taken_over):
                 held = self._shards.get(shard)
@@ -79,6 +81,8 @@ class EnvNode(Node):
                     held.incarnation = incarnation
             case Collect(rollouts):
                 self._orders.extend(rollouts)
+            case Change(number):
+                self.context.channel.send(Changed(self.context.name, number))
             case Save(checkpoint, directory):
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
                     files = tuple(shard.save(directory) for shard in self._shards.values())

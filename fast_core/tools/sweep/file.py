@@ -18,6 +18,7 @@ from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.rules import NAME_LENGTH
 from fast_core.config.schema import keys
+from fast_core.config.shipped import located
 from fast_core.errors import ConfigError
 from fast_core.system.surroundings import expanded
 from fast_core.tools.sweep.names import labels
@@ -187,9 +188,10 @@ def _base(
     if not isinstance(given, str) or not given:
         raise ConfigError(
             f"config must be a path or a group of keys; got {given!r:.80} ({source}). "
-            "Give the path of a configuration, relative to this file."
+            "Give the path of a configuration, relative to this file, or a name that "
+            "`fastloop init --list` shows."
         )
-    path = Path(source).parent / expanded(given, "config")
+    path = located(Path(expanded(given, "config")), Path(source).parent)
     return config_yaml.parse(config_file.read_text(path), str(path)), str(path)
 
 
