@@ -94,7 +94,7 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
         stack.callback(_lock(planned).close)
         write_durably(planned.folder / SWEEP_FILE, planned.text.encode())
         divided = _divided(planned, len(tasks), need)
-        _tell_begin(planned, tasks, divided, screen)
+        _tell_begin(planned, tasks, divided, need, screen)
         _carry_out(tasks, divided, interrupts, screen)
         screen.close()
         _tell_end(planned, tasks, screen)
@@ -221,7 +221,9 @@ def _stop(tasks: Sequence[Task], pressed: int) -> None:
             task.child.kill()
 
 
-def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: Screen) -> None:
+def _tell_begin(
+    planned: Sweep, tasks: Sequence[Task], divided: Share, need: Need, screen: Screen
+) -> None:
     variants, seeds = len(planned.variants), len(planned.seeds)
     cores = len(divided.slots[0])
     screen.say(
@@ -229,6 +231,12 @@ def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: S
         f"({_plural(variants, 'variant')}, {_plural(seeds, 'seed')}), {divided.jobs} at once on "
         f"{_plural(cores, 'core')} each ({divided.why})"
     )
+    if need.cores > cores:
+        screen.say(
+            f"a run keeps {_plural(need.cores, 'core')} busy, as its nodes.*.count and "
+            "nodes.*.threads say: its processes will wait for one another",
+            "yellow",
+        )
     done = sum(task.status == "finished" for task in tasks)
     going_on = sum(task.status == "waiting" and task.state is not None for task in tasks)
     elsewhere = sum(task.status == "elsewhere" for task in tasks)

@@ -144,7 +144,7 @@ class Screen:
             parts[0] += "" if part == UNKNOWN else f" ({part}, {left} left)"
             parts.append(f"return {last}")
         else:
-            parts.append(f"best {best}")
+            parts.append(f"return {last}" if best == UNKNOWN else f"best {best}")
         return ", ".join(parts)
 
     def _left_s(self, task: Task) -> float | None:
