@@ -153,6 +153,9 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         fields: Its parameters, and its buffers of floating-point numbers.
         products: Multiplications of one row's forward pass.
         random: Whether it draws random numbers while it learns, as dropout does.
+        acts: Whether policies need it.
+        target: Whether a target network follows it.
+        statistic: Whether its gradient is what a batch says of itself, which no step follows.
     """
 
     name: str
@@ -160,6 +163,9 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     fields: tuple[FieldSpec, ...]
     products: int = 0
     random: bool = False
+    acts: bool = True
+    target: bool = False
+    statistic: bool = False
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True):

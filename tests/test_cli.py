@@ -67,6 +67,9 @@ class Launcher(types.ModuleType):
         given = {key: value for key, value in options.items() if value is not None}
         return self._end("compare", runs, given)
 
+    def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
+        return self._end("export", run, file, checkpoint)
+
     def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
         return self._end("replay", run, checkpoint, top)
 
@@ -76,7 +79,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
     monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
-    for tool in ("evaluate", "play", "replay_view"):
+    for tool in ("evaluate", "export", "play", "replay_view"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
@@ -161,6 +164,17 @@ def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
     assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
     assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+
+
+def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "runs/a", "-o", "p.onnx"]) == 0
+    assert main(["export", "runs/a", "--output", "p.h", "--checkpoint", "newest"]) == 0
+    assert launcher.calls == [
+        ("export", Path("runs/a"), Path("p.onnx"), None),
+        ("export", Path("runs/a"), Path("p.h"), "newest"),
+    ]
+    assert main(["export", "runs/a"]) == 2
+    assert "Missing option '-o'" in capsys.readouterr().err
 
 
 def test_replay_is_handed_over(launcher: Launcher) -> None:

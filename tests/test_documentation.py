@@ -23,6 +23,7 @@ from fast_core.tools.sweep.file import read_sweep
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
 BLOCK = re.compile(r"^```ya?ml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"# (\w+\.yaml)\n")
 BLOCKS = {
     f"{page.name}:{text[: found.start()].count(chr(10)) + 2}": found[1]
     for page in sorted(PAGES)
@@ -63,6 +64,9 @@ def test_configuration_in_the_documentation_is_one(place: str, tmp_path: Path) -
     tree = config_yaml.parse(BLOCKS[place], place).tree
     if "config" in tree:
         shutil.copytree(ROOT / "configs", tmp_path, dirs_exist_ok=True)
+        for other, text in BLOCKS.items():  # a page may show the configuration too
+            if other.startswith(place.partition(":")[0]) and (named := NAMED.match(text)):
+                (tmp_path / named[1]).write_text(text)
         (tmp_path / "sweep.yaml").write_text(BLOCKS[place])
         assert read_sweep(tmp_path / "sweep.yaml").variants
         return

@@ -81,6 +81,7 @@ class OwnShape:
         parts: The observation's parts.
         images: Those of them that are images.
         spec: What is known of the module; None where nobody looked yet.
+        actions: Numbers of an action that it is called with besides; 0: without.
     """
 
     path: str
@@ -89,6 +90,7 @@ class OwnShape:
     parts: tuple[Part, ...]
     images: tuple[ImageShape, ...]
     spec: ModuleSpec | None = None
+    actions: int = 0
 
     @property
     def known(self) -> ModuleSpec:

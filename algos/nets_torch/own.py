@@ -6,17 +6,19 @@ The contract is small: a `torch.nn.Module` whose constructor takes the observati
 
 from __future__ import annotations
 
+import inspect
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from fast_core.algos.nets.own_shape import KEY, OwnShape
+from fast_core.algos.nets.own_shape import KEY, OwnShape, Part
 from fast_core.errors import ConfigError
 from fast_core.spec import FieldSpec, ModuleSpec
 from fast_core.system.importing import named
@@ -46,7 +48,7 @@ class OwnModule:
         self._shape = shape
         self.module = make(shape, seed).to(device)
         self.module.eval()
-        self.tensors = dict(_tensors(self.module))
+        self.tensors = dict(tensors(self.module))
 
     def __call__(self, vector: Tensor, images: Sequence[Tensor]) -> Tensor:
         """What the module makes of encoded rows, ``[B, features]``.
@@ -58,22 +60,8 @@ class OwnModule:
         training = torch.is_grad_enabled()
         if self.module.training != training:
             self.module.train(training)
-        features: Tensor = self.module(self._inputs(vector, images))
+        features: Tensor = self.module(as_module_takes(self._shape, vector, images))
         return features
-
-    def _inputs(self, vector: Tensor, images: Sequence[Tensor]) -> Inputs:
-        """The rows as the module takes them; views."""
-        parts = {
-            part.name: (
-                vector[:, part.place].reshape(-1, *part.space.shape)
-                if part.place is not None
-                else images[part.image][:, 0]
-                if part.single
-                else images[part.image]
-            )
-            for part in self._shape.parts
-        }
-        return parts if self._shape.observation.kind == "composite" else parts[""]
 
     def bind(self, leaves: dict[str, Tensor], prefix: str) -> None:
         """Let the module's tensors be those of ``leaves``, in memory and gradients, and vice versa.
@@ -93,20 +81,48 @@ class OwnModule:
                 tensor.copy_(values[prefix + name])
 
 
+def as_module_takes(shape: OwnShape, vector: Tensor, images: Sequence[Tensor]) -> Inputs:
+    """Encoded rows as a user's module takes them; views."""
+    if shape.observation.kind != "composite":
+        return _part(shape.parts[0], vector, images)
+    return {part.name: _part(part, vector, images) for part in shape.parts}
+
+
+def _part(part: Part, vector: Tensor, images: Sequence[Tensor]) -> Tensor:
+    if part.place is None:
+        return images[part.image][:, 0] if part.single else images[part.image]
+    rows = vector if part.place == slice(0, vector.shape[1]) else vector[:, part.place]
+    return rows if len(part.space.shape) == 1 else rows.reshape(-1, *part.space.shape)
+
+
+def takes_actions(shape: OwnShape) -> bool:
+    """Whether a module's constructor asks how many numbers an action has."""
+    try:
+        return "actions" in inspect.signature(_kind(shape)).parameters
+    except ValueError:  # of a class written in C
+        return False
+
+
+def _kind(shape: OwnShape) -> Callable[..., object]:
+    kind = named(shape.path, KEY)
+    if not callable(kind):
+        raise ConfigError(f"{KEY} {shape.path!r} must name a torch.nn.Module; got {kind!r}.")
+    return kind
+
+
 def make(shape: OwnShape, seed: int) -> nn.Module:
     """Construct a user's module; the same seed gives the same bits.
 
     Raises:
         ConfigError: It can't be constructed, or is no module.
     """
-    kind = named(shape.path, KEY)
-    if not callable(kind):
-        raise ConfigError(f"{KEY} {shape.path!r} must name a torch.nn.Module; got {kind!r}.")
+    kind = _kind(shape)
+    given = {"actions": shape.actions, **shape.kwargs} if takes_actions(shape) else shape.kwargs
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Lazy modules are a new feature")
         torch.manual_seed(seed)
         try:
-            module = kind(shape.observation, **shape.kwargs)
+            module = kind(shape.observation, **given)
         except Exception as error:
             _raised(shape, error, "its constructor, called with the observation and "
                     f"algorithm.network_kwargs ({', '.join(shape.kwargs) or 'none'}),")  # fmt: skip
@@ -121,7 +137,7 @@ def make(shape: OwnShape, seed: int) -> nn.Module:
         if lazy:  # they draw their first values when they see the first batch
             module.eval()
             with torch.no_grad():
-                _called(shape, module, sample(shape, FIRST_ROWS, seed))
+                _called(shape, module, FIRST_ROWS)
     return module
 
 
@@ -175,12 +191,10 @@ class _Trial:
 
     def _forward(self) -> tuple[int, int]:
         """Features, and products of one row."""
-        from torch.utils.flop_counter import FlopCounterMode  # a second to import
-
         widths = []
         for rows in (FIRST_ROWS, OTHER_ROWS):
             with torch.no_grad(), FlopCounterMode(display=False) as counter:
-                features = _called(self._shape, self._module, sample(self._shape, rows, 0))
+                features = _called(self._shape, self._module, rows)
             if not isinstance(features, Tensor):
                 self._refuse_output(rows, f"a {type(features).__name__}")
             if features.dim() != 2 or len(features) != rows or not features.shape[1]:
@@ -202,7 +216,7 @@ class _Trial:
         )
 
     def _fields(self) -> Iterator[FieldSpec]:
-        for name, tensor in _tensors(self._module):
+        for name, tensor in tensors(self._module):
             if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
                 raise ConfigError(
                     f"{self._what}: parameters and buffers must be made as float32 on the CPU; "
@@ -215,9 +229,7 @@ class _Trial:
         """Go forward and back as an update does; whether that draws random numbers."""
         before = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
         self._module.train()
-        inputs = sample(self._shape, OTHER_ROWS, 0)
-        first = _called(self._shape, self._module, inputs)
-        again = _called(self._shape, self._module, inputs)
+        first, again = (_called(self._shape, self._module, OTHER_ROWS) for _ in range(2))
         self._module.eval()
         changed = [n for n, b in self._module.named_buffers() if not torch.equal(b, before[n])]
         if changed:
@@ -245,14 +257,14 @@ class _Trial:
     def _repeats(self) -> None:
         """Whether a second one is the same once it has the first one's parameters and buffers."""
         other = make(self._shape, 1).eval()
-        mine, theirs = dict(_tensors(self._module)), dict(_tensors(other))
-        if {n: t.shape for n, t in mine.items()} != {n: t.shape for n, t in theirs.items()}:
+        values, others = dict(tensors(self._module)), dict(tensors(other))
+        if {n: t.shape for n, t in values.items()} != {n: t.shape for n, t in others.items()}:
             raise ConfigError(f"{self._what}: two of it must have parameters of equal shapes.")
         with torch.no_grad():
-            for name, tensor in theirs.items():
-                tensor.copy_(mine[name])
-            inputs = sample(self._shape, OTHER_ROWS, 0)
-            same = torch.equal(self._module(inputs), other(inputs))
+            for name, tensor in others.items():
+                tensor.copy_(values[name])
+            mine, theirs = (_called(self._shape, m, OTHER_ROWS) for m in (self._module, other))
+        same = torch.equal(mine, theirs)
         if not same:
             raise ConfigError(
                 f"{self._what}: two of it with equal parameters and buffers give different "
@@ -262,11 +274,16 @@ class _Trial:
             )
 
 
-def _called(shape: OwnShape, module: nn.Module, inputs: Inputs) -> Any:
+def _called(shape: OwnShape, module: nn.Module, rows: int) -> Any:
+    """Call it with a batch that looks like one of a run."""
+    inputs = [sample(shape, rows, 0)]
+    if shape.actions:
+        inputs.append(torch.zeros(rows, shape.actions))
     try:
-        return module(inputs)
+        return module(*inputs)
     except Exception as error:
-        _raised(shape, error, f"forward, called with {_form(inputs)},")
+        forms = " and ".join(_form(each) for each in inputs)
+        _raised(shape, error, f"forward, called with {forms},")
 
 
 def _raised(shape: OwnShape, error: Exception, what: str) -> NoReturn:
@@ -285,7 +302,7 @@ def _form(inputs: Inputs) -> str:
     return f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape)}"
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters, shared ones once, then buffers of floating-point numbers."""
     yield from module.named_parameters()
     yield from ((name, b) for name, b in module.named_buffers() if b.is_floating_point())
@@ -302,4 +319,4 @@ def dice(device: torch.device, *entropy: int) -> Iterator[None]:
 
 def first_values(shape: OwnShape, seed: int) -> dict[str, Tensor]:
     """What the module begins with, by name."""
-    return {name: tensor.detach() for name, tensor in _tensors(make(shape, seed))}
+    return {name: tensor.detach() for name, tensor in tensors(make(shape, seed))}

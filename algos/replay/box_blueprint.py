@@ -82,6 +82,8 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Critics: forward, backward, the policy's actions there and back, targets; policy: 4."""
+        if self.modular:
+            return self.modular_flops(environment)
         critics = 6 * self.critic_shape(environment).products
         policy = 4 * self.policy_shape(environment).products
         # Of convolutions: forward and backward, the next observations in one or two networks.

@@ -164,6 +164,13 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    attributes: Annotated[
+        Values,
+        Meta(
+            description="Attributes of the environment, or of a wrapper, that are set before every "
+            "reset; callbacks may change them for the episodes to come."
+        ),
+    ] = {}
     info: Annotated[
         tuple[str, ...],
         Meta(
@@ -448,6 +455,13 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    attributes: Annotated[
+        Literal["configured", "current"],
+        Meta(
+            description="Values of environment.attributes in evaluations: those of the "
+            "configuration, so that scores compare, or what callbacks have made of them."
+        ),
+    ] = "configured"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True

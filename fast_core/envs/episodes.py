@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
@@ -92,6 +92,11 @@ class EpisodeRunner(Runner):
         for place, action in self._taken(self._ask(act, self._obs.array)):
             self._step_one(place, action)
         return bool(self._current)
+
+    def change(self, attributes: Values) -> None:
+        """See `Runner.change`."""
+        for instance in self._instances:
+            instance.attributes = attributes
 
     def _taken(self, actions: Array) -> Iterable[tuple[int, object]]:
         """Place and action of every open episode."""

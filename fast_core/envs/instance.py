@@ -8,10 +8,17 @@ from typing import Any
 
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, Maker, describe_env, layers, make_env
+from fast_core.envs.making import (
+    Env,
+    Maker,
+    check_attributes,
+    describe_env,
+    layers,
+    make_env,
+)
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
@@ -33,6 +40,7 @@ class Instance:
         limit: Steps after which its caller must truncate an episode, or None.
         cast: What of its observations was cast, see `assign`.
         info: What came with the last `checked_step`.
+        attributes: What is set before every reset.
     """
 
     def __init__(
@@ -68,6 +76,8 @@ class Instance:
         except BaseException as error:  # a constructor may raise anything
             raise self.failure("while it was made", error) from error
         self._closed, self.cast = False, ""
+        self.attributes: Values = config.attributes
+        check_attributes(self._env, config)
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
@@ -121,6 +131,8 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             if self._game is not None and start is not None:
                 self._game.begin_at(start)
+            for name, value in self.attributes.items():
+                self._env.set_wrapper_attr(name, copy.deepcopy(value))
             begun = self._env.reset(seed=seed, options=options)
             obs, info = _pair(begun)
             if self._info_key is not None:

@@ -75,6 +75,26 @@ def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
     return made
 
 
+def check_attributes(env: Env, config: EnvironmentConfig) -> None:
+    """Check that ``environment.attributes`` are attributes of ``env`` or of one of its wrappers.
+
+    Raises:
+        ConfigError: One is not, or is a method.
+    """
+    for name in config.attributes:
+        if env.has_wrapper_attr(name) and not callable(env.get_wrapper_attr(name)):
+            continue
+        what = "is a method" if env.has_wrapper_attr(name) else "is none"
+        named = {n for layer in layers(env) for n in vars(layer) if not n.startswith("_")}
+        near = difflib.get_close_matches(name, sorted(named), n=3)
+        hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
+        raise ConfigError(
+            f"environment.attributes.{name} must be an attribute that environment {config.id!r} "
+            f"or one of its wrappers has once it is made; {name!r} {what}.{hint} Set it in "
+            "__init__, and let reset and step read it."
+        )
+
+
 def layers(env: Env) -> Iterator[Env]:
     """``env`` and everything inside its wrappers, the outermost first."""
     yield env

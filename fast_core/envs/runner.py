@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.config import Values
 from fast_core.envs.frames import FrameStack
 from fast_core.spec import EnvironmentSpec
 
@@ -97,6 +98,10 @@ class Runner(ABC):
         Raises:
             EnvironmentFailed: An environment raised or gave what its spaces do not declare.
         """
+
+    def change(self, attributes: Values) -> None:
+        """Begin episodes with these ``environment.attributes`` from the next `restart` on."""
+        assert not attributes, "the configuration's rules refuse them"
 
     @abstractmethod
     def close(self) -> None:

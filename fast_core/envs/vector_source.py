@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 
@@ -76,6 +76,10 @@ class VectorSource(Protocol):
         Returns:
             The first observations of these alone, in batched form.
         """
+        ...
+
+    def set_attributes(self, values: Sequence[Values]) -> None:
+        """Set attributes of each environment, those of its open episode; before a reset."""
         ...
 
     def close(self) -> None:

@@ -480,7 +480,7 @@ def loops(shape: Sequence[int], body: Callable[..., str | list[str]]) -> list[st
     )
 
 
-def loops_into(name: str, value: Value, kind: str) -> list[str]:
+def copied_into(name: str, value: Value, kind: str) -> list[str]:
     """Statements that copy a value to consecutive elements of an array of another type."""
     into = Value(name, torch.empty(value.tensor.shape))
     return loops(into.tensor.shape, lambda *i: f"{into.at(*i)} = ({kind}){value.at(*i)};")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from fast_core.algorithm import Array
 from fast_core.config import AlgorithmConfig
-from fast_core.errors import ExportError
+from fast_core.errors import ConfigError, ExportError
+from fast_core.export.c_names import identifier, signature
 from fast_core.export.interface import Interface, make_interface
 from fast_core.export.samples import TOLERANCE, Reference, draw
 from fast_core.spec import EnvironmentSpec
@@ -42,6 +43,19 @@ class Exported:
     path: Path
     interface: Interface
     difference: float | None
+
+    @property
+    def summary(self) -> str:
+        """What goes in, what comes out, and how it was tried."""
+        if self.path.suffix == ".h":
+            what = signature(self.interface, identifier(self.path.stem))
+        else:
+            ports = self.interface.inputs, self.interface.outputs
+            what = " -> ".join(", ".join(map(str, each)) for each in ports)
+        if self.difference is None:
+            return f"{what}; not tried, as there is no C compiler here"
+        found = f"of at most {self.difference:.1e}" if self.difference else "none"
+        return f"{what}; differences from the policy: {found}"
 
 
 def export(
@@ -74,6 +88,7 @@ def write(
         path: ``.onnx``, ``.pt2`` (torch.export), ``.ts`` (TorchScript) or ``.h`` (plain C).
 
     Raises:
+        ConfigError: ``path`` has another suffix or can't be there.
         ExportError: The algorithm makes no module, the format can't express it, a library is
             missing, or the file doesn't say what the policy says.
     """
@@ -108,18 +123,18 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     """The place of a file to be written, before anything else is done.
 
     Raises:
-        ExportError: Its suffix says no format, or it can't be there.
+        ConfigError: Its suffix says no format, or it can't be there.
     """
     path = Path(path)
     if path.suffix not in SUFFIXES:
         known = ", ".join(f"{suffix} ({title})" for suffix, title in SUFFIXES.items())
-        raise ExportError(
+        raise ConfigError(
             f"the suffix of an exported policy says its format: {known}; got {str(path)!r}"
         )
     if path.is_dir():
-        raise ExportError(f"{str(path)!r} is a folder; name a file")
+        raise ConfigError(f"{str(path)!r} is a folder; name a file")
     if not path.parent.is_dir():
-        raise ExportError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+        raise ConfigError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
     return path
 
 

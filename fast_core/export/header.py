@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
-import re
 import shutil
 import subprocess
 import textwrap
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from fast_core import __version__
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
-from fast_core.export.c_code import Translation, loops_into
-from fast_core.export.interface import Interface, Port
+from fast_core.export.c_code import INDENT, Translation, copied_into
+from fast_core.export.c_names import identifier, number_type, signature, sizes
+from fast_core.export.interface import STATE, Interface, Port
 from fast_core.export.program import make_program, quiet
 from fast_core.export.samples import Answer, Sample
 
@@ -34,12 +35,12 @@ class _Flat(nn.Module):
     def __init__(self, policy: nn.Module, interface: Interface) -> None:
         super().__init__()
         self.policy = policy
-        self._ports = [port for port in interface.inputs if port.name.startswith("observation")]
+        self._ports = [port for port in interface.inputs if port.name != STATE]
 
     def forward(self, obs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         parts, begin = [], 0
         for port in self._ports:
-            size = _size(port)
+            size = math.prod(port.shape)
             part = obs[:, begin : begin + size].reshape(1, *port.shape)
             parts.append(part.to(getattr(torch, port.dtype)))
             begin += size
@@ -58,48 +59,35 @@ def write_header(module: nn.Module, interface: Interface, example: Sample, stem:
     program = make_program(_Flat(module, interface), flat, dynamic=False)
     with quiet():
         program = program.run_decompositions()
-        code = Translation(program, ["obs", "state"], f"{name}_data")
-    number = number_type(interface)
+        code = Translation(program, ["obs", STATE], f"{name}_data")
+    counts = {array: f"{name.upper()}_{array.upper()}" for array in sizes(interface)}
     body = [
-        f"for (int i = 0; i < {name.upper()}_OBSERVATION; ++i)",
-        "    if (!(obs[i] - obs[i] == 0.0f))",
-        f"        return 1; {'/* NaN or infinity */'}",
+        f"for (int i = 0; i < {counts['obs']}; ++i)",
+        f"{INDENT}if (!(obs[i] - obs[i] == 0.0f))",
+        f"{INDENT * 2}return 1; /* NaN or infinity */",
         *code.statements,
-        *loops_into("action", code.outputs[0], number),
+        *copied_into("action", code.outputs[0], number_type(interface)),
     ]
     if interface.state_size:
-        body += loops_into("state", code.outputs[1], "float")
-    body.append("return 0;")
-    parameters = ["const float *obs", *(["float *state"] if interface.state_size else [])]
-    parameters.append(f"{number} *action")
+        body += copied_into(STATE, code.outputs[1], "float")
+    function = [
+        f"static inline {signature(interface, name, counts)}",
+        "{",
+        *(INDENT + line for line in [*body, "return 0;"]),
+        "}",
+    ]
     guard = f"FASTLOOP_{name.upper()}_H"
-    sizes = {
-        "OBSERVATION": sum(map(_size, interface.inputs)) - interface.state_size,
-        "ACTION": _size(interface.outputs[0]),
-        **({"STATE": interface.state_size} if interface.state_size else {}),
-    }
+    defines = [f"#define {counts[array]} {size}" for array, size in sizes(interface).items()]
     parts = [
         _comment(interface, name),
-        f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>",
-        "\n".join(f"#define {name.upper()}_{size} {value}" for size, value in sizes.items()),
+        f"#ifndef {guard}\n#define {guard}",
+        "#include <math.h>",
+        "\n".join(defines),
         "\n".join(code.constants),
-        f"static inline int {name}_act({', '.join(parameters)})\n{{\n"
-        + "\n".join(f"    {line}" for line in body)
-        + "\n}",
+        "\n".join(function),
         f"#endif /* {guard} */",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def identifier(stem: str) -> str:
-    """What names in C begin with, for a file of this name."""
-    name = re.sub(r"\W", "_", stem, flags=re.ASCII)
-    return f"policy_{name}" if not name or name[0].isdigit() or name[0] == "_" else name
-
-
-def number_type(interface: Interface) -> str:
-    """The C type of an element of an action."""
-    return "float" if interface.environment.action.kind == "box" else "int"
 
 
 def flattened(interface: Interface, inputs: Sequence[Array]) -> list[Array]:
@@ -109,23 +97,16 @@ def flattened(interface: Interface, inputs: Sequence[Array]) -> list[Array]:
     return [np.concatenate(columns, axis=1), *inputs[count:]]
 
 
-def _size(port: Port) -> int:
-    return int(np.prod(port.shape, dtype=int))
-
-
 def _comment(interface: Interface, name: str) -> str:
-    """What the header says of itself, in order: how to call it, what goes in, what comes out."""
-    upper, number = name.upper(), number_type(interface)
+    """What the header says of itself: how to call it, what goes in, what comes out."""
     lines = [
-        f"{name}_act: the policy that {interface.algorithm} of FastLoop {__version__} learned in "
+        f"The policy that {interface.algorithm} of FastLoop {__version__} learned in "
         f"{interface.environment.id}.",
         "",
-        f"int {name}_act(const float obs[{upper}_OBSERVATION]"
-        + (f", float state[{upper}_STATE]" if interface.state_size else "")
-        + f", {number} action[{upper}_ACTION])",
+        signature(interface, name),
         "",
-        "returns 0 and writes the action; returns 1 and writes nothing if an observation is NaN or "
-        "infinite. It keeps nothing between calls, allocates nothing and calls nothing but "
+        "writes the action and returns 0; of an observation with NaN or infinity it returns 1 and "
+        "writes nothing. It keeps nothing between calls, allocates nothing and calls nothing but "
         "functions of math.h, so several threads may call it. C99 or later, or C++.",
         "",
     ]
@@ -137,12 +118,12 @@ def _comment(interface: Interface, name: str) -> str:
         ]
     place = 0
     for port in interface.inputs:
-        if port.name != "state":
+        if port.name != STATE:
             lines.append(_line("obs", place, port))
-            place += _size(port)
+            place += math.prod(port.shape)
     lines.append(_line("action", 0, interface.outputs[0]))
-    if len(interface.inputs) > 1 or len(interface.inputs[0].shape) > 1:
-        lines.append("Arrays lie in C order, the last axis first.")
+    if any(len(port.shape) > 1 for port in (*interface.inputs, *interface.outputs)):
+        lines.append("Elements of an array lie in C's order, the last index changing first.")
     text = "\n".join(
         textwrap.fill(line, WIDTH, initial_indent=" * ", subsequent_indent=" * ") or " *"
         for line in lines
@@ -151,7 +132,7 @@ def _comment(interface: Interface, name: str) -> str:
 
 
 def _line(array: str, place: int, port: Port) -> str:
-    last = place + _size(port) - 1
+    last = place + math.prod(port.shape) - 1
     where = f"{place}" if last == place else f"{place}..{last}"
     shape = f" {list(port.shape)}" if len(port.shape) > 1 else ""
     return f"{array}[{where}]: {port.name}{shape}, {port.meaning}"
@@ -196,7 +177,7 @@ def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
 
     def answer(inputs: Sequence[Array]) -> Sequence[Array]:
         obs, *states = flattened(interface, inputs)
-        action = np.zeros((len(obs), _size(port)), dtype)
+        action = np.zeros((len(obs), math.prod(port.shape)), dtype)
         after = [np.array(each) for each in states]
         for row in range(len(obs)):
             pointers = [each[row].ctypes.data_as(ctypes.c_void_p) for each in (obs, *after, action)]

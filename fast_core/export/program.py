@@ -19,7 +19,7 @@ from fast_core.export.samples import Sample
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.text import error_text
 
-TALKATIVE = ("torch.onnx", "torch.export", "torch._subclasses", "onnxscript", "onnx_ir")
+TALKATIVE = ("torch.onnx", "torch.export", "torch._subclasses", "torch.fx", "onnxscript", "onnx_ir")
 
 
 @contextmanager
@@ -69,6 +69,18 @@ def arrays(outputs: Tensor | Sequence[Tensor]) -> list[Array]:
     return [each.detach().numpy() for each in given]
 
 
+class _Positional(nn.Module):
+    """A module whose inputs have no names, whatever its own calls them."""
+
+    def __init__(self, policy: nn.Module) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        made: Tensor | tuple[Tensor, ...] = self.policy(*inputs)
+        return made
+
+
 def make_program(module: nn.Module, sample: Sample, *, dynamic: bool = True) -> ExportedProgram:
     """The graph of a module; the number of rows is free, or else that of ``sample``.
 
@@ -80,7 +92,7 @@ def make_program(module: nn.Module, sample: Sample, *, dynamic: bool = True) -> 
     try:
         with quiet():
             given = tensors(sample.inputs)
-            program = torch.export.export(module, given, dynamic_shapes=shapes)
+            program = torch.export.export(_Positional(module), given, dynamic_shapes=shapes)
     # A foreign tool chain over a user's code, which fails in many ways.
     except Exception as error:
         raise ExportError(

@@ -147,7 +147,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     _tell(shell, verdict)
     trace = TraceDrain(plan, memory)
     display = Display(shell, progress, trace)
-    nodes = mode.nodes(plan, memory, shell, display.refresh)
+    nodes = mode.nodes(shell.plan, memory, shell, display.refresh)
     nodes.start(specs)
     write_versions(run, datetime.now())  # while the nodes get ready
     nodes.run()

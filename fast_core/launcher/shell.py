@@ -13,6 +13,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -77,6 +78,7 @@ class Shell:
     """Everything about a running run that is not a process.
 
     Attributes:
+        plan: The plan, with what a checkpoint has of changes.
         end: How the run ends, once that is decided.
         failures: Everything that went wrong, in order of arrival.
         evaluation: The last evaluation.
@@ -105,7 +107,7 @@ class Shell:
         by then is told.
         """
         self._config_text, self._sources = config_text, sources
-        self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
+        self.run, self.hub, self.stats = run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
         self.failures: list[Failed | NodeExited] = []
@@ -133,6 +135,7 @@ class Shell:
         settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
         self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
+        self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
         self.began_elapsed_s = begun.elapsed_s
         counters = ReplayCounters(plan, stats) if plan.replays else None
@@ -407,13 +410,15 @@ class Shell:
         return untold
 
     def end_callbacks(self, hurry: Callable[[], bool]) -> None:
-        """Tell callbacks of the end; it is a failure if that is one."""
+        """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
         assert self.end is not None
         for failed in self._telling.end(self.end, self._scheduler.statistics(), hurry):
             self.take(failed)
-            if self.end.reason != "failed":
+            if self.end.reason == "finished":
                 text = f"{failed.node} failed while {failed.doing}: {failed.error}"
                 self.end = EndRun("failed", text, failed)
+            else:
+                self._report(failed.traceback)
 
     def decide(self, what: str, why: str) -> None:
         """Add a line of the launcher's own to the journal."""

@@ -78,7 +78,7 @@ class RunDirectory:
             return cls(runs[-1])
         raise ConfigError(
             f"no run at {str(path)!r}: a run directory has a config.yaml, "
-            f"but this folder holds {_listing(given)}. Name a run directory or <directory>/<name>."
+            f"but this folder holds {listing(given)}. Name a run directory or <directory>/<name>."
         )
 
     @property
@@ -204,11 +204,12 @@ def _why_no_folder(path: Path) -> str:
         return "it is a file. Name the folder it lies in."
     folder = path.parent
     if folder.is_dir():
-        return f"no such folder; {str(folder)!r} holds {_listing(folder)}."
+        return f"no such folder; {str(folder)!r} holds {listing(folder)}."
     return f"no such folder, and neither is {str(folder)!r}."
 
 
-def _listing(folder: Path) -> str:
+def listing(folder: Path) -> str:
+    """Names of what ``folder`` holds, the first few."""
     names = sorted(child.name for child in folder.iterdir())
     if not names:
         return "nothing"

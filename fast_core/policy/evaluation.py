@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -86,27 +86,32 @@ def evaluate(
 
     Raises:
         PolicyError: The policy does not fit the environment, or can't be recorded there.
+        ConfigError: ``episodes`` or ``seed`` is out of range.
         FastLoopError: There is no such policy or environment, or the environment raised.
     """
+    _check("episodes", episodes, 1)
+    _check("seed", seed, 0)
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     setting = setting_of(policy if isinstance(policy, Policy) else None, environment)
-    with ExitStack() as stack:
-        trajectories = None
-        if record is not None:
-            trajectories = stack.enter_context(Trajectories(Path(record)))
-        playing = Playing(
-            policy,
-            setting,
-            episodes=episodes,
-            seed=seed,
-            explore=not deterministic,
-            trajectories=trajectories,
-        )
-        stack.callback(playing.close)
+    trajectories = None if record is None else Trajectories(Path(record))
+    playing = Playing(
+        policy,
+        setting,
+        episodes=episodes,
+        seed=seed,
+        explore=not deterministic,
+        trajectories=trajectories,
+    )
+    with closing(playing):
         while playing.step():
             pass
         return playing.finish()
+
+
+def _check(name: str, value: object, least: int) -> None:
+    if value is not None and (not isinstance(value, int | np.integer) or value < least):
+        raise ConfigError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
 class Playing:

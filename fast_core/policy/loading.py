@@ -13,7 +13,7 @@ from fast_core.algorithm import Array
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_directory import RunDirectory, listing
 from fast_core.policy.file import (
     BEST,
     BareFile,
@@ -57,9 +57,13 @@ def load_policy(
 
     Raises:
         CheckpointError: There is no such policy, or it is damaged.
-        ConfigError: There is no such run.
+        ConfigError: There is no such run or file.
         PolicyError: It can't compute on this device.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(
+            f"load_policy takes the path of a run, a checkpoint or a file; got {source!r}."
+        )
     path = expanded(os.fspath(source), "the policy").absolute()
     run: Path | None
     if path.is_dir():
@@ -73,9 +77,11 @@ def load_policy(
 
 def _of_file(path: Path) -> tuple[PolicyFile, Path | None, str]:
     if not path.exists():
-        raise CheckpointError(
-            f"there is no policy at {str(path)!r}: no such file or folder. Name a run's directory, "
-            "one of its checkpoints, or a file that load_policy(...).save wrote."
+        folder = path.parent
+        near = f"; {str(folder)!r} holds {listing(folder)}" if folder.is_dir() else ""
+        raise ConfigError(
+            f"no run and no policy at {str(path)!r}: no such file or folder{near}. Name a run's "
+            "directory, one of its checkpoints, or a file that load_policy(...).save wrote."
         )
     found = read_policy(path)
     if isinstance(found, PolicyFile):
@@ -112,7 +118,7 @@ def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
         return found if isinstance(found, PolicyFile) else _explained(found, run)
     if checkpoint is None or checkpoint == NEWEST:
         return _newest(run)
-    name = Path(checkpoint).name  # a path is as good
+    name = Path(str(checkpoint)).name  # a path is as good
     if name not in complete_names(run.checkpoints):
         raise CheckpointError(f"run {str(run.path)!r} has no checkpoint {name!r}. {_offer(run)}")
     return _of_checkpoint(run, name, name)

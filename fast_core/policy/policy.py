@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -91,8 +92,8 @@ class Policy:
         self._frames = environment.frames
         self._reader = ObservationReader(environment)
         self._quiet = np.zeros((1, *self._noise.shape), np.float32)
-        self._seed = seed
         self._stream: np.random.Generator | None = None
+        self.seed(seed)
         # A single plain observation, the usual case of who deploys a policy, takes a short way.
         space = environment.observation
         plain = space.kind == "box" and not self._state_size and self._frames == 1
@@ -114,8 +115,9 @@ class Policy:
         except (RuntimeError, AssertionError) as error:  # what torch says of a device
             if setup.device == "cpu":
                 raise
+            said = str(error).rstrip(".")
             raise PolicyError(
-                f"device {setup.device!r} can't be used: {error}. Use device='cpu'."
+                f"device {setup.device!r} can't be used: {said}. Use device='cpu'."
             ) from error
         return acting
 
@@ -241,7 +243,13 @@ class Policy:
         return self._stream.standard_normal(shape, dtype=np.float32)
 
     def seed(self, seed: int) -> None:
-        """Begin the random stream of ``deterministic=False`` anew."""
+        """Begin the random stream of ``deterministic=False`` anew.
+
+        Raises:
+            PolicyError: It is below 0.
+        """
+        if seed < 0:
+            raise PolicyError(f"seed must be at least 0; got {seed!r}.")
         self._seed, self._stream = seed, None
 
     # --- what it is ------------------------------------------------------------------------------
@@ -302,6 +310,8 @@ class Policy:
         """
         given = expanded(path, "the policy's file")
         try:
+            if given.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
             write_policy(given, self.file)
         except OSError as error:
             raise PolicyError(
@@ -309,15 +319,18 @@ class Policy:
                 "folder that can be written."
             ) from error
 
-    def export(self, path: str | Path) -> None:
-        """Write it in another format, which the suffix of ``path`` says; see docs/export.md.
+    def export(self, path: str | Path) -> Path:
+        """Write it in another format, which the suffix of ``path`` says; see docs/deploying.md.
+
+        Returns:
+            The file.
 
         Raises:
             FastLoopError: There is no such format, or this policy can't be written in it.
         """
-        own("fast_core.export.export:export")(
-            self.config, self.environment, self.file.arrays(), Path(path)
-        )
+        from fast_core.export import export  # when it is needed, for it takes a while
+
+        return export(self.config, self.environment, self.file.arrays(), path)
 
 
 def _copied(action: Any) -> Any:

@@ -8,8 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,14 @@ from fast_core.system.durable import written_durably
 
 SUFFIXES = (".npz", ".csv")
 MOST_COLUMNS = 1024  # of a CSV file; images belong into an npz file
+
+
+class _Step(NamedTuple):
+    obs: Array
+    action: Array
+    reward: float
+    ends: tuple[bool, bool]
+    info: dict[str, float]
 
 
 class Trajectories:
@@ -63,17 +70,7 @@ class Trajectories:
                 "exists and that you may write to, and the name must not be a folder's."
             )
         self._steps: dict[int, list[_Step]] = {}
-
-    def __enter__(self) -> Trajectories:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._steps.clear()
+        self._final: dict[int, Array] = {}
 
     def step(
         self,
@@ -86,8 +83,9 @@ class Trajectories:
         next_obs: Array,
     ) -> None:
         """See `fast_core.envs.runner.Recorder.step`."""
-        kept = _Step(obs, np.array(action), reward, ends, numbers_of(info), next_obs)
+        kept = _Step(obs, np.array(action), reward, ends, numbers_of(info))
         self._steps.setdefault(episode, []).append(kept)
+        self._final[episode] = next_obs
 
     def write(self, episodes: Episodes, spec: EnvironmentSpec, about: dict[str, object]) -> None:
         """Write the file whole, or leave what was there.
@@ -95,19 +93,16 @@ class Trajectories:
         Raises:
             PolicyError: It can't be written, or has too many columns for CSV.
         """
-        columns = self._columns(episodes, spec)
+        columns = self._columns(spec)
         try:
             with written_durably(self.path) as file:
                 if self.path.suffix.lower() == ".csv":
                     _write_csv(file, columns, spec)
                 else:
-                    np.savez_compressed(
-                        file,
-                        allow_pickle=False,
-                        **columns,
-                        **self._by_episode(episodes, spec),
-                        about=np.array(json.dumps(about)),
-                    )
+                    columns |= self._by_episode(episodes, spec)
+                    columns["about"] = np.array(json.dumps(about))
+                    save: Any = np.savez_compressed  # its stub knows no arrays by name
+                    save(file, **columns)
         except OSError as error:
             raise PolicyError(f"can't write the record {self.path}: {error.strerror}.") from error
 
@@ -116,7 +111,7 @@ class Trajectories:
             for step in self._steps[episode]:
                 yield episode, step
 
-    def _columns(self, episodes: Episodes, spec: EnvironmentSpec) -> dict[str, Array]:
+    def _columns(self, spec: EnvironmentSpec) -> dict[str, Array]:
         """What there is of each step, ``[N, ...]`` each."""
         episode = [episode for episode, _ in self._all()]
         steps = [step for _, step in self._all()]
@@ -136,7 +131,7 @@ class Trajectories:
 
     def _by_episode(self, episodes: Episodes, spec: EnvironmentSpec) -> dict[str, Array]:
         """What there is of each episode, ``[E, ...]`` each."""
-        final = np.array([self._steps[each][-1].next_obs for each in range(len(episodes))])
+        final = np.array([self._final[each] for each in range(len(episodes))])
         seeds = [-1 if seed is None else seed for seed in episodes.seeds]
         return {
             "episode_start": np.concatenate(([0], np.cumsum(episodes.lengths))),
@@ -144,24 +139,6 @@ class Trajectories:
             "ended": np.array(episodes.endings),
             "seed": np.array(seeds, np.int64),
         }
-
-
-class _Step:
-    """One step; with slots, since there may be millions."""
-
-    __slots__ = ("action", "ends", "info", "next_obs", "obs", "reward")
-
-    def __init__(
-        self,
-        obs: Array,
-        action: Array,
-        reward: float,
-        ends: tuple[bool, bool],
-        info: dict[str, float],
-        next_obs: Array,
-    ) -> None:
-        self.obs, self.action, self.reward, self.ends = obs, action, reward, ends
-        self.info, self.next_obs = info, next_obs
 
 
 def _leaves(name: str, rows: Array, space: SpaceSpec) -> dict[str, Array]:

@@ -60,17 +60,14 @@ class Changes:
     """
 
     def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
-        """Go on with what ``saved`` has; nodes are told of it again, since they are new."""
+        """Go on with what ``saved`` has, which nodes must begin with (`values`)."""
         self._configured = settings.changeable
-        self._changed: dict[str, Changing] = {}
+        before = kept(ChangeState, saved).changed
+        self._changed = {key: was for key, was in before.items() if self._goes_on(key, was)}
+        self.dropped = [key for key in before if key not in self._changed]
         self.wanted: dict[str, Wanted] = {}
         self._number = 0
         self._missing: set[str] = set()
-        before = kept(ChangeState, saved).changed
-        self.dropped = [key for key, was in before.items() if not self._goes_on(key, was)]
-        for key, was in before.items():
-            if self._goes_on(key, was):
-                self.wanted[key] = Wanted(was.value, "so it stands in the checkpoint")
 
     def _goes_on(self, key: str, was: Changing) -> bool:
         return key in self._configured and was.configured == self._configured[key]

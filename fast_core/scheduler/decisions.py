@@ -28,6 +28,8 @@ def begin(run: Run) -> None:
             f"this resume is not exact: with it, {anew} open episodes of the run were given up for "
             f"new ones. The first: {run.why_anew}",
         )
+    for key, value in run.changes.values.items():
+        run.decide("change", f"{key} goes on with {value!r}, as the checkpoint has it")
     for key in run.changes.dropped:
         run.decide("change dropped", f"{key}: the configuration of this resume says otherwise")
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))

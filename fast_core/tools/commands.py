@@ -232,6 +232,28 @@ def evaluate(
 
 
 @app.command()
+def export(
+    run: Run,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Its suffix says the format: .onnx, .pt2 (torch.export), .ts (TorchScript) or .h "
+            "(plain C, without convolutions). A file that is there is replaced.",
+        ),
+    ],
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Write a policy of a run to a file that acts without FastLoop, the best one by default."""
+    surroundings.reserve_output()
+    from fast_core.tools.export import export_run
+
+    raise typer.Exit(export_run(run, output, checkpoint))
+
+
+@app.command()
 def play(
     what: Annotated[
         str, typer.Argument(metavar="RUN|CONFIG|ENV", help="What to watch, or to play yourself.")

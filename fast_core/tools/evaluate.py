@@ -83,7 +83,7 @@ def evaluate_run(
         interrupts = stack.enter_context(Interrupts()) if mode is not None else None
         if interrupts is not None:
             interrupts.raises = True
-        trajectories = None if record is None else stack.enter_context(Trajectories(record))
+        trajectories = None if record is None else Trajectories(record)
         shown = Shown(
             policy,
             setting,

@@ -116,3 +116,40 @@ def function(observation, width=4):
 
 def nothing(observation):
     return None
+
+
+class Nothing(nn.Module):
+    """The observation itself."""
+
+    def __init__(self, observation):
+        super().__init__()
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs
+
+
+class Both(nn.Module):
+    """A network itself, of observations alone or with actions."""
+
+    def __init__(self, observation, actions=0, width=8):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(observation.size + actions, width), nn.ReLU())
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        return self.layers(obs if action is None else torch.cat([obs, action], 1))
+
+
+class Wide(nn.Module):
+    """A network itself, as wide as those of the papers."""
+
+    def __init__(self, observation, actions=0, width=256):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(observation.size + actions, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+        )
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        return self.layers(obs if action is None else torch.cat([obs, action], 1))

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fast_core.export import Exported, write
-from fast_core.export.header import number_type
+from fast_core.export.c_names import number_type
 from tests.export.cases import CASES, Case, answers, observations, parts, states
 
 Answer = Callable[[list[np.ndarray]], list[np.ndarray]]

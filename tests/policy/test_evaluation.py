@@ -161,6 +161,10 @@ def test_a_function_that_gives_no_action_is_told(action: Any) -> None:
 
 
 def test_what_is_no_environment_is_told(policy: Policy) -> None:
+    for wrong in ({"episodes": 0}, {"episodes": "3"}, {"seed": -1}):
+        (name,) = wrong
+        with pytest.raises(ConfigError, match=f"{name} must be an integer of at least"):
+            evaluate(policy, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no environment of its own"):
         evaluate(always(0))
     with pytest.raises(ConfigError, match=r"must be a gymnasium.Env.*got a int"):

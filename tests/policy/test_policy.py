@@ -115,6 +115,8 @@ def test_noise_is_the_policys_own_and_repeats(cartpole: Played) -> None:
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(set(drawn[0])) == 2, "both actions are possible"
     assert first(obs, deterministic=False)[0].tolist() != drawn[0]
+    with pytest.raises(PolicyError, match="seed must be at least 0; got -1"):
+        first.seed(-1)
     first.seed(3)
     assert first(obs, deterministic=False)[0].tolist() == drawn[0]
 
@@ -235,6 +237,8 @@ def test_saved_policy_is_the_same_one(cartpole: Played, tmp_path: Path) -> None:
     assert again.run is None
     with pytest.raises(PolicyError, match=r"can't write the policy to .*nowhere"):
         policy.save(tmp_path / "nowhere" / "p")
+    with pytest.raises(PolicyError, match="it is a folder"):
+        policy.save(tmp_path)
 
 
 def test_a_device_that_is_not_there_is_refused(cartpole: Played) -> None:

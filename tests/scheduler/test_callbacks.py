@@ -212,17 +212,20 @@ def saved_with(world: World, **changes: object) -> Checkpoint:
     return world.checkpoints[-1]
 
 
-def test_resumed_run_tells_its_nodes_before_anything_is_collected() -> None:
+def test_resumed_run_goes_on_with_what_was_changed() -> None:
+    """Its nodes know: their plan has it."""
     world = changing_world(checkpoint_every_updates=4)
     checkpoint = saved_with(world, rate=0.5, clip=0.1)
     resumed = World(world.settings, resumed=checkpoint)
+    assert resumed.scheduler.statistics().changed == {"rate": 0.5, "clip": 0.1}
     resumed.make_ready()
-    assert commands(resumed.log, Change) == []
     resumed.deliver(Told("start"))
-    assert resumed.changes == [Change(1, {"rate": 0.5, "clip": 0.1})] * 3
-    assert commands(resumed.log, Collect) == []
-    make_changes(resumed)
+    assert commands(resumed.log, Change) == []
     assert commands(resumed.log, Collect)
+    collect_all(resumed)
+    ask(resumed, rate=1.0)
+    train_one(resumed)
+    assert resumed.changes[0].values == {"rate": 1.0, "clip": 0.1}
 
 
 def test_what_the_configuration_of_a_resume_says_anew_counts() -> None:
@@ -230,9 +233,8 @@ def test_what_the_configuration_of_a_resume_says_anew_counts() -> None:
     checkpoint = saved_with(world, rate=0.5, clip=0.1)
     changeable = {"rate": 0.7, "clip": 0.2}
     resumed = World(structs.replace(world.settings, changeable=changeable), resumed=checkpoint)
+    assert resumed.scheduler.statistics().changed == {"clip": 0.1}
     resumed.make_ready()
-    resumed.deliver(Told("start"))
-    assert resumed.changes[0].values == {"clip": 0.1}
     assert [d.why for d in resumed.audit.decisions if d.what == "change dropped"] == [
         "rate: the configuration of this resume says otherwise"
     ]

@@ -58,9 +58,9 @@ def check_named(callbacks: Sequence[CallbackConfig]) -> None:
         try:
             inspect.signature(kind).bind(**callback.kwargs)
         except TypeError as error:
+            takes = ", ".join(inspect.signature(kind).parameters) or "none"
             raise ConfigError(
-                f"{key}.kwargs do not fit {callback.name!r}, which takes "
-                f"{inspect.signature(kind)}: {error}"
+                f"{key}.kwargs do not fit {callback.name!r}: {error}. It takes: {takes}"
             ) from error
         except ValueError:  # of a class in C, which has no signature
             pass

@@ -91,4 +91,6 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         values["rollout/length_mean"] = current.length_mean
     if current.return_std is not None:
         values["rollout/return_std"] = current.return_std
+    changed = current.changed.items()
+    values |= {f"changed/{key}": float(v) for key, v in changed if isinstance(v, int | float)}
     return values | {f"info/{name}": value for name, value in current.info.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from fast_core.envs.evaluation import make_runner
@@ -15,6 +16,7 @@ from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
 from fast_core.policy.file import BEST, BestPolicy, Origin, best_policy_path, describe
+from fast_core.run.changes import attributes
 
 STEPS_PER_UNIT = 64
 
@@ -42,6 +44,7 @@ class EvaluatorNode(Node):
         self._request: Evaluate | None = None
         self._runner: Runner | None = None
         self._episodes = 0
+        self._changed = context.plan.changed
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
@@ -59,6 +62,7 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
+            self._changed = command.changed
             self._runner = self._make_runner(command.episodes)
 
     def work(self) -> bool:
@@ -137,14 +141,19 @@ class EvaluatorNode(Node):
     def _make_runner(self, episodes: int) -> Runner:
         """A runner at its beginning; environments are kept while their number fits."""
         config = self.context.plan.config
+        environment = config.environment
+        if config.evaluation.attributes == "current":
+            current = attributes(config, self._changed)
+            environment = msgspec.structs.replace(environment, attributes=current)
         if self._runner is not None and self._episodes == episodes:
+            self._runner.change(environment.attributes)
             self._runner.restart()
             return self._runner
         if self._runner is not None:
             self._runner.close()
         self._episodes = episodes
         return make_runner(
-            config.environment,
+            environment,
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,

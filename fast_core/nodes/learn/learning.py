@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fast_core.algorithm import Algorithm, Changeable
+from fast_core.config import Values
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
@@ -91,8 +92,18 @@ class LearningNode(Node):
 
     def change(self, command: Change) -> None:
         """Let the learner go on with other settings, and say so."""
+        with self.state(NodeState.LEARNING, "changing settings"):
+            self.use(command.values)
+        self.context.channel.send(Changed(self.context.name, command.number))
+
+    def use(self, values: Values) -> None:
+        """Let the learner go on with settings of which ``values`` are not the configuration's.
+
+        Raises:
+            ConfigError: It can't.
+        """
         settings = self.context.plan.config.algorithm
-        changed = with_changes(settings, command.values)
+        changed = with_changes(settings, values)
         if changed != settings or self._changed:
             if not isinstance(self.algorithm, Changeable):
                 raise ConfigError(
@@ -101,9 +112,7 @@ class LearningNode(Node):
                     "changeable = () in its configuration type."
                 )
             self._changed = True
-            with self.state(NodeState.LEARNING, "changing settings"):
-                self.algorithm.change(changed)
-        self.context.channel.send(Changed(self.context.name, command.number))
+            self.algorithm.change(changed)
 
     # --- checkpoints ---------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class OptimizerNode(LearningNode):
         super().setup()
         if self.context.plan.checkpoint is not None:
             self.restore(Path(self.context.plan.checkpoint) / self.learner_file)
+        self.use(self.context.plan.changed)
         self.publish()
 
     def handle(self, command: Command) -> None:

@@ -75,6 +75,7 @@ class ReplayOptimizerNode(LearningNode):
         if isinstance(self.algorithm, Prefetching):
             self._slots.announce = self.algorithm.prefetch
         saved = self._continue(Path(plan.checkpoint)) if plan.checkpoint is not None else {}
+        self.use(plan.changed)
         self._stepper = make_stepper(plan, self.context.memory, rank, self.algorithm, self._slots)
         if isinstance(state := saved.get("stepper"), dict):
             self._stepper.load(state)
