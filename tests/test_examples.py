@@ -27,7 +27,8 @@ from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = sorted((ROOT / "examples").glob("*.yaml"))
+FILES = sorted((ROOT / "examples").glob("*.yaml"))
+CONFIGS = [path for path in FILES if not path.stem.startswith("sweep_")]
 CARTPOLE = EnvironmentSpec(
     id="CartPole-v1",
     observation=SpaceSpec("box", (4,), "float32", low=(-5.0,) * 4, high=(5.0,) * 4),
