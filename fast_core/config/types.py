@@ -432,6 +432,21 @@ class EvaluationConfig(Section, frozen=True):
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True
+    environments: Annotated[
+        dict[str, EnvironmentConfig],
+        Meta(
+            title="a group of names, each a group of keys of `environment`",
+            description="Further environments that every evaluation plays in, by name: what "
+            "differs from `environment`. kwargs are merged key by key, but not inherited by one "
+            "with an id of its own.",
+        ),
+    ] = {}
+    score_on: Annotated[
+        str | None,
+        Meta(
+            description="Which of `environments` stop.score is about; null: `environment` itself."
+        ),
+    ] = None
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -643,9 +658,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def numbers(self) -> Numbers:
         """Those of training count from 0; the evaluator's, commands', the probe's follow.
 
-        Last come those that each env node tries before it is ready, one each.
+        The evaluator has `EvaluationConfig.envs` for each environment that it plays in. Last come
+        those that each env node tries before it is ready, one each.
         """
-        command = self.envs + self.evaluation.envs
+        command = self.envs + self.evaluation.envs * (1 + len(self.evaluation.environments))
         probe = command + self.evaluation.envs
         return Numbers(self.envs, command, probe, probe + 1)
 

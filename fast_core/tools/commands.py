@@ -34,7 +34,7 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Checkpoint = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="best, newest or a name in checkpoints/."),
+    typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -57,8 +57,8 @@ def load_trained(path: Path, checkpoint: str | None) -> Trained:
 
     Args:
         path: Run directory, or the folder of a name's runs.
-        checkpoint: ``best``, ``newest`` or a name under ``checkpoints``; None takes the best one
-            if there is any.
+        checkpoint: ``best``, ``best-NAME`` (in one of ``evaluation.environments``), ``newest`` or a
+            name under ``checkpoints``; None takes the best one if there is any.
 
     Raises:
         FastLoopError: The run has no such policy, or its environment can't be made.
@@ -86,6 +86,9 @@ def load_trained(path: Path, checkpoint: str | None) -> Trained:
 def _choose(plan: RunPlan, run: RunDirectory, checkpoint: str | None) -> tuple[PolicyFile, str]:
     """The parameters to play, and which they are."""
     best = best_policy_path(run.path)
+    elsewhere = {f"{BEST}-{name}": name for name in plan.config.evaluation.environments}
+    if checkpoint in elsewhere:
+        return read_policy(best_policy_path(run.path, elsewhere[checkpoint])), checkpoint
     if checkpoint == BEST or (checkpoint is None and best.exists()):
         if not best.exists():
             raise CheckpointError(
@@ -105,6 +108,8 @@ def _offer(run: RunDirectory) -> str:
     names = complete_names(run.checkpoints)
     if best_policy_path(run.path).exists():
         names.append(BEST)
+    others = load_run_config(run, []).evaluation.environments
+    names += [f"{BEST}-{name}" for name in others if best_policy_path(run.path, name).exists()]
     return f"It has {', '.join(names)}." if names else "It has none at all yet."
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
-from fast_core.envs.probe import probe
+from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
@@ -62,7 +62,9 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     forks.write_stacks()
     try:
         check_devices(start.optimizer, start.policy_device)
-        spec = probe(start.environment, start.seed, number=start.number, before=before)
+        spec = probe_all(
+            start.environment, start.others, start.seed, number=start.number, before=before
+        )
         return {"spec": spec}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}

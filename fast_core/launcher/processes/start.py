@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.run.plan import RunPlan
@@ -18,6 +19,7 @@ class ProbeStart:
         number: Its `Place.number`.
         optimizer: Whose device to try.
         policy_device: Where policies act.
+        others: Where policies are evaluated too, by name.
     """
 
     environment: EnvironmentConfig
@@ -25,14 +27,21 @@ class ProbeStart:
     number: int
     optimizer: OptimizerNodeConfig
     policy_device: str
+    others: Mapping[str, EnvironmentConfig] = field(default_factory=dict)
 
 
 def probe_start(config: RunConfig) -> ProbeStart:
     """What is to be looked at before a run."""
     nodes = config.nodes
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
+    evaluation = config.evaluation
     return ProbeStart(
-        config.environment, config.seed, config.numbers.probe, nodes.optimizer, device
+        environment=config.environment,
+        seed=config.seed,
+        number=config.numbers.probe,
+        others=evaluation.environments if evaluation.every_env_steps is not None else {},
+        optimizer=nodes.optimizer,
+        policy_device=device,
     )
 
 

@@ -14,9 +14,14 @@ from fast_core.scheduler.statistics import Statistics
 
 def evaluation_row(event: Evaluated, time_s: float) -> Record:
     """A row for an evaluation, at the env step and the version that were evaluated."""
-    figures = evaluation_figures(event.returns, event.lengths)
-    values = {f"eval/{name}": value for name, value in figures.items()}
-    values |= {f"eval_info/{name}": value for name, value in event.info.items()}
+    values: dict[str, float] = {}
+    for environment, played in event.played.items():
+        group, info = "eval/", "eval_info/"
+        if environment is not None:
+            group, info = f"evaluation/{environment}/", f"evaluation/{environment}/info/"
+        figures = evaluation_figures(played.returns, played.lengths)
+        values |= {f"{group}{name}": value for name, value in figures.items()}
+        values |= {f"{info}{name}": value for name, value in played.info.items()}
     return Record(event.env_steps, event.version, time_s, values)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
-from fast_core.events import Command, Evaluate, Evaluated, Ready
+from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.actor import Actor
 from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
@@ -18,7 +19,10 @@ STEPS_PER_UNIT = 64
 
 
 class EvaluatorNode(Node):
-    """Runs exactly the episodes it is asked for; never cancelled but by the end of the run."""
+    """Runs exactly the episodes it is asked for; never cancelled but by the end of the run.
+
+    It plays them in the environment of training, and then in each of ``evaluation.environments``.
+    """
 
     consumes = frozenset({Evaluate})
     emits = frozenset({Ready, Evaluated})
@@ -33,16 +37,19 @@ class EvaluatorNode(Node):
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
         self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
-        self._best = BestPolicy(best_policy_path(plan.run_directory))
-        self._unwritten = False  # the best, for want of room
+        others = plan.config.evaluation.environments.items()
+        self._stages = [
+            Stage(context, number, name, environment)
+            for number, (name, environment) in enumerate([(None, plan.config.environment), *others])
+        ]
         self._request: Evaluate | None = None
-        self._runner: Runner | None = None
-        self._episodes = 0
+        self._left: list[Stage] = []  # to be played in for it, the next one first
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
         """Build the environments and step one for real."""
-        self._runner = self._make_runner(episodes=self.context.plan.config.evaluation.episodes)
+        for stage in self._stages:
+            stage.begin(self.context.plan.config.evaluation.episodes)
 
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
@@ -55,66 +62,135 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
-            self._runner = self._make_runner(command.episodes)
+            self._left = list(self._stages)
+            for stage in self._stages:
+                stage.begin(command.episodes)
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
-        if self._request is None or self._runner is None:
+        if self._request is None:
             return False
-        with self.state(NodeState.EVALUATING, f"evaluating version {self._request.version}"):
+        doing = f"evaluating version {self._request.version}{self._left[0].where}"
+        with self.state(NodeState.EVALUATING, doing):
             try:
                 for _ in range(STEPS_PER_UNIT):
                     if self.stopping:
                         return True
-                    if not self._runner.step(self._actor):
-                        self._report(self._request, self._runner)
+                    if self._left[0].runner.step(self._actor):
+                        continue
+                    del self._left[0]
+                    if not self._left:
+                        self._report(self._request)
                         self._request = None
-                        break
+                    break
             except EnvironmentFailed as error:
                 self._failure = error.context
                 raise
         return True
 
-    def _report(self, request: Evaluate, runner: Runner) -> None:
-        context, plan = self.context, self.context.plan
-        result = Evaluated(
-            node=context.name,
-            request=request.request,
-            version=request.version,
-            env_steps=request.env_steps,
-            returns=tuple(runner.returns),
-            lengths=tuple(runner.lengths),
-            info=runner.info_means(),
+    def _report(self, request: Evaluate) -> None:
+        context = self.context
+        first, *others = (stage.played(request, self._flat.tobytes()) for stage in self._stages)
+        self._slot.release(request.version)
+        context.stats.words[StatsColumn.EPISODES] += request.episodes * len(self._stages)
+        context.channel.send(
+            Evaluated(
+                node=context.name,
+                request=request.request,
+                version=request.version,
+                env_steps=request.env_steps,
+                returns=first.returns,
+                lengths=first.lengths,
+                info=first.info,
+                others=dict(zip(context.plan.config.evaluation.environments, others, strict=True)),
+            )
         )
-        if plan.config.checkpoint.best and result.score is not None:
+
+    def failure_context(self) -> dict[str, str]:
+        """Environment, seed, step and last action, where an environment raised."""
+        return self._failure
+
+    def close(self) -> None:
+        """Close every environment once."""
+        for stage in self._stages:
+            stage.close()
+
+
+class Stage:
+    """One environment that evaluations play in, and the best policy in it.
+
+    Attributes:
+        where: Its name as words that follow others; nothing for that of training.
+        runner: Plays the episodes, once they are begun.
+    """
+
+    runner: Runner
+
+    def __init__(
+        self, context: NodeContext, number: int, name: str | None, environment: EnvironmentConfig
+    ) -> None:
+        """The ``number``-th, called ``name``; nothing is made yet."""
+        self._context, self._number, self._environment = context, number, environment
+        self.where = "" if name is None else f" in {name!r}"
+        self._episodes = 0
+        self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
+        self._unwritten = False  # the best, for want of room
+
+    def begin(self, episodes: int) -> None:
+        """Be at the beginning; environments are kept while their number fits."""
+        config = self._context.plan.config
+        if self._episodes == episodes:
+            self.runner.restart()
+            return
+        self.close_runner()
+        self.runner = make_runner(
+            self._environment,
+            episodes=episodes,
+            envs=config.evaluation.envs,
+            seed=config.seed,
+            max_episode_steps=config.evaluation.max_episode_steps,
+            on_step=self._count_step,
+            number=config.numbers.evaluator + self._number * config.evaluation.envs,
+        )
+        self._episodes = episodes
+
+    def _count_step(self) -> None:
+        """Show that no environment hangs, however long the slowest evaluation takes."""
+        self._context.stats.words[StatsColumn.PROGRESS] += 1
+
+    def played(self, request: Evaluate, parameters: bytes) -> Played:
+        """What has been played; keeps the policy if it is the best here, and warns."""
+        runner, log, config = self.runner, self._context.log, self._context.plan.config
+        result = Played(tuple(runner.returns), tuple(runner.lengths), runner.info_means())
+        if config.checkpoint.best and result.score is not None:
             policy = PolicyFile(
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
-                parameters=self._flat.tobytes(),
+                parameters=parameters,
             )
             self._best.offer(policy)
             self._write_best(again=False)
         if runner.cut:
-            context.log.warning(
-                "%d of %d evaluation episodes were cut after %d steps "
+            log.warning(
+                "%d of %d evaluation episodes%s were cut after %d steps "
                 "(evaluation.max_episode_steps), before their environment ended them",
                 runner.cut,
                 request.episodes,
-                plan.config.evaluation.max_episode_steps,
+                self.where,
+                config.evaluation.max_episode_steps,
             )
         if runner.quarantined:
-            context.log.warning(
-                "%d of %d evaluation episodes met NaN or infinity; what they come to is not known, "
-                "so version %d is neither the best nor does it reach a score",
+            log.warning(
+                "%d of %d evaluation episodes%s met NaN or infinity; what they come to is not "
+                "known, so version %d is neither the best nor does it reach a score",
                 runner.quarantined,
                 request.episodes,
+                self.where,
                 request.version,
             )
-        self._slot.release(request.version)
-        context.stats.words[StatsColumn.EPISODES] += request.episodes
-        context.channel.send(result)
+        return result
 
     def _write_best(self, *, again: bool) -> None:
         """Write it if it is not; training is worth more than this file.
@@ -126,39 +202,16 @@ class EvaluatorNode(Node):
             self._unwritten = False
         except OSError as error:
             if again or not self._unwritten:
-                self.context.log.warning("can't write the best policy: %s", error)
+                self._context.log.warning("can't write the best policy: %s", error)
             self._unwritten = True
 
-    def _make_runner(self, episodes: int) -> Runner:
-        """A runner at its beginning; environments are kept while their number fits."""
-        config = self.context.plan.config
-        if self._runner is not None and self._episodes == episodes:
-            self._runner.restart()
-            return self._runner
-        if self._runner is not None:
-            self._runner.close()
-        self._episodes = episodes
-        return make_runner(
-            config.environment,
-            episodes=episodes,
-            envs=config.evaluation.envs,
-            seed=config.seed,
-            max_episode_steps=config.evaluation.max_episode_steps,
-            on_step=self._count_step,
-            number=config.numbers.evaluator,
-        )
-
-    def _count_step(self) -> None:
-        """Show that no environment hangs, however long the slowest evaluation takes."""
-        self.context.stats.words[StatsColumn.PROGRESS] += 1
-
-    def failure_context(self) -> dict[str, str]:
-        """Environment, seed, step and last action, where an environment raised."""
-        return self._failure
+    def close_runner(self) -> None:
+        """Close the environments, if any are open."""
+        if self._episodes:
+            self._episodes = 0
+            self.runner.close()
 
     def close(self) -> None:
-        """Close every environment once."""
+        """Write what is left to be written, and close every environment once."""
         self._write_best(again=True)
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
+        self.close_runner()

@@ -28,9 +28,10 @@ class PolicyFile(msgspec.Struct, frozen=True):
     parameters: bytes
 
 
-def best_policy_path(run_directory: str | Path) -> Path:
-    """Where the best evaluated policy of a run lies."""
-    return Path(run_directory) / "checkpoints" / "best-policy.msgpack"
+def best_policy_path(run_directory: str | Path, environment: str | None = None) -> Path:
+    """Where the best evaluated policy of a run lies; that in one of ``evaluation.environments``."""
+    name = "best-policy" if environment is None else f"best-policy-{environment}"
+    return Path(run_directory) / "checkpoints" / f"{name}.msgpack"
 
 
 def read_policy(path: Path) -> PolicyFile:
