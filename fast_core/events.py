@@ -169,12 +169,13 @@ class Stop(Message, frozen=True):
 
 
 class Record(Message, frozen=True):
-    """Write one row of metrics."""
+    """Write one row of metrics; see `fast_core.metrics.MetricsRow`."""
 
     env_steps: int
     updates: int
     time_s: float
     values: dict[str, float]
+    videos: dict[str, str] = {}
 
 
 class Finish(Message, frozen=True):
@@ -299,6 +300,7 @@ class Evaluated(Message, frozen=True):
 
     Attributes:
         others: That in each of ``evaluation.environments``, by name.
+        video: Path of its video in the run directory, empty without one.
     """
 
     node: str
@@ -309,6 +311,7 @@ class Evaluated(Message, frozen=True):
     lengths: tuple[int, ...]
     info: dict[str, float] = {}
     others: dict[str, Played] = {}
+    video: str = ""
 
     @property
     def score(self) -> float | None:

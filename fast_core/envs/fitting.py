@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import Before
 from fast_core.envs.evaluation import evaluated
+from fast_core.envs.instance import Instance
+from fast_core.envs.place import Place
 from fast_core.envs.probe import probe
-from fast_core.errors import ConfigError
+from fast_core.envs.rendering import drawing, explained
+from fast_core.envs.video_file import as_frame, import_encoder
+from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.seeding import Role, draw_seed
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
@@ -18,12 +23,16 @@ def probe_all(
     seed: int,
     *,
     number: int = 0,
+    filmed: bool = False,
     before: Before = lambda _: None,
 ) -> EnvironmentSpec:
     """As `probe`; tries each environment of ``evaluation.environments`` too.
 
+    With ``filmed`` it also draws the first one, as videos of evaluations will.
+
     Raises:
-        ConfigError: As `probe`, or what is trained can't act in one of the others.
+        ConfigError: As `probe`, what is trained can't act in one of the others, or there is
+            nothing to film.
     """
     spec = probe(config, seed, number=number, before=before)
     for name, other in others.items():
@@ -33,7 +42,35 @@ def probe_all(
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from error
         _check_fits(key, found, spec)
+    if filmed:
+        _check_drawn(config, seed, number, before)
     return spec
+
+
+def _check_drawn(config: EnvironmentConfig, seed: int, number: int, before: Before) -> None:
+    what = "evaluation.video_every"
+    import_encoder(what)
+    before("make")
+    try:
+        drawn = drawing(config, "rgb_array", Place(number))
+        instance = Instance(
+            drawn, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1, number=number
+        )
+        try:
+            before("call")
+            rows = instance.observations(1).rows
+            instance.reset(rows[0], episode=0, seed=draw_seed(seed, Role.PROBE, 1, 0))
+            before("make")  # a first drawing may compile shaders, say
+            with explained(config, "rgb_array"):
+                as_frame(instance.render())
+        finally:
+            before("call")
+            instance.close()
+    except (ConfigError, EnvironmentFailed) as error:
+        raise ConfigError(
+            f"{what} needs pictures: {str(error).rstrip('.')}. Take it out, or choose an "
+            "environment that draws."
+        ) from error
 
 
 def _check_fits(key: str, found: EnvironmentSpec, spec: EnvironmentSpec) -> None:

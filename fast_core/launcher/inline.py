@@ -68,7 +68,12 @@ class InlineMode:
         check_devices(start.optimizer, start.policy_device)
         try:
             found = probe_all(
-                start.environment, start.others, start.seed, number=start.number, before=before
+                start.environment,
+                start.others,
+                start.seed,
+                number=start.number,
+                filmed=start.filmed,
+                before=before,
             )
         except ConfigError as error:
             own = environment_traceback(error)

@@ -14,6 +14,7 @@ from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.runner import Runner
+from fast_core.envs.video_file import DEFAULT_FPS, VideoFile
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shown.metrics_rows import evaluation_figures
@@ -21,7 +22,6 @@ from fast_core.nodes.act.actor import Actor
 from fast_core.seeding import Role
 from fast_core.system.surroundings import write_result
 from fast_core.tools.trained import Trained, load_trained
-from fast_core.tools.video import DEFAULT_FPS, VideoFile
 
 TELL_S = 2.0  # between lines about a video in the making
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.fitting import probe_all
+from fast_core.envs.instance import Instance
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
 from tests.envs.driver import toy
@@ -46,3 +49,27 @@ def test_environment_that_does_not_fit_is_refused(
         probe_all(training, {"windy": other}, 0)
     for word in words:
         assert word in str(error.value)
+
+
+def test_environment_that_is_to_be_filmed_is_drawn_once() -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    assert probe_all(CARTPOLE, {}, 0, filmed=True) == probe(CARTPOLE, 0)
+
+
+def test_environment_without_pictures_is_refused_where_it_is_to_be_filmed() -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    with pytest.raises(ConfigError, match=r"evaluation.video_every needs pictures: .*rgb_array"):
+        probe_all(toy("Counter"), {}, 0, filmed=True)
+
+
+def test_environment_that_fails_to_draw_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setattr(Instance, "render", lambda _: "no picture")
+    with pytest.raises(ConfigError, match=r"video_every needs pictures: .*must return an image"):
+        probe_all(CARTPOLE, {}, 0, filmed=True)
+
+
+def test_missing_encoder_is_refused_with_the_line_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ConfigError, match=r"video_every needs ffmpeg.*pip install imageio-ffmpeg"):
+        probe_all(CARTPOLE, {}, 0, filmed=True)

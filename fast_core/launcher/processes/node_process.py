@@ -63,7 +63,12 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     try:
         check_devices(start.optimizer, start.policy_device)
         spec = probe_all(
-            start.environment, start.others, start.seed, number=start.number, before=before
+            start.environment,
+            start.others,
+            start.seed,
+            number=start.number,
+            filmed=start.filmed,
+            before=before,
         )
         return {"spec": spec}
     except ConfigError as error:

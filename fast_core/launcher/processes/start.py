@@ -20,6 +20,7 @@ class ProbeStart:
         optimizer: Whose device to try.
         policy_device: Where policies act.
         others: Where policies are evaluated too, by name.
+        filmed: Whether evaluations are.
     """
 
     environment: EnvironmentConfig
@@ -28,6 +29,7 @@ class ProbeStart:
     optimizer: OptimizerNodeConfig
     policy_device: str
     others: Mapping[str, EnvironmentConfig] = field(default_factory=dict)
+    filmed: bool = False
 
 
 def probe_start(config: RunConfig) -> ProbeStart:
@@ -35,11 +37,13 @@ def probe_start(config: RunConfig) -> ProbeStart:
     nodes = config.nodes
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
     evaluation = config.evaluation
+    evaluates = evaluation.every_env_steps is not None
     return ProbeStart(
         environment=config.environment,
         seed=config.seed,
         number=config.numbers.probe,
-        others=evaluation.environments if evaluation.every_env_steps is not None else {},
+        others=evaluation.environments if evaluates else {},
+        filmed=evaluates and evaluation.video_every is not None,
         optimizer=nodes.optimizer,
         policy_device=device,
     )

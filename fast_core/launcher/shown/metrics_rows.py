@@ -22,7 +22,8 @@ def evaluation_row(event: Evaluated, time_s: float) -> Record:
         figures = evaluation_figures(played.returns, played.lengths)
         values |= {f"{group}{name}": value for name, value in figures.items()}
         values |= {f"{info}{name}": value for name, value in played.info.items()}
-    return Record(event.env_steps, event.version, time_s, values)
+    videos = {"eval/video": event.video} if event.video else {}
+    return Record(event.env_steps, event.version, time_s, values, videos)
 
 
 def evaluation_figures(returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.actor import Actor
 from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
+from fast_core.nodes.act.recording import Recording
 from fast_core.nodes.contract import make_policy
 from fast_core.nodes.node import Node, NodeContext, NodeState
 
@@ -39,11 +40,12 @@ class EvaluatorNode(Node):
         self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
         others = plan.config.evaluation.environments.items()
         self._stages = [
-            Stage(context, number, name, environment)
+            Stage(context, self._actor, number, name, environment)
             for number, (name, environment) in enumerate([(None, plan.config.environment), *others])
         ]
         self._request: Evaluate | None = None
-        self._left: list[Stage] = []  # to be played in for it, the next one first
+        self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
+        self._recording = Recording(context, self._policy)
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
@@ -65,6 +67,9 @@ class EvaluatorNode(Node):
             self._left = list(self._stages)
             for stage in self._stages:
                 stage.begin(command.episodes)
+            if self._recording.wanted(command):
+                self._recording.begin(command)
+                self._left.append(self._recording)
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
@@ -76,7 +81,7 @@ class EvaluatorNode(Node):
                 for _ in range(STEPS_PER_UNIT):
                     if self.stopping:
                         return True
-                    if self._left[0].runner.step(self._actor):
+                    if self._left[0].step():
                         continue
                     del self._left[0]
                     if not self._left:
@@ -91,6 +96,7 @@ class EvaluatorNode(Node):
     def _report(self, request: Evaluate) -> None:
         context = self.context
         first, *others = (stage.played(request, self._flat.tobytes()) for stage in self._stages)
+        video = self._recording.finish()
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes * len(self._stages)
         context.channel.send(
@@ -103,6 +109,7 @@ class EvaluatorNode(Node):
                 lengths=first.lengths,
                 info=first.info,
                 others=dict(zip(context.plan.config.evaluation.environments, others, strict=True)),
+                video=video,
             )
         )
 
@@ -114,6 +121,7 @@ class EvaluatorNode(Node):
         """Close every environment once."""
         for stage in self._stages:
             stage.close()
+        self._recording.close()
 
 
 class Stage:
@@ -127,9 +135,15 @@ class Stage:
     runner: Runner
 
     def __init__(
-        self, context: NodeContext, number: int, name: str | None, environment: EnvironmentConfig
+        self,
+        context: NodeContext,
+        actor: Actor,
+        number: int,
+        name: str | None,
+        environment: EnvironmentConfig,
     ) -> None:
-        """The ``number``-th, called ``name``; nothing is made yet."""
+        """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
+        self._actor = actor
         self._context, self._number, self._environment = context, number, environment
         self.where = "" if name is None else f" in {name!r}"
         self._episodes = 0
@@ -153,6 +167,10 @@ class Stage:
             number=config.numbers.evaluator + self._number * config.evaluation.envs,
         )
         self._episodes = episodes
+
+    def step(self) -> bool:
+        """Play a step of every episode; False when all are played."""
+        return self.runner.step(self._actor)
 
     def _count_step(self) -> None:
         """Show that no environment hangs, however long the slowest evaluation takes."""
