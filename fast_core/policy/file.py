@@ -244,9 +244,15 @@ def _damaged(path: Path, how: str) -> CheckpointError:
 BEST = "best"
 
 
-def best_policy_path(run_directory: str | Path) -> Path:
-    """Where the best evaluated policy of a run lies."""
-    return Path(run_directory) / "checkpoints" / "best-policy.msgpack"
+def best_name(environment: str | None = None) -> str:
+    """What the best policy is called; that in one of ``evaluation.environments``."""
+    return BEST if environment is None else f"{BEST}-{environment}"
+
+
+def best_policy_path(run_directory: str | Path, environment: str | None = None) -> Path:
+    """Where the best evaluated policy of a run lies; that in one of ``evaluation.environments``."""
+    name = "best-policy" if environment is None else f"best-policy-{environment}"
+    return Path(run_directory) / "checkpoints" / f"{name}.msgpack"
 
 
 class BestPolicy:
