@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
 
 from fast_core.export import check_target, write
 from fast_core.run.parameters import ParameterPack
+from fast_core.system import forks
 from fast_core.system.surroundings import write_result
 from fast_core.tools.trained import load_trained
 
@@ -21,7 +23,7 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
         checkpoint: Which policy, see `load_trained`.
 
     Returns:
-        The exit status.
+        The exit status: 0, or 130 after Ctrl-C.
 
     Raises:
         FastLoopError: There is no such policy, or it can't be written like that.
@@ -31,7 +33,14 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
     plan = trained.plan
     pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
     parameters = pack.views(np.frombuffer(trained.file.parameters, np.float32))
-    exported = write(trained.config.algorithm, plan.environment, parameters, target)
+    # `fastloop` ends at once on Ctrl-C, which would leave what is being written.
+    before = forks.take(signal.SIGINT, signal.default_int_handler)
+    try:
+        exported = write(trained.config.algorithm, plan.environment, parameters, target)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        forks.give_back(signal.SIGINT, before)
     which = f"policy {trained.source}, version {trained.file.version}"
     write_result(f"wrote {file} ({which}): {exported.summary}")
     return 0
