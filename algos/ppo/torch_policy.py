@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
-from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
@@ -55,7 +55,7 @@ class TorchPolicy(ActorPolicy):
         self._bf16 = setup.precision == "bf16"
         if self._bf16:
             warn_of_slow_bf16(self._device, "policy.precision")
-        self._network = Network(shape, bf16=self._bf16, scaled=True)
+        self._network = Network(shape, bf16=self._bf16, scaled=True, device=self._device, torsos=1)
         self._leaves: dict[str, Tensor] = {}
         self._buffers: dict[int, Tensor] = {}
 
@@ -65,13 +65,16 @@ class TorchPolicy(ActorPolicy):
         with torch.inference_mode():
             for name, view in self._views.items():
                 self._leaves[name] = self._prepared(name, torch.from_numpy(view))
+            self._network.fill(self._leaves)
 
     def _prepared(self, name: str, weight: Tensor) -> Tensor:
         """A parameter on the device, in its precision; convolutions stay channels-last."""
         if sees_pixels(name):
             weight = weight * PIXEL
-        head = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
-        dtype = torch.bfloat16 if self._bf16 and not head else torch.float32
+        # A user's network is cast by autocast, operation by operation.
+        wide = name.startswith(("policy.head", "memory.", "policy.log_std")) or OWN in name
+        narrow = self._bf16 and not wide and not normalises(name)
+        dtype = torch.bfloat16 if narrow else torch.float32
         return weight.to(self._device, dtype)
 
     def _output(self, obs: Array) -> F32:

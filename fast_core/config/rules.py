@@ -37,6 +37,8 @@ def problems(config: RunConfig) -> list[Problem]:
     learning = _replay(config) if config.replays else _no_replay(config)
     return [
         *_name(config),
+        *_environment(config),
+        *_attributes(config),
         *_stop(config),
         *_schedules(config),
         *_policy(config),
@@ -59,6 +61,37 @@ def _name(config: RunConfig) -> Iterator[Problem]:
     elif len(name) > NAME_LENGTH or len(name.encode()) > NAME_BYTES:
         must = f"must have at most {NAME_LENGTH} characters and {NAME_BYTES} bytes"
         yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
+
+
+def _environment(config: RunConfig) -> Iterator[Problem]:
+    environment = config.environment
+    if environment.pickled is not None and environment.backend != "gymnasium":
+        yield Problem(
+            "environment.backend",
+            "must be gymnasium for an environment that is a Python object",
+            repr(environment.backend),
+            "Leave it out, or register the environment and give its id.",
+        )
+
+
+def _attributes(config: RunConfig) -> Iterator[Problem]:
+    environment = config.environment
+    for name in environment.attributes:
+        if not name.isidentifier():
+            yield Problem(
+                "environment.attributes",
+                "must have names of attributes",
+                repr(name),
+                "Rename it as Python code would call it.",
+            )
+    if environment.attributes and (environment.backend == "envpool" or environment.atari):
+        what = "environment.atari" if environment.atari else "environment.backend envpool"
+        yield Problem(
+            "environment.attributes",
+            f"can't be combined with {what}, whose environments have no attributes to set",
+            repr(environment.attributes),
+            "Remove it, or use environment.kwargs for what stays as it is.",
+        )
 
 
 def _stop(config: RunConfig) -> Iterator[Problem]:
