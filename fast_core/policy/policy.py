@@ -319,15 +319,18 @@ class Policy:
                 "folder that can be written."
             ) from error
 
-    def export(self, path: str | Path) -> None:
-        """Write it in another format, which the suffix of ``path`` says; see docs/export.md.
+    def export(self, path: str | Path) -> Path:
+        """Write it in another format, which the suffix of ``path`` says; see docs/deploying.md.
+
+        Returns:
+            The file.
 
         Raises:
             FastLoopError: There is no such format, or this policy can't be written in it.
         """
-        own("fast_core.export.export:export")(
-            self.config, self.environment, self.file.arrays(), Path(path)
-        )
+        from fast_core.export import export  # when it is needed, for it takes a while
+
+        return export(self.config, self.environment, self.file.arrays(), path)
 
 
 def _copied(action: Any) -> Any:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from fast_core.export import check_target, write
-from fast_core.run.parameters import ParameterPack
+from fast_core.policy import load_policy
 from fast_core.system.surroundings import write_result
-from fast_core.tools.trained import load_trained
 
 
 def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
     """Write a run's policy to a file and print a line about it.
 
     Args:
-        path: Run directory, or the folder of a name's runs.
+        path: Run directory, the folder of a name's runs, or a policy's file.
         file: The file; its suffix says the format.
-        checkpoint: Which policy, see `load_trained`.
+        checkpoint: Which policy, see `load_policy`.
 
     Returns:
         The exit status.
@@ -27,11 +24,8 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
         FastLoopError: There is no such policy, or it can't be written like that.
     """
     target = check_target(file).absolute()  # user code may change the current folder
-    trained = load_trained(path, checkpoint)
-    plan = trained.plan
-    pack = ParameterPack(plan.blueprint.policy_fields(plan.environment))
-    parameters = pack.views(np.frombuffer(trained.file.parameters, np.float32))
-    exported = write(trained.config.algorithm, plan.environment, parameters, target)
-    which = f"policy {trained.source}, version {trained.file.version}"
+    policy = load_policy(path, checkpoint=checkpoint)
+    exported = write(policy.config, policy.environment, policy.file.arrays(), target)
+    which = f"policy {policy.origin.source}, version {policy.version}"
     write_result(f"wrote {file} ({which}): {exported.summary}")
     return 0

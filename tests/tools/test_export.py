@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fast_core.tools.trained import load_trained
 
 from fast_core.errors import CheckpointError, ConfigError
+from fast_core.policy import load_policy
 from fast_core.tools.export import export_run
 from tests.launcher.trained_run import make_trained
 
@@ -29,7 +29,6 @@ def test_best_policy_or_a_checkpoint_is_written_and_a_line_about_it(
     run = make_trained(tmp_path / "runs", checkpoints=1)
     monkeypatch.chdir(tmp_path)
     obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
-    noise = np.zeros((64,), np.float32)
     for checkpoint, which in ((None, "best, version 7"), ("newest", "newest, version 10")):
         assert export_run(run.path, Path("p.ts"), checkpoint) == 0
         assert re.fullmatch(
@@ -37,8 +36,7 @@ def test_best_policy_or_a_checkpoint_is_written_and_a_line_about_it(
             r"action int64 \[batch\]; differences from the policy: none\n",
             capsys.readouterr().out,
         )
-        policy = load_trained(run.path, checkpoint).policy
-        wanted = policy.environment_action(policy.act(obs, noise=noise, explore=False).action)
+        wanted, _ = load_policy(run.path, checkpoint=checkpoint)(obs)
         assert choices(tmp_path / "p.ts", obs) == wanted.tolist()
 
 
