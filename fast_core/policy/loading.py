@@ -208,7 +208,7 @@ def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
     # here, because it imports Gymnasium, which a policy file does without
     from fast_core.envs.probe import probe
 
-    return probe(config.environment, config.seed)
+    return config.algorithm.examine(probe(config.environment, config.seed))
 
 
 def _name(run: RunDirectory, config: RunConfig) -> str:
