@@ -60,6 +60,13 @@ class Launcher(types.ModuleType):
     def play(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
 
+    def sweep(self, file: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
+
+    def compare_and_show(self, runs: Sequence[Path], **options: object) -> int:
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._end("compare", runs, given)
+
     def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
         return self._end("export", run, file, checkpoint)
 
@@ -116,6 +123,25 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
         ("eval", Path("runs/a"), None, {}),
         ("eval", Path("runs/a"), 7, {}),
     ]
+
+
+def test_folder_of_a_sweep_is_resumed_as_one(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep.yaml").write_text("")
+    monkeypatch.setitem(sys.modules, "fast_core.tools.sweep.run", launcher)
+    assert main(["resume", str(tmp_path), "jobs=2"]) == 0
+    assert main(["sweep", "many.yaml"]) == 0
+    assert launcher.calls == [("sweep", tmp_path, ["jobs=2"]), ("sweep", Path("many.yaml"), [])]
+
+
+def test_compare_hands_over_what_to_compare_and_where(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fast_core.tools.compare.table", launcher)
+    assert main(["compare", "a", "b", "-o", "c.svg", "--at", "9", "--score", "0.5"]) == 0
+    runs = [Path("a"), Path("b")]
+    assert launcher.calls == [("compare", runs, {"output": Path("c.svg"), "at": 9, "score": 0.5})]
 
 
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:

@@ -6,7 +6,8 @@ this, so they can't disagree with what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -52,7 +53,8 @@ class Key:
         return [_brief(item) for item in self.default]
 
 
-def keys(section: type[Section]) -> dict[str, Key]:
+@functools.cache  # a sweep reads a hundred configurations
+def keys(section: type[Section]) -> Mapping[str, Key]:
     """Keys of a section by name, in the order of declaration."""
     return {field.encode_name: _key(field) for field in structs.fields(section)}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import select
 import shlex
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.config import RunConfig
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, SegmentError, TopologyError
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
 from fast_core.launcher.verdict import Found, Verdict, judge
@@ -23,6 +25,7 @@ from fast_core.run.needs import SHARE_OFFERED, private_nbytes
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
+from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, find_runs
 from fast_core.tools.sweep.file import SWEEP_FILE, Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
@@ -80,7 +83,7 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
     planned = read_sweep(Path(path), overrides)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        screen = Screen()
+        screen = Screen(sys.stdout)
         stack.callback(screen.close)
         tasks = _settled(planned)
         try:
@@ -91,7 +94,7 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
         stack.callback(_lock(planned).close)
         write_durably(planned.folder / SWEEP_FILE, planned.text.encode())
         divided = _divided(planned, len(tasks), need)
-        _tell_begin(planned, tasks, divided, screen)
+        _tell_begin(planned, tasks, divided, need, screen)
         _carry_out(tasks, divided, interrupts, screen)
         screen.close()
         _tell_end(planned, tasks, screen)
@@ -99,10 +102,10 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
 
 
 def _settled(planned: Sweep) -> list[Task]:
-    tasks = tasks_of(planned)
+    tasks, configs = tasks_of(planned), RunConfigs()
     for task in tasks:
         task.settle()
-        task.check()
+        task.check(configs)
     return tasks
 
 
@@ -127,14 +130,15 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
     config = msgspec.structs.replace(variant.config, directory=str(folder))
     nodes = config.nodes
     key = msgspec.json.encode((config.environment, nodes.optimizer, nodes.policy, config.policy))
-    if (known := found.get(key)) is not None:
-        interrupts.check()
-        seen = Found(known.environment, config)
-        return judge(config, lambda: seen, str(folder))
     try:
+        if (known := found.get(key)) is not None:
+            interrupts.check()
+            seen = Found(known.environment, config)
+            there = next(above for above in (folder, *folder.parents) if above.is_dir())
+            return judge(config, lambda: seen, str(there))
         verdict = examine(config, interrupts)
-    except ConfigError as error:
-        raise ConfigError(f"{variant.name}: {error}") from error
+    except (ConfigError, TopologyError, SegmentError) as error:
+        raise type(error)(f"{variant.name}: {error}") from error
     found[key] = verdict.found
     return verdict
 
@@ -167,26 +171,26 @@ def _carry_out(
 ) -> None:
     """Run what is to be run; whatever happens here, no process is left."""
     free = list(range(divided.jobs))
-    pressed, looked_s = 0, 0
+    pressed, look_s = 0, 0.0
     try:
         while True:
             for task in tasks:
                 if task.poll(stopping=pressed > 0):
                     free.append(task.slot)
                     screen.changed(task)
-                elif task.status == "elsewhere":
-                    task.settle()
             if not pressed:
                 _start(tasks, free, divided, screen)
             running = [task for task in tasks if task.child is not None]
             left = [task for task in tasks if task.status in ("waiting", "elsewhere")]
             if not running and (pressed or not left):
                 return
-            looked_s += 1
-            if looked_s * _POLL_S >= _LOOK_S:
-                looked_s = 0
+            if time.monotonic() >= look_s:
+                look_s = time.monotonic() + _LOOK_S
                 for task in running:
                     task.look()
+                for task in tasks:
+                    if task.status == "elsewhere":
+                        task.settle()
             screen.update(tasks)
             select.select([interrupts], [], [], _POLL_S)
             interrupts.drain()
@@ -217,7 +221,9 @@ def _stop(tasks: Sequence[Task], pressed: int) -> None:
             task.child.kill()
 
 
-def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: Screen) -> None:
+def _tell_begin(
+    planned: Sweep, tasks: Sequence[Task], divided: Share, need: Need, screen: Screen
+) -> None:
     variants, seeds = len(planned.variants), len(planned.seeds)
     cores = len(divided.slots[0])
     screen.say(
@@ -225,10 +231,19 @@ def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: S
         f"({_plural(variants, 'variant')}, {_plural(seeds, 'seed')}), {divided.jobs} at once on "
         f"{_plural(cores, 'core')} each ({divided.why})"
     )
+    if need.cores > cores:
+        screen.say(
+            f"a run keeps {_plural(need.cores, 'core')} busy, as its nodes.*.count and "
+            "nodes.*.threads say: its processes will wait for one another",
+            "yellow",
+        )
     done = sum(task.status == "finished" for task in tasks)
     going_on = sum(task.status == "waiting" and task.state is not None for task in tasks)
+    elsewhere = sum(task.status == "elsewhere" for task in tasks)
     if done or going_on:
         screen.say(f"{done} finished before, {going_on} begun before")
+    if elsewhere:
+        screen.say(f"{_plural(elsewhere, 'run')} in the hands of other processes: waited for")
     if left := others(planned, find_runs(planned.folder)):
         screen.say(f"{_plural(left, 'run')} in {planned.folder} not of this sweep: left alone")
 
