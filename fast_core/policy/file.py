@@ -132,7 +132,9 @@ def describe(
         origin: Where it comes from.
     """
     fields: Sequence[FieldSpec] = config.algorithm.policy_fields(environment)
-    backend = config.policy.backend
+    backend, played = config.policy.backend, config.environment
+    if played.pickled is not None:  # by its name alone: it is in the run, and stays there
+        played = msgspec.structs.replace(played, pickled=Path(played.pickled).name)
     return PolicyFile(
         algorithm=_plain(config.algorithm),
         environment=environment,
@@ -143,7 +145,7 @@ def describe(
         state_size=config.algorithm.state_size(environment),
         backend=config.algorithm.policy_backend(environment) if backend == "auto" else backend,
         precision=config.policy.precision,
-        played=_plain(config.environment),
+        played=_plain(played),
         origin=origin,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -210,13 +211,14 @@ def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
 
 def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
     """What the run's best policy says of its environment; without one it is tried."""
-    best = best_policy_path(run.path)
-    if best.exists() and isinstance(found := read_policy(best), PolicyFile):
-        return found.environment
+    with contextlib.suppress(CheckpointError):  # none, or a damaged one
+        found = read_policy(best_policy_path(run.path))
+        if isinstance(found, PolicyFile):
+            return found.environment
     # here, because it imports Gymnasium, which a policy file does without
     from fast_core.envs.probe import probe
 
-    return probe(config.environment, config.seed)
+    return config.algorithm.examine(probe(config.environment, config.seed))
 
 
 def _name(run: RunDirectory, config: RunConfig) -> str:
