@@ -135,7 +135,8 @@ class Run:
         """
         from fast_core.launcher import resume
 
-        return result_of(resume(self.directory, override_lines(overrides)))
+        lines = override_lines(overrides)
+        return result_of(resume(self.directory, lines, callbacks=callbacks))
 
     def __fspath__(self) -> str:
         return str(self.directory)

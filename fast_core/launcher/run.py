@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -67,18 +68,24 @@ class Checking:
 
 
 def launch(
-    config: RunConfig, *, resume_from: Path | None = None, environment: bytes | None = None
+    config: RunConfig,
+    *,
+    resume_from: Path | None = None,
+    callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
 ) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
+        callbacks: Objects that are told what happens.
         environment: What ``environment.pickled`` is to hold; where it lies by default.
 
     Raises:
         FastLoopError: The run could not be started.
     """
+    _check_callbacks(callbacks)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
@@ -130,12 +137,13 @@ def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) 
     return msgspec.structs.replace(config, environment=pickled)
 
 
-def resume(run: Path, overrides: list[str]) -> Outcome:
+def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:
     """Continue a run in its own directory from its newest complete checkpoint.
 
     Raises:
         FastLoopError: There is nothing to continue, or the overrides don't fit it.
     """
+    _check_callbacks(callbacks)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
@@ -157,6 +165,11 @@ def resume(run: Path, overrides: list[str]) -> Outcome:
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
         return _run(Session(config, found, continuation, progress, interrupts))
+
+
+def _check_callbacks(callbacks: Sequence[object]) -> None:
+    if callbacks:
+        raise ConfigError("callbacks can't be called by this version of FastLoop; leave them out.")
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
