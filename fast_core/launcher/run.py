@@ -17,6 +17,7 @@ from fast_core.errors import (
     CheckpointError,
     ConfigError,
     FastLoopError,
+    RunFailed,
     SegmentError,
     TopologyError,
 )
@@ -249,7 +250,7 @@ def _run(session: Session) -> Outcome:
         interrupts.check_forced()
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
-        raise
+        raise RunFailed(str(error), run.path, "launcher", str(error), "") from error
 
 
 def _mode(session: Session, stack: ExitStack) -> Mode:

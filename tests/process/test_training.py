@@ -221,6 +221,19 @@ def test_sigterm_ends_the_run_in_order_and_then_the_program(workplace: Workplace
     assert "went on" not in launched.screen
 
 
+@pytest.mark.slow
+def test_run_in_a_thread_goes_on_after_the_main_thread_has_ended(workplace: Workplace) -> None:
+    """Python waits for the thread; what starts threads of its own in pools would fail now."""
+    text = """
+import json, time
+def work():
+    threading.main_thread().join()
+    json.dump(len(train(BASE).run.checkpoints), open("result.json", "w"))
+threading.Thread(target=work).start()
+"""
+    assert result(start(workplace, text)) == 1
+
+
 NOTEBOOK = """
 import json, sys, threading, time
 import nbformat
