@@ -225,13 +225,16 @@ def test_sigterm_ends_the_run_in_order_and_then_the_program(workplace: Workplace
 def test_run_in_a_thread_goes_on_after_the_main_thread_has_ended(workplace: Workplace) -> None:
     """Python waits for the thread; what starts threads of its own in pools would fail now."""
     text = """
-import json, time
+import json, pathlib, time
 def work():
-    threading.main_thread().join()
-    json.dump(len(train(BASE).run.checkpoints), open("result.json", "w"))
+    found = train({**BASE, "stop": {"time_s": 1.5}})
+    ended = not threading.main_thread().is_alive()
+    json.dump([ended, len(found.run.checkpoints)], open("result.json", "w"))
 threading.Thread(target=work).start()
+while not list(pathlib.Path("runs").glob("*/*/metrics.jsonl")):
+    time.sleep(0.01)
 """
-    assert result(start(workplace, text)) == 1
+    assert result(start(workplace, text)) == [True, 1]
 
 
 NOTEBOOK = """

@@ -43,7 +43,8 @@ class Committer:
         assert self._future is None
         self._pieces = 0
         self._number = command.checkpoint
-        self._future = future = Future()
+        future: Future[object] = Future()
+        self._future = future
         future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
         work = (future, command, directory)
         self._thread = threading.Thread(target=self._commit, args=work, name="checkpoint")
