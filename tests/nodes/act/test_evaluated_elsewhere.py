@@ -12,7 +12,7 @@ import pytest
 from fast_core.config import EnvironmentConfig, EvaluationConfig
 from fast_core.events import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.policy.file import best_policy_path, read_origin
+from fast_core.policy.file import PolicyFile, best_policy_path, read_policy
 from tests.nodes.stage import Stage, drain, make_config
 
 
@@ -59,9 +59,10 @@ def test_each_environment_has_its_best_policy(stage: Stage) -> None:
     event = evaluated(stage, node, 1, 0.25)
     node.close()
     for name, played in event.played.items():
-        best = read_origin(best_policy_path(stage.plan.run_directory, name))
-        assert best.mean_return == pytest.approx(np.mean(played.returns))
-        assert np.frombuffer(best.parameters, np.float32) == pytest.approx(0.25)
+        best = read_policy(best_policy_path(stage.plan.run_directory, name))
+        assert isinstance(best, PolicyFile)
+        assert best.origin.mean_return == pytest.approx(np.mean(played.returns))
+        assert np.concatenate([a.ravel() for a in best.arrays()]) == pytest.approx(0.25)
     names = {path.name for path in Path(stage.plan.run_directory, "checkpoints").iterdir()}
     assert names == {
         "best-policy.msgpack",
