@@ -23,6 +23,14 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
     policy_learning_rate: Annotated[
         Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
     ] = None
+    actor_sizes: Annotated[
+        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
+        Meta(description="Widths of the policy's hidden layers; null: hidden_sizes."),
+    ] = None
+    critic_sizes: Annotated[
+        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
+        Meta(description="Widths of each critic's hidden layers; null: hidden_sizes."),
+    ] = None
     critics: Annotated[
         Count, Meta(description="Value networks; the least of their values makes targets.")
     ] = 2
@@ -47,16 +55,23 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         """The network that acts."""
         return MlpShape(
             self.network_inputs(environment),
-            self.hidden(environment),
+            self.actor_sizes or self.hidden(environment),
             self.policy_outputs(environment.action.size),
             self.activation,
+            layer_norm=self.layer_norm is True,
         )
 
     def critic_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """The ensemble of critics, on observations with actions."""
         inputs = self.network_inputs(environment) + environment.action.size
-        hidden, outputs = self.hidden(environment), self.critic_outputs()
-        return MlpShape(inputs, hidden, outputs, self.activation, self.critics)
+        return MlpShape(
+            inputs,
+            self.critic_sizes or self.hidden(environment),
+            self.critic_outputs(),
+            self.activation,
+            self.critics,
+            layer_norm=bool(self.layer_norm),
+        )
 
     def policy_has_target(self) -> bool:
         """Whether targets are made with a slowly moving copy of the policy."""

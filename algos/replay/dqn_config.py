@@ -34,6 +34,13 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
             "hidden layers of their own (arXiv:1511.06581)."
         ),
     ] = True
+    layer_norm: Annotated[
+        bool,
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned."
+        ),
+    ] = False
     target_interval: Annotated[
         Count, Meta(description="Steps between moves of the target network by target_rate.")
     ] = 1
@@ -63,7 +70,8 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
         streams = self.streams(environment)
         outputs = environment.action.n + int(self.dueling and not streams)
         inputs, hidden = self.network_inputs(environment), self.hidden(environment)
-        return MlpShape(inputs, hidden, outputs, self.activation, 1 + int(streams))
+        members = 1 + int(streams)
+        return MlpShape(inputs, hidden, outputs, self.activation, members, self.layer_norm)
 
     def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """What acting needs of it: the advantages alone, if they have a stream of their own."""

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from fast_core.algorithm import Algorithm, Backend, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.networks import Activation
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
 from fast_core.algos.ppo.config import Schedule
@@ -93,7 +93,20 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         ),
     ] = "auto"
     network_kwargs: Arguments = {}
-    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "relu"
+    activation: Annotated[
+        Activation,
+        Meta(
+            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
+            "gelu_tanh the approximation. Convolutions have relu."
+        ),
+    ] = "relu"
+    layer_norm: Annotated[
+        bool | Literal["critics"],
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned; critics: in critics alone."
+        ),
+    ] = False
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
         Meta(
