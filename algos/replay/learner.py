@@ -304,8 +304,8 @@ class ReplayLearner(ABC):
         return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
     def _exploration(self) -> float:
-        """Share of actions drawn uniformly: all until the first update."""
-        return float(self._settings.random_warmup and self._updates == 0)
+        """How much policies explore, by the env steps behind the last batch."""
+        return self._settings.exploration(self._updates, self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.encoder_shape import BRANCH_GAIN, GAIN, EncoderShape
+from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import OwnShape
+from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import as_module_takes, make, sample, tensors
 from fast_core.algos.replay.torch_encoder import see
@@ -51,12 +54,30 @@ class Linear(nn.Module):
         return torch.stack(outputs)
 
 
+class NormalisedLinear(Linear):
+    """One whose outputs are normalised over their features; see `nets.layer_norm`."""
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__(members, inputs, outputs)
+        self.scale = nn.Parameter(torch.ones(members, outputs))
+        self.shift = nn.Parameter(torch.zeros(members, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs of all members."""
+        made = super().forward(x)
+        normal = functional.layer_norm(made.float(), made.shape[-1:], eps=EPSILON)
+        return torch.addcmul(self.shift[:, None], normal, self.scale[:, None]).to(made.dtype)
+
+
 class Mlp(nn.ModuleList):
     """``M`` networks of one shape: ``[B, in]`` to ``[M, B, out]``; the last layer is float32."""
 
     def __init__(self, shape: MlpShape) -> None:
-        super().__init__([Linear(shape.members, a, b) for a, b in shape.layers])
-        self._activation = torch.tanh if shape.activation == "tanh" else torch.relu
+        *hidden, last = shape.layers
+        kind = NormalisedLinear if shape.layer_norm else Linear
+        layers = [kind(shape.members, a, b) for a, b in hidden]
+        super().__init__([*layers, Linear(shape.members, *last)])
+        self._activation = FUNCTIONS[shape.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs of all members."""
@@ -227,6 +248,16 @@ class Networks(nn.Module):
         for part, module in self.parts.items():
             for name, tensor in tensors(module):
                 yield part, f"{part}.{name}", tensor
+
+
+def best_choice(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The allowed choice of largest value in each row ``[N]``."""
+    return (values if mask is None else values.masked_fill(~mask, FORBIDDEN)).argmax(1)
+
+
+def pick(values: Tensor, choice: Tensor) -> Tensor:
+    """What belongs to each row's choice: of ``[N, A, ...]``, ``[N, ...]``."""
+    return values[torch.arange(len(values), device=values.device), choice]
 
 
 def width(shape: OwnShape, module: nn.Module) -> int:
