@@ -11,7 +11,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Config": "fast_core.api.config",
     "ConfigError": "fast_core.errors",
+    "Episodes": "fast_core.policy",
     "FastLoopError": "fast_core.errors",
+    "Policy": "fast_core.policy",
     "Result": "fast_core.api.runs",
     "Run": "fast_core.api.runs",
     "RunFailed": "fast_core.errors",

@@ -7,5 +7,9 @@ from fast_core.api.training import train as train
 from fast_core.errors import ConfigError as ConfigError
 from fast_core.errors import FastLoopError as FastLoopError
 from fast_core.errors import RunFailed as RunFailed
+from fast_core.policy import Episodes as Episodes
+from fast_core.policy import Policy as Policy
+from fast_core.policy import evaluate as evaluate
+from fast_core.policy import load_policy as load_policy
 
 __version__: str

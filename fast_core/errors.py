@@ -9,6 +9,8 @@
     │   └── RingEmpty    (TimeoutError)
     ├── CheckpointError  (RuntimeError)     a checkpoint is missing, damaged or does not fit
     │   └── OtherRun     (ConfigError)      what the configuration says of its run differs
+    ├── PolicyError      (ValueError)       a policy is given what it can't take
+    ├── ExportError      (RuntimeError)     a policy can't be exported
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
     └── NodeFailed       (RuntimeError)     a node died or raised
@@ -57,6 +59,14 @@ class CheckpointError(FastLoopError, RuntimeError):
 
 class OtherRun(CheckpointError, ConfigError):
     """A checkpoint is of a run whose defining keys are others than the configuration's."""
+
+
+class PolicyError(FastLoopError, ValueError):
+    """A policy is given what it can't take, or is to play where it does not fit."""
+
+
+class ExportError(FastLoopError, RuntimeError):
+    """A policy can't be exported: to this format, of this algorithm, or on this machine."""
 
 
 class TrainingDiverged(FastLoopError, ArithmeticError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
 from typing import Any, SupportsFloat, cast
 
@@ -18,6 +19,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import scalar
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
 from fast_core.envs.making import describe_env
+from fast_core.envs.making import make_env as make_configured
 from fast_core.envs.pickled import Maker, loads
 from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError
@@ -56,7 +58,8 @@ def make_env(
     seed = given if seed is None else seed
     config = scalar(config)
     with generators_kept(), variables_kept(VARIABLES):
-        env = make_seeded(config, seed, _KEY, maker=maker)
+        make = make_configured if maker is None else partial(make_configured, maker=maker)
+        env = make_seeded(config, seed, _KEY, maker=make)
     try:
         describe_env(env, config)
         seed_spaces(env, seed, _KEY)

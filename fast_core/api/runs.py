@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,13 +21,16 @@ from fast_core.config import file as config_file
 from fast_core.errors import RunFailed
 from fast_core.events import StopReason
 from fast_core.launcher import Outcome
-from fast_core.launcher.checkpoints.store import MANIFEST, Manifest, complete_names
+from fast_core.metrics import MetricsRow
 from fast_core.monitor.figures import count, duration, evaluation_text
 from fast_core.monitor.journal import JournalEntry, read_entries
-from fast_core.monitor.metrics_file import MetricsRow, read_rows
+from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
-from fast_core.system.importing import own
+from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
+
+if TYPE_CHECKING:
+    from fast_core.policy import Policy
 
 _EVALUATION = "eval/"
 
@@ -118,9 +121,12 @@ class Run:
             return None
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy:
         """The best evaluated policy, or the newest where none was evaluated; loaded each time."""
-        return own("fast_core.policy:load_policy")(self.directory)
+        # here, so that who only reads figures pays nothing for it
+        from fast_core.policy import load_policy
+
+        return load_policy(self.directory)
 
     def resume(self, overrides: Overrides = None, callbacks: Sequence[object] = ()) -> Result:
         """Go on from its newest checkpoint, in its own folder.
@@ -135,8 +141,7 @@ class Run:
         """
         from fast_core.launcher import resume
 
-        lines = override_lines(overrides)
-        return result_of(resume(self.directory, lines, callbacks=callbacks))
+        return result_of(resume(self.directory, override_lines(overrides), callbacks=callbacks))
 
     def __fspath__(self) -> str:
         return str(self.directory)
@@ -175,7 +180,7 @@ class Result:
     run: Run
 
     @cached_property
-    def policy(self) -> Any:
+    def policy(self) -> Policy:
         """The best evaluated policy, or the newest where none was evaluated."""
         return self.run.policy
 

@@ -12,6 +12,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +20,10 @@ from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Sect
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
+from fast_core.config.shipped import located
 from fast_core.errors import ConfigError
 
+S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
@@ -39,7 +42,8 @@ def load(
     """Read a configuration file.
 
     Args:
-        path: YAML file that mirrors `RunConfig`.
+        path: YAML file that mirrors `RunConfig`, or the name of one that comes with FastLoop; see
+            `shipped.located`.
         overrides: ``dotted.key=value`` each, values in YAML; later ones win.
         algorithm_type: Gives the configuration type of an algorithm's name.
         resolved: Whether a run wrote it: a key that it lacks came later than the run.
@@ -47,8 +51,11 @@ def load(
     Raises:
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
-    config = loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
-    return beside(path.parent, config)
+    path = located(path)
+    text, source = read_text(path), str(path)
+    return beside(
+        path.parent, loads(text, overrides, algorithm_type, source=source, resolved=resolved)
+    )
 
 
 def beside(folder: Path, config: RunConfig) -> RunConfig:
@@ -70,11 +77,28 @@ def loads(
 ) -> RunConfig:
     """Read a configuration from text; ``source`` names it in errors. See `load`."""
     document = config_yaml.parse(text, source)
+    return read(document, overrides, algorithm_type, source=source, resolved=resolved)
+
+
+def read(
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+    resolved: bool = False,
+    places: Mapping[str, str] = {},
+) -> RunConfig:
+    """Read a configuration from a parsed file, whose tree the overrides change. See `load`.
+
+    ``places`` says where an override stands, by its dotted key; others on the command line.
+    """
     algorithm = document.tree.get("algorithm")
     if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
         for key, value in algorithm_type(name).came_later.items():
             algorithm.setdefault(key, value)
-    return _made(document.tree, overrides, algorithm_type, _Origins(source, document.lines))
+    origins = _Origins(source, document.lines, places)
+    return _made(document.tree, overrides, algorithm_type, origins)
 
 
 def from_tree(
@@ -152,6 +176,26 @@ def _made(
     return config
 
 
+def read_section(
+    kind: type[S],
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+) -> S:
+    """Read a file that mirrors another type than `RunConfig`; it is refused in the same words."""
+    origins = _Origins(source, document.lines)
+    for override in overrides:
+        _apply(override, document.tree, origins)
+    conversion = _Conversion(origins, algorithm_type)
+    section = conversion.section(kind, document.tree, "")
+    if conversion.errors or section is None:
+        raise _error(conversion.errors)
+    assert isinstance(section, kind)
+    return section
+
+
 def validate(config: RunConfig, source: str = "this configuration") -> None:
     """Check what no single type can: keys that depend on one another.
 
@@ -174,14 +218,14 @@ def dumps(config: RunConfig) -> str:
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: It can't be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        names = [str(other) for other in path.parent.glob("*.y*ml")]
-        near = difflib.get_close_matches(str(path), names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "Give the path of a YAML file."
-        raise ConfigError(f"there is no configuration file {str(path)!r}. {hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} must be UTF-8 text; {error}. Save it as UTF-8.") from error
     except OSError as error:
@@ -195,24 +239,28 @@ class _Origins:
     Attributes:
         source: Name of the file.
         lines: Line of every key in the file.
+        places: Where an override stands, by dotted key.
+        place: Where the others are given.
         overrides: Text of every override by dotted key.
-        place: Where overrides are given.
     """
 
     source: str
     lines: dict[str, int]
-    overrides: dict[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
     place: str = COMMAND_LINE
+    overrides: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str) -> str:
         """Say where the value at ``path`` stands, or where it should."""
-        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
-            return self.place
-        below = any(key.startswith(f"{path}.") for key in self.overrides)
+        for key in self.overrides:
+            if path == key or path.startswith((f"{key}.", f"{key}[")):
+                return self.places.get(key, self.place)
+        below = [key for key in self.overrides if key.startswith(f"{path}.")]
+        given = self.places.get(below[0], self.place) if below else ""
         if path in self.lines:
             place = f"{self.source}, line {self.lines[path]}"
-            return f"{place}, and {self.place}" if below else place
-        return self.place if below else self.source
+            return f"{place}, and {given}" if below else place
+        return given or self.source
 
 
 def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
@@ -375,7 +423,7 @@ def _remedy(key: Key, value: object) -> str:
         return "Put it in quotes if that is the text."
     if key.default is REQUIRED:
         return "Change it."
-    return f"Change it, or leave it out for the default, {config_yaml.inline(key.default)}."
+    return f"Change it, or leave it out for the default, {config_yaml.inline(key.shown)}."
 
 
 def _error(errors: Sequence[str]) -> ConfigError:

@@ -76,7 +76,7 @@ def _summary(section: type[Section]) -> str:
 def _table(values: list[Key]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key in values:
-        default = "required" if key.default is REQUIRED else f"`{inline(key.default)}`"
+        default = "required" if key.default is REQUIRED else f"`{inline(key.shown)}`"
         cells = [f"`{key.name}`", key.allowed, default, key.description]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
@@ -111,7 +111,7 @@ def _lines(
         elif section is StopConfig and key.name == "env_steps":
             yield f"{indent}{key.name}: # required, or another of these\n"
         else:
-            yield f"{indent}{key.name}: {inline(key.default)}\n"
+            yield f"{indent}{key.name}: {inline(key.shown)}\n"
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:

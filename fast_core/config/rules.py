@@ -38,6 +38,7 @@ def problems(config: RunConfig) -> list[Problem]:
     return [
         *_name(config),
         *_environment(config),
+        *_attributes(config),
         *_stop(config),
         *_schedules(config),
         *_policy(config),
@@ -70,6 +71,26 @@ def _environment(config: RunConfig) -> Iterator[Problem]:
             "must be gymnasium for an environment that is a Python object",
             repr(environment.backend),
             "Leave it out, or register the environment and give its id.",
+        )
+
+
+def _attributes(config: RunConfig) -> Iterator[Problem]:
+    environment = config.environment
+    for name in environment.attributes:
+        if not name.isidentifier():
+            yield Problem(
+                "environment.attributes",
+                "must have names of attributes",
+                repr(name),
+                "Rename it as Python code would call it.",
+            )
+    if environment.attributes and (environment.backend == "envpool" or environment.atari):
+        what = "environment.atari" if environment.atari else "environment.backend envpool"
+        yield Problem(
+            "environment.attributes",
+            f"can't be combined with {what}, whose environments have no attributes to set",
+            repr(environment.attributes),
+            "Remove it, or use environment.kwargs for what stays as it is.",
         )
 
 

@@ -6,7 +6,8 @@ this, so they can't disagree with what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -44,8 +45,16 @@ class Key:
         """The values it takes, in words that follow "must be"."""
         return describe(inspect.type_info(self.annotation))
 
+    @property
+    def shown(self) -> object:
+        """The default as one would write it in YAML."""
+        if self.items is None or not isinstance(self.default, tuple):
+            return self.default
+        return [_brief(item) for item in self.default]
 
-def keys(section: type[Section]) -> dict[str, Key]:
+
+@functools.cache  # a sweep reads a hundred configurations
+def keys(section: type[Section]) -> Mapping[str, Key]:
     """Keys of a section by name, in the order of declaration."""
     return {field.encode_name: _key(field) for field in structs.fields(section)}
 
@@ -95,6 +104,12 @@ def _key(field: structs.FieldInfo) -> Key:
         default=default,
         description=_description(info),
     )
+
+
+def _brief(item: Section) -> object:
+    """A group as one would write it: the text that stands for it, if that says all."""
+    text = getattr(item, item.shorthand)
+    return text if item == type(item)(**{item.shorthand: text}) else msgspec.to_builtins(item)
 
 
 def _sections(kinds: list[inspect.Type]) -> list[type[Section]]:

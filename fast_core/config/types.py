@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Blueprint
+from fast_core.algorithm import Blueprint, LearnerSetup
 from fast_core.errors import ConfigError
 
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
@@ -91,6 +91,17 @@ class WrapperConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+class CallbackConfig(Section, frozen=True, kw_only=True):
+    """A callback; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function that makes one.")
+    ]
+    kwargs: Annotated[Values, Meta(description="Its arguments.")] = {}
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
@@ -153,6 +164,13 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    attributes: Annotated[
+        Values,
+        Meta(
+            description="Attributes of the environment, or of a wrapper, that are set before every "
+            "reset; callbacks may change them for the episodes to come."
+        ),
+    ] = {}
     info: Annotated[
         tuple[str, ...],
         Meta(
@@ -437,6 +455,13 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    attributes: Annotated[
+        Literal["configured", "current"],
+        Meta(
+            description="Values of environment.attributes in evaluations: those of the "
+            "configuration, so that scores compare, or what callbacks have made of them."
+        ),
+    ] = "configured"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True
@@ -498,11 +523,42 @@ class MemoryConfig(Section, frozen=True):
     ] = "auto"
 
 
+class SinkConfig(Section, frozen=True, kw_only=True):
+    """A sink of metrics; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str,
+        Meta(
+            description="`tensorboard`, `wandb`, or a class of your own as `package.module:Class`."
+        ),
+    ]
+    kwargs: Annotated[
+        Values, Meta(description="Its arguments; those of `wandb` are `wandb.init`'s.")
+    ] = {}
+
+
 class MetricsConfig(Section, frozen=True):
     """What is written while training."""
 
     interval_s: Annotated[Seconds, Meta(description="Seconds between rows of metrics.")] = 1.0
-    tensorboard: Annotated[bool, Meta(description="Write TensorBoard event files too.")] = True
+    sinks: Annotated[
+        tuple[SinkConfig, ...],
+        Meta(description="Where rows go beside `metrics.jsonl`; a sink never holds training up."),
+    ] = (SinkConfig(name="tensorboard"),)
+    tensorboard: Annotated[
+        bool, Meta(description="false leaves `tensorboard` out of the sinks.")
+    ] = True
+    end_timeout_s: Annotated[
+        Seconds,
+        Meta(description="What sinks may take to finish, for uploads say, when the run has ended."),
+    ] = 10.0
+
+    @property
+    def used_sinks(self) -> tuple[SinkConfig, ...]:
+        """The sinks that are used."""
+        return tuple(s for s in self.sinks if self.tensorboard or s.name != "tensorboard")
 
 
 class SupervisionConfig(Section, frozen=True):
@@ -608,6 +664,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
     stop: StopConfig
     memory: MemoryConfig = MemoryConfig()
     metrics: MetricsConfig = MetricsConfig()
+    callbacks: Annotated[
+        tuple[CallbackConfig, ...],
+        Meta(description="What is told of the run's events and may act on them, in this order."),
+    ] = ()
     supervision: SupervisionConfig = SupervisionConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
@@ -639,6 +699,20 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.replays:
             raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
         return DEFAULT_STEPS
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What a learner is built with; `steps` says what it raises."""
+        rollout, optimizer = self.rollout, self.nodes.optimizer
+        return LearnerSetup(
+            seed=self.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=self.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
 
     @property
     def horizon(self) -> int | None:

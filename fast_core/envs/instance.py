@@ -8,10 +8,17 @@ from typing import Any
 
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.making import (
+    Env,
+    Maker,
+    check_attributes,
+    describe_env,
+    layers,
+    make_env,
+)
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
@@ -33,6 +40,7 @@ class Instance:
         limit: Steps after which its caller must truncate an episode, or None.
         cast: What of its observations was cast, see `assign`.
         info: What came with the last `checked_step`.
+        attributes: What is set before every reset.
     """
 
     def __init__(
@@ -45,11 +53,12 @@ class Instance:
         index: int,
         incarnation: int,
         number: int = 0,
+        maker: Maker = make_env,
     ) -> None:
         """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
-        ``index``, ``incarnation``) first, the sampling of its spaces too.
+        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it.
 
         Raises:
             ConfigError: No such environment, or its spaces are not supported.
@@ -61,24 +70,25 @@ class Instance:
         )
         key = (role, shard, index, incarnation)
         try:
-            self._env = make_seeded(config, seed, key, number)
+            self._env = make_seeded(config, seed, key, number, maker)
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
             raise self.failure("while it was made", error) from error
         self._closed, self.cast = False, ""
+        self.attributes: Values = config.attributes
+        check_attributes(self._env, config)
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
-        description = describe_env(self._env, config)
-        self.spec, self._tree = description.spec, description.tree
+        self.spec = describe_env(self._env, config)
         seed_spaces(self._env, seed, key)
         self._info_key = info_key(config)
         self.step, self.limit = _quickest_step(self._env, config)
 
     def observations(self, envs: int) -> Observations:
         """Rows for what ``envs`` environments like this one return."""
-        return Observations(envs, self.spec, self._tree)
+        return Observations(envs, self.spec)
 
     @property
     def episode_start(self) -> bytes:
@@ -121,6 +131,8 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             if self._game is not None and start is not None:
                 self._game.begin_at(start)
+            for name, value in self.attributes.items():
+                self._env.set_wrapper_attr(name, copy.deepcopy(value))
             begun = self._env.reset(seed=seed, options=options)
             obs, info = _pair(begun)
             if self._info_key is not None:
@@ -207,13 +219,13 @@ def make_seeded(
     seed: int,
     key: Key,
     number: int = 0,
-    maker: Callable[..., Env] | None = None,
+    maker: Maker = make_env,
 ) -> Env:
     """Make the environment that has ``key``, the global generators seeded for its constructor."""
     _, shard, index, _ = key
     seed_global_generators(seed, *key)
     place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
-    return make_env(config, place, maker)
+    return maker(config, place)
 
 
 def seed_spaces(env: Env, seed: int, key: Key) -> None:
@@ -231,6 +243,7 @@ def make_instances(
     indices: range,
     incarnation: int,
     number: int = 0,
+    maker: Maker = make_env,
 ) -> list[Instance]:
     """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
@@ -248,6 +261,7 @@ def make_instances(
                     index=index,
                     incarnation=incarnation,
                     number=number + len(made),
+                    maker=maker,
                 )
             )
     except BaseException:

@@ -13,14 +13,16 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
-from fast_core.envs.description import Description, describe
+from fast_core.envs.description import describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import named, user_module
 from fast_core.system.text import error_text
 
 Env = gymnasium.Env[Any, Any]
+Maker = Callable[[EnvironmentConfig, Place], Env]
 
 
 def make_env(
@@ -71,6 +73,26 @@ def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
             f"{type(made).__name__}. Derive it from gymnasium.Wrapper."
         )
     return made
+
+
+def check_attributes(env: Env, config: EnvironmentConfig) -> None:
+    """Check that ``environment.attributes`` are attributes of ``env`` or of one of its wrappers.
+
+    Raises:
+        ConfigError: One is not, or is a method.
+    """
+    for name in config.attributes:
+        if env.has_wrapper_attr(name) and not callable(env.get_wrapper_attr(name)):
+            continue
+        what = "is a method" if env.has_wrapper_attr(name) else "is none"
+        named = {n for layer in layers(env) for n in vars(layer) if not n.startswith("_")}
+        near = difflib.get_close_matches(name, sorted(named), n=3)
+        hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
+        raise ConfigError(
+            f"environment.attributes.{name} must be an attribute that environment {config.id!r} "
+            f"or one of its wrappers has once it is made; {name!r} {what}.{hint} Set it in "
+            "__init__, and let reset and step read it."
+        )
 
 
 def layers(env: Env) -> Iterator[Env]:
@@ -147,7 +169,7 @@ def _import(module: str) -> None:
         ) from error
 
 
-def describe_env(env: Env, config: EnvironmentConfig) -> Description:
+def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
     """Describe ``env`` as it is, without trying whether it is repeatable.
 
     Raises:

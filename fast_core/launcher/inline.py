@@ -37,7 +37,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.system import forks, threads
 from fast_core.system.text import error_text
 
-COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+OTHERS_WAIT_S = 0.1  # between looks at the interrupts
 
 
 class InlineMode:
@@ -74,7 +74,7 @@ class InlineMode:
                 f"the environment raised:\n{own}{error}" if own else str(error)
             ) from error
         self._limits.rest()
-        return Found(found, config)
+        return Found(config.algorithm.examine(found), config)
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Nothing can begin before there is memory."""
@@ -176,12 +176,12 @@ class InlineRun:
             self._refresh()
             self._take_interrupts()
             if not busy and shell.end is None:
-                self._await_commit()
+                self._await_others()
         self._stop()
 
-    def _await_commit(self) -> None:
-        """Wait for the only thing that does not happen in this thread."""
-        if not self._shell.await_commit(COMMIT_WAIT_S):
+    def _await_others(self) -> None:
+        """Wait for what does not happen in this thread: a commit, a callback."""
+        if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
                 "no node has anything to do and the run has not ended; this is a fault in "
                 f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
@@ -230,7 +230,8 @@ class InlineRun:
         nodes, self._nodes = self._nodes, []
         self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
-            name, grace_s = node.context.name, self._plan.config.supervision.grace_s
+            name = node.context.name
+            grace_s = self._plan.grace_s(name)
             self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
             try:
                 node.close()

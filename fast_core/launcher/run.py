@@ -23,7 +23,6 @@ from fast_core.errors import (
 )
 from fast_core.events import LogLine
 from fast_core.launcher.checkpoints.store import (
-    Manifest,
     check_identity,
     copy_newest,
     drop_abandoned,
@@ -37,12 +36,13 @@ from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
-from fast_core.launcher.verdict import judge
+from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.system.durable import write_durably
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
@@ -72,21 +72,20 @@ def launch(
     config: RunConfig,
     *,
     resume_from: Path | None = None,
-    callbacks: Sequence[object] = (),
     environment: bytes | None = None,
+    callbacks: Sequence[object] = (),
 ) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
-        callbacks: Objects that are told what happens.
         environment: What ``environment.pickled`` is to hold; where it lies by default.
+        callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
 
     Raises:
         FastLoopError: The run could not be started.
     """
-    _check_callbacks(callbacks)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
@@ -113,7 +112,7 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts))
+        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -144,7 +143,6 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
     Raises:
         FastLoopError: There is nothing to continue, or the overrides don't fit it.
     """
-    _check_callbacks(callbacks)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
@@ -165,12 +163,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts))
-
-
-def _check_callbacks(callbacks: Sequence[object]) -> None:
-    if callbacks:
-        raise ConfigError("callbacks can't be called by this version of FastLoop; leave them out.")
+        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -192,16 +185,26 @@ def validate(config: RunConfig) -> int:
     Raises:
         FastLoopError: The run could not be started.
     """
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts())
-        run = RunDirectory.create(config.directory, config.name, datetime.now())
-        stack.callback(run.remove)
-        tree = process_tree(config, run.logs / "fork-server.log", stack)
+    with Interrupts() as interrupts:
         try:
-            judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
+            examine(config, interrupts)
         except Interrupted:
             return interrupts.exit_code
     return 0
+
+
+def examine(config: RunConfig, interrupts: Interrupts) -> Verdict:
+    """Come to the verdict that `launch` would come to, and leave nothing.
+
+    Raises:
+        FastLoopError: The run could not be started.
+        Interrupted: A signal came.
+    """
+    with ExitStack() as stack:
+        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        stack.callback(run.remove)
+        tree = process_tree(config, run.logs / "fork-server.log", stack)
+        return judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
 
 
 def with_horizon_of(run: RunDirectory, config: RunConfig) -> RunConfig:

@@ -520,7 +520,10 @@ def repaired(run: Section) -> Section:
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
-    run = msgspec.structs.replace(run, nodes=nodes, stop=stop)
+    # a run names what lies beside its configuration without the folder
+    pickled = Path(run.environment.pickled or "").name or None
+    environment = msgspec.structs.replace(run.environment, pickled=pickled)
+    run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)

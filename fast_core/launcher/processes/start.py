@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.run.plan import RunPlan
 
 
@@ -18,6 +18,7 @@ class ProbeStart:
         number: Its `Place.number`.
         optimizer: Whose device to try.
         policy_device: Where policies act.
+        algorithm: Whose modules to look at.
     """
 
     environment: EnvironmentConfig
@@ -25,15 +26,15 @@ class ProbeStart:
     number: int
     optimizer: OptimizerNodeConfig
     policy_device: str
+    algorithm: AlgorithmConfig
 
 
 def probe_start(config: RunConfig) -> ProbeStart:
     """What is to be looked at before a run."""
     nodes = config.nodes
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
-    return ProbeStart(
-        config.environment, config.seed, config.numbers.probe, nodes.optimizer, device
-    )
+    number, optimizer = config.numbers.probe, nodes.optimizer
+    return ProbeStart(config.environment, config.seed, number, optimizer, device, config.algorithm)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import numpy as np
 
 from fast_core.envs.evaluation import make_runner
@@ -9,10 +12,11 @@ from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Ready
 from fast_core.memory import StatsColumn
-from fast_core.nodes.act.actor import Actor
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
-from fast_core.nodes.contract import make_policy
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.policy.actor import Actor
+from fast_core.policy.checked import make_policy
+from fast_core.policy.file import BEST, BestPolicy, Origin, best_policy_path, describe
+from fast_core.run.changes import attributes
 
 STEPS_PER_UNIT = 64
 
@@ -28,16 +32,19 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = make_policy(plan, plan.policy_setup())
+        self._policy = make_policy(plan.blueprint, plan.environment, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
+        self._actor = Actor(
+            plan.blueprint, plan.environment, self._policy, plan.config.evaluation.envs
+        )
         self._best = BestPolicy(best_policy_path(plan.run_directory))
         self._unwritten = False  # the best, for want of room
         self._request: Evaluate | None = None
         self._runner: Runner | None = None
         self._episodes = 0
+        self._changed = context.plan.changed
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
@@ -55,6 +62,7 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
+            self._changed = command.changed
             self._runner = self._make_runner(command.episodes)
 
     def work(self) -> bool:
@@ -87,14 +95,15 @@ class EvaluatorNode(Node):
             info=runner.info_means(),
         )
         if plan.config.checkpoint.best and result.score is not None:
-            policy = PolicyFile(
+            origin = Origin(
+                run=f"{plan.config.name}/{Path(plan.run_directory).name}",
+                source=BEST,
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
-                parameters=self._flat.tobytes(),
             )
-            self._best.offer(policy)
+            self._best.offer(describe(plan.config, plan.environment, self._views, origin))
             self._write_best(again=False)
         if runner.cut:
             context.log.warning(
@@ -132,14 +141,19 @@ class EvaluatorNode(Node):
     def _make_runner(self, episodes: int) -> Runner:
         """A runner at its beginning; environments are kept while their number fits."""
         config = self.context.plan.config
+        environment = config.environment
+        if config.evaluation.attributes == "current":
+            current = attributes(config, self._changed)
+            environment = msgspec.structs.replace(environment, attributes=current)
         if self._runner is not None and self._episodes == episodes:
+            self._runner.change(environment.attributes)
             self._runner.restart()
             return self._runner
         if self._runner is not None:
             self._runner.close()
         self._episodes = episodes
         return make_runner(
-            config.environment,
+            environment,
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,
