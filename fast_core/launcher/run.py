@@ -72,16 +72,16 @@ def launch(
     config: RunConfig,
     *,
     resume_from: Path | None = None,
-    environment: bytes | None = None,
     callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
 ) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
-        environment: What ``environment.pickled`` is to hold; where it lies by default.
         callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
+        environment: What ``environment.pickled`` is to hold; where it lies by default.
 
     Raises:
         FastLoopError: The run could not be started.

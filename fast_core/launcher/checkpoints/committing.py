@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
 
 from fast_core.errors import CheckpointError
 from fast_core.events import CheckpointWritten, CommitCheckpoint
@@ -77,13 +76,6 @@ class Committer:
     def pieces(self) -> int:
         """How many pieces of the files have been read back for the one that is being committed."""
         return self._pieces
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until there is an outcome; False if nothing is being committed."""
-        if self._future is None:
-            return False
-        wait_for([self._future], timeout_s)
-        return True
 
     def close(self) -> None:
         """Give up what is being committed. May be called twice."""
