@@ -10,13 +10,15 @@ hands on unopened to every node that declares to consume them.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from fast_core.metrics import RunEnd
 
 StopReason = Literal["finished", "failed", "interrupted"]
+Moment = Literal["start", "evaluation", "checkpoint"]
+Value = Any  # whatever YAML can hold
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
@@ -147,12 +149,29 @@ class Snapshot(Message, frozen=True):
 
 
 class Evaluate(Message, frozen=True):
-    """Evaluate the snapshot for exactly ``episodes`` episodes."""
+    """Evaluate the snapshot for exactly ``episodes`` episodes.
+
+    Attributes:
+        changed: Values that are not the configuration's, by key.
+    """
 
     request: int
     version: int
     env_steps: int
     episodes: int
+    changed: dict[str, Value] = {}
+
+
+class Change(Message, frozen=True):
+    """Go on with other values of the configuration; nothing is open.
+
+    Attributes:
+        number: Serial number in this part of the run.
+        values: Everything that is not as the configuration says, by key.
+    """
+
+    number: int
+    values: dict[str, Value]
 
 
 class Save(Message, frozen=True):
@@ -345,6 +364,13 @@ class Saved(Message, frozen=True):
     error: str = ""
 
 
+class Changed(Message, frozen=True):
+    """The node goes on with the values of `Change` ``number``."""
+
+    node: str
+    number: int
+
+
 class Heartbeat(Message, frozen=True):
     """The node's I/O thread is alive."""
 
@@ -422,6 +448,34 @@ class CheckpointWritten(Message, frozen=True):
     error: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a callback asked for while it was called.
+
+    Attributes:
+        by: Its method, as ``module:Class.method``.
+        stop: Why the run shall end; None if it need not.
+        save: Whether a checkpoint is wanted now.
+        changes: New values by key of the configuration.
+    """
+
+    by: str
+    stop: str | None = None
+    save: bool = False
+    changes: dict[str, Value] = {}
+
+
+class Told(Message, frozen=True):
+    """The callbacks have been told, and nothing of what they asked for has been done yet.
+
+    Attributes:
+        moment: What the run waited for them to be told of, None where it did not wait.
+        asked: What they asked for, in order.
+    """
+
+    moment: Moment | None
+    asked: tuple[Asked, ...] = ()
+
+
 class Tick(Message, frozen=True):
     """Time passed; carries nothing but the clock that comes with it."""
 
@@ -446,6 +500,12 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Tell(Message, frozen=True):
+    """Tell the callbacks what has just happened, and answer with `Told`."""
+
+    moment: Moment
+
+
 class EndRun(Message, frozen=True):
     """Stop every node and finish with this outcome."""
 
@@ -468,6 +528,7 @@ WireCommand = (
     | Train
     | Snapshot
     | Evaluate
+    | Change
     | Save
     | Stop
     | Record
@@ -482,6 +543,7 @@ WireEvent = (
     | Trained
     | SnapshotTaken
     | Evaluated
+    | Changed
     | Noted
     | Saved
     | Heartbeat
@@ -492,5 +554,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision

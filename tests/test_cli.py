@@ -38,14 +38,19 @@ class Launcher(types.ModuleType):
             raise self.result
         return self.result
 
-    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
-        return self._end("launch", config, resume_from)
+    def _outcome(self, *call: object) -> types.SimpleNamespace:
+        return types.SimpleNamespace(status=self._end(*call), report="")
+
+    def launch(
+        self, config: RunConfig, *, resume_from: Path | None = None
+    ) -> types.SimpleNamespace:
+        return self._outcome("launch", config, resume_from)
 
     def validate(self, config: RunConfig) -> int:
         return self._end("validate", config)
 
-    def resume(self, run: Path, overrides: Sequence[str]) -> int:
-        return self._end("resume", run, list(overrides))
+    def resume(self, run: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return self._outcome("resume", run, list(overrides))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
         unset = (None, False)
@@ -54,6 +59,9 @@ class Launcher(types.ModuleType):
 
     def play(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
+
+    def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
+        return self._end("export", run, file, checkpoint)
 
     def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
         return self._end("replay", run, checkpoint, top)
@@ -64,7 +72,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
     monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
-    for tool in ("evaluate", "play", "replay_view"):
+    for tool in ("evaluate", "export", "play", "replay_view"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
@@ -113,9 +121,16 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
     assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
     assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat"]) == 0
+    assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
     assert launcher.calls == [
         ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
         ("eval", Path("a"), None, {"video": Path("b.mp4"), "repeat": True, "explore": True}),
+        (
+            "eval",
+            Path("a"),
+            None,
+            {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")},
+        ),
     ]
 
 
@@ -123,6 +138,17 @@ def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
     assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
     assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+
+
+def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "runs/a", "-o", "p.onnx"]) == 0
+    assert main(["export", "runs/a", "--output", "p.h", "--checkpoint", "newest"]) == 0
+    assert launcher.calls == [
+        ("export", Path("runs/a"), Path("p.onnx"), None),
+        ("export", Path("runs/a"), Path("p.h"), "newest"),
+    ]
+    assert main(["export", "runs/a"]) == 2
+    assert "Missing option '-o'" in capsys.readouterr().err
 
 
 def test_replay_is_handed_over(launcher: Launcher) -> None:

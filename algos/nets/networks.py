@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algos.nets.images import Cnn, ImageShape, cnn_features, cnn_layers
+from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 
 F32 = NDArray[np.float32]
 Activation = Literal["tanh", "relu"]
+OWN = ".own."
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class NetworkShape:
         images: The images of an observation.
         cnn: The convolutional network for each of them.
         memory: A recurrent layer between the torso, which is shared then, and both heads.
+        own: A user's module that a torso begins with, in place of convolutions and numbers.
     """
 
     inputs: int
@@ -50,10 +53,13 @@ class NetworkShape:
     cnn: Cnn = "nature_cnn"
     memory: MemoryShape | None = None
     stretched: bool = False
+    own: OwnShape | None = None
 
     @property
     def joined(self) -> int:
         """Numbers that enter the first hidden layer."""
+        if self.own is not None:
+            return self.own.known.outputs
         return self.inputs + len(self.images) * cnn_features(self.cnn)
 
     @property
@@ -69,9 +75,12 @@ class NetworkShape:
     @property
     def products(self) -> int:
         """Multiplications of one row's forward pass through everything."""
-        convolutions = sum(
-            layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
-        )
+        if self.own is not None:
+            convolutions = self.own.known.products
+        else:
+            convolutions = sum(
+                layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
+            )
         widths = (self.joined, *self.hidden_sizes)
         dense = sum(a * b for a, b in pairwise(widths))
         memory = 0 if self.memory is None else self.memory.products
@@ -130,6 +139,10 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
         layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0))
 
     for torso in shape.torsos:
+        if shape.own is not None:
+            for field in shape.own.known.fields:
+                add(own_prefix(torso) + field.name, *field.shape)
+            continue
         for index, image in enumerate(shape.images):
             for layer in cnn_layers(shape.cnn, image):
                 add(f"{torso}.image{index}.{layer.name}.weight", *layer.shape)
@@ -154,6 +167,11 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     return tuple(layout)
 
 
+def own_prefix(torso: str) -> str:
+    """What the names of a user's module's parameters begin with, in one torso."""
+    return f"{torso}{OWN}"
+
+
 def initial_parameters(
     layout: tuple[Parameter, ...], rng: np.random.Generator, *, initial_log_std: float
 ) -> F32:
@@ -167,6 +185,8 @@ def initial_parameters(
     for parameter in layout:
         if parameter.name == "policy.log_std":
             parameter.view(flat)[:] = initial_log_std
+        elif OWN in parameter.name:
+            continue  # the user's module draws them
         elif parameter.name.endswith(".weight"):
             rows = parameter.shape[0], math.prod(parameter.shape[1:])
             matrix = orthogonal(rng, rows, _gain(parameter.name))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from fast_core.algorithm import Algorithm, LearnerSetup, NoiseSpec, Policy, PolicySetup
 from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.nets.own_shape import is_own
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
@@ -19,6 +20,13 @@ from fast_core.system.importing import own
 
 class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
+
+    torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
+    changeable: ClassVar[tuple[str, ...]] = (
+        *ReplaySettings.changeable,
+        "epsilon_initial",
+        "epsilon_final",
+    )
 
     name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
     double: Annotated[
@@ -55,6 +63,8 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
 
     def hidden(self, environment: EnvironmentSpec) -> tuple[int, ...]:
         """Widths of the hidden layers; after convolutions the papers have one of 512."""
+        if self.hidden_sizes is None and is_own(self.network):
+            return ()
         if self.hidden_sizes is None and self.encoder(environment) is not None:
             return (512,)
         return super().hidden(environment)
@@ -93,6 +103,8 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Forward and backward, and forward of the next observations in one or two networks."""
+        if self.modular:
+            return self.modular_flops(environment)
         passes = 5 if self.double else 4
         encoder = self.encoder(environment)
         products = self.shape(environment).products
@@ -103,11 +115,13 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
         """Build a policy."""
         from fast_core.algos.replay.policies import GreedyPolicy
 
-        first = int(self.dueling and not self.streams(environment))
-        return GreedyPolicy(self.actor(environment, setup), environment, first=first)
+        one = self.dueling and not (self.modular or self.streams(environment))
+        return GreedyPolicy(self.actor(environment, setup), environment, first=int(one))
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
+        if self.modular:
+            return self.make_modular(environment, setup)
         self.check(environment, setup)
         learner: Algorithm = own("fast_core.algos.replay.dqn:DQN")(self, environment, setup)
         return learner

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fast_core.config import ReplayConfig, RunConfig, SchedulerConfig
+from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
 
 MOST_STEPS = 1000
 NAME_LENGTH = 200
@@ -39,6 +39,7 @@ def problems(config: RunConfig) -> list[Problem]:
     learning = _replay(config) if config.replays else _no_replay(config)
     return [
         *_name(config),
+        *_environments(config),
         *_stop(config),
         *_evaluation(config),
         *_schedules(config),
@@ -62,6 +63,38 @@ def _name(config: RunConfig) -> Iterator[Problem]:
     elif len(name) > NAME_LENGTH or len(name.encode()) > NAME_BYTES:
         must = f"must have at most {NAME_LENGTH} characters and {NAME_BYTES} bytes"
         yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
+
+
+def _environments(config: RunConfig) -> Iterator[Problem]:
+    yield from _environment("environment", config.environment)
+    for name, environment in config.evaluation.environments.items():
+        yield from _environment(f"evaluation.environments.{name}", environment)
+
+
+def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
+    if environment.pickled is not None and environment.backend != "gymnasium":
+        yield Problem(
+            f"{key}.backend",
+            "must be gymnasium for an environment that is a Python object",
+            repr(environment.backend),
+            "Leave it out, or register the environment and give its id.",
+        )
+    for name in environment.attributes:
+        if not name.isidentifier():
+            yield Problem(
+                f"{key}.attributes",
+                "must have names of attributes",
+                repr(name),
+                "Rename it as Python code would call it.",
+            )
+    if environment.attributes and (environment.backend == "envpool" or environment.atari):
+        what = f"{key}.atari" if environment.atari else f"{key}.backend envpool"
+        yield Problem(
+            f"{key}.attributes",
+            f"can't be combined with {what}, whose environments have no attributes to set",
+            repr(environment.attributes),
+            f"Remove it, or use {key}.kwargs for what stays as it is.",
+        )
 
 
 def _stop(config: RunConfig) -> Iterator[Problem]:
@@ -93,6 +126,14 @@ def _evaluation(config: RunConfig) -> Iterator[Problem]:
                 "digit: they name curves and files",
                 repr(name),
                 "Rename it.",
+            )
+        if environment.pickled not in (None, config.environment.pickled):
+            yield Problem(
+                f"{key}.{name}.pickled",
+                f"must be that of `environment`, {config.environment.pickled!r}, or null: a run "
+                "keeps one such file",
+                repr(environment.pickled),
+                "Remove it, or give the `id` of another environment.",
             )
         if environment.step_timeout_s != config.environment.step_timeout_s:
             yield Problem(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Blueprint
+from fast_core.algorithm import Blueprint, LearnerSetup
 from fast_core.errors import ConfigError
 
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
@@ -91,6 +91,17 @@ class WrapperConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+class CallbackConfig(Section, frozen=True, kw_only=True):
+    """A callback; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function that makes one.")
+    ]
+    kwargs: Annotated[Values, Meta(description="Its arguments.")] = {}
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
@@ -141,10 +152,25 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="Modules to import first, for instance ones that register environments."),
     ] = ()
+    pickled: Annotated[
+        str | None,
+        Meta(
+            description="File beside the configuration that holds an environment given as a "
+            "Python object, written by `train()` of Python (docs/python.md). It is code, and "
+            "making the environment executes it."
+        ),
+    ] = None
     reset_options: Annotated[
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    attributes: Annotated[
+        Values,
+        Meta(
+            description="Attributes of the environment, or of a wrapper, that are set before every "
+            "reset; callbacks may change them for the episodes to come."
+        ),
+    ] = {}
     info: Annotated[
         tuple[str, ...],
         Meta(
@@ -429,6 +455,13 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    attributes: Annotated[
+        Literal["configured", "current"],
+        Meta(
+            description="Values of environment.attributes in evaluations: those of the "
+            "configuration, so that scores compare, or what callbacks have made of them."
+        ),
+    ] = "configured"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True
@@ -437,8 +470,8 @@ class EvaluationConfig(Section, frozen=True):
         Meta(
             title="a group of names, each a group of keys of `environment`",
             description="Further environments that every evaluation plays in, by name: what "
-            "differs from `environment`. kwargs are merged key by key, but not inherited by one "
-            "with an id of its own.",
+            "differs from `environment`. kwargs and attributes are merged key by key, but not "
+            "inherited by one with an id of its own.",
         ),
     ] = {}
     video_every: Annotated[
@@ -655,6 +688,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
     stop: StopConfig
     memory: MemoryConfig = MemoryConfig()
     metrics: MetricsConfig = MetricsConfig()
+    callbacks: Annotated[
+        tuple[CallbackConfig, ...],
+        Meta(description="What is told of the run's events and may act on them, in this order."),
+    ] = ()
     supervision: SupervisionConfig = SupervisionConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
@@ -689,6 +726,20 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.replays:
             raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
         return DEFAULT_STEPS
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What a learner is built with; `steps` says what it raises."""
+        rollout, optimizer = self.rollout, self.nodes.optimizer
+        return LearnerSetup(
+            seed=self.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=self.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
 
     @property
     def horizon(self) -> int | None:

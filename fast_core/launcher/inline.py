@@ -20,9 +20,10 @@ from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.outcome import EXIT_FAILED
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.session import EXIT_FAILED, Session
+from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.topology import NodeSpec
@@ -33,11 +34,10 @@ from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.system import forks
+from fast_core.system import forks, threads
 from fast_core.system.text import error_text
-from fast_core.system.threads import set_threads
 
-COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+OTHERS_WAIT_S = 0.1  # between looks at the interrupts
 
 
 class InlineMode:
@@ -81,7 +81,7 @@ class InlineMode:
                 f"the environment raised:\n{own}{error}" if own else str(error)
             ) from error
         self._limits.rest()
-        return Found(found, config)
+        return Found(config.algorithm.examine(found), config)
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Nothing can begin before there is memory."""
@@ -183,12 +183,12 @@ class InlineRun:
             self._refresh()
             self._take_interrupts()
             if not busy and shell.end is None:
-                self._await_commit()
+                self._await_others()
         self._stop()
 
-    def _await_commit(self) -> None:
-        """Wait for the only thing that does not happen in this thread."""
-        if not self._shell.await_commit(COMMIT_WAIT_S):
+    def _await_others(self) -> None:
+        """Wait for what does not happen in this thread: a commit, a callback."""
+        if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
                 "no node has anything to do and the run has not ended; this is a fault in "
                 f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
@@ -216,7 +216,7 @@ class InlineRun:
         """Every node computes with the threads that its own process would have."""
         if node.threads != self._threads:
             self._threads = node.threads
-            set_threads(self._threads)
+            threads.set_threads(self._threads)
 
     def _take_interrupts(self) -> None:
         interrupts = self._interrupts

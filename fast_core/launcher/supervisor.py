@@ -259,7 +259,7 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
-            sources = (self._tree.fileno(), interrupts.fileno(), shell.fileno())
+            sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
             shell.receive()
             # First, because what sent the signal may have killed nodes by it too.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fast_core.config import RunConfig
+from fast_core.launcher.calling.given import check_named
 from fast_core.launcher.checkpoints.disk_room import check_disk
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
@@ -74,6 +75,7 @@ def judge(
     with blaming(config.algorithm):
         check_topology(config)
         check_sinks(config.metrics)
+        check_named(config.callbacks)
         found = look()
         cores = resources.cores().granted
         divided = budget(found.config, found.environment, cores)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 from typing import TextIO, cast
 
+from fast_core.monitor.notebook_progress import NotebookProgress
 from fast_core.monitor.patient_stream import PatientStream
 from fast_core.monitor.progress import PlainProgress, Progress
 
@@ -14,10 +16,15 @@ from fast_core.monitor.progress import PlainProgress, Progress
 def make_progress(stream: TextIO | None) -> Progress:
     """A live table on a terminal that can show one, plain lines everywhere else.
 
+    In a notebook's cell one line that is replaced.
+
     None is a standard output that was closed before the start: the run trains quietly.
     """
     if stream is None:
         return PlainProgress(io.StringIO())
+    if not isinstance(stream, io.TextIOWrapper):  # a program's own, whatever its descriptor is
+        in_cell = type(stream).__module__.startswith("ipykernel.")
+        return NotebookProgress(stream) if in_cell else PlainProgress(stream)
     with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor can't block
         stream = cast(TextIO, PatientStream(stream))
     encoding = (stream.encoding or "").lower().replace("-", "")
@@ -27,3 +34,10 @@ def make_progress(stream: TextIO | None) -> Progress:
     from fast_core.monitor.live_progress import LiveProgress  # rich costs start-up time
 
     return LiveProgress(stream)
+
+
+def show_failure(report: str) -> None:
+    """Print what made a run fail, once its display is closed."""
+    progress = make_progress(sys.stdout)
+    progress.fail(report)
+    progress.close()

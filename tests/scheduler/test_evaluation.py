@@ -319,7 +319,7 @@ def test_wrong_number_of_episodes_ends_the_run() -> None:
 def test_request_that_the_snapshot_already_covers_is_not_played_again() -> None:
     evaluations = Evaluations(make_settings(evaluator="eval", eval_every_env_steps=1), None)
     evaluations.ask()
-    snapshot = evaluations.start()
+    snapshot = evaluations.start({})
     evaluations.ask()  # by a `Trained` that the optimizer sent before it took the snapshot
     evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version=8, env_steps=64))
     assert not evaluations.kept.due
@@ -333,7 +333,7 @@ def test_same_version_played_twice_does_not_hold_the_score_twice() -> None:
     )
     for version, streak in ((8, 1), (8, 1), (16, 2)):
         evaluations.ask()
-        snapshot = evaluations.start()
+        snapshot = evaluations.start({})
         evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version, 64))
         evaluations.evaluated(
             Evaluated("eval", snapshot.request, version, 64, returns=(2.0,), lengths=(1,))

@@ -20,6 +20,7 @@ from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
+from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.processes.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
@@ -70,7 +71,9 @@ def _probe(start: ProbeStart) -> dict[str, object]:
             filmed=start.filmed,
             before=before,
         )
-        return {"spec": spec}
+        faulthandler.cancel_dump_traceback_later()  # the launcher limits the rest
+        with blaming(start.algorithm):
+            return {"spec": start.algorithm.examine(spec)}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it

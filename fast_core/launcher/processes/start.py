@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, RunConfig
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.run.plan import RunPlan
 
 
@@ -19,6 +19,7 @@ class ProbeStart:
         number: Its `Place.number`.
         optimizer: Whose device to try.
         policy_device: Where policies act.
+        algorithm: Whose modules to look at.
         others: Where policies are evaluated too, by name.
         filmed: Whether evaluations are.
     """
@@ -28,6 +29,7 @@ class ProbeStart:
     number: int
     optimizer: OptimizerNodeConfig
     policy_device: str
+    algorithm: AlgorithmConfig
     others: Mapping[str, EnvironmentConfig] = field(default_factory=dict)
     filmed: bool = False
 
@@ -46,6 +48,7 @@ def probe_start(config: RunConfig) -> ProbeStart:
         filmed=evaluates and evaluation.video_every is not None,
         optimizer=nodes.optimizer,
         policy_device=device,
+        algorithm=config.algorithm,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from fast_core.launcher.checkpoints.store import complete_names
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
@@ -13,8 +12,9 @@ from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.view import EvaluationView, NodeView, ProgressView, RunSummary, StopCondition
-from fast_core.nodes.act.policy_file import best_policy_path
 from fast_core.nodes.node import NodeState
+from fast_core.policy.file import best_policy_path
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import REPLAY
 from fast_core.scheduler.statistics import Statistics
 from fast_core.system import resources

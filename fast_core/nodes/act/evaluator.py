@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import numpy as np
 
-from fast_core.config import EnvironmentConfig
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
-from fast_core.nodes.act.actor import Actor
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
 from fast_core.nodes.act.recording import Recording
-from fast_core.nodes.contract import make_policy
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.policy.actor import Actor
+from fast_core.policy.checked import make_policy
+from fast_core.policy.file import BEST, BestPolicy, Origin, best_policy_path, describe
+from fast_core.run.changes import attributes
 
 STEPS_PER_UNIT = 64
 
@@ -33,11 +38,13 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = make_policy(plan, plan.policy_setup())
+        self._policy = make_policy(plan.blueprint, plan.environment, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
+        self._actor = Actor(
+            plan.blueprint, plan.environment, self._policy, plan.config.evaluation.envs
+        )
         others = plan.config.evaluation.environments.items()
         self._stages = [
             Stage(context, self._actor, number, name, environment)
@@ -46,12 +53,12 @@ class EvaluatorNode(Node):
         self._request: Evaluate | None = None
         self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
         self._recording = Recording(context, self._policy)
+        self._changed = plan.changed
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
         """Build the environments and step one for real."""
-        for stage in self._stages:
-            stage.begin(self.context.plan.config.evaluation.episodes)
+        self._begin(self.context.plan.config.evaluation.episodes)
 
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
@@ -64,12 +71,26 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
+            self._changed = command.changed
+            self._begin(command.episodes)
             self._left = list(self._stages)
-            for stage in self._stages:
-                stage.begin(command.episodes)
             if self._recording.wanted(command):
-                self._recording.begin(command)
+                self._recording.begin(command, self._attributes())
                 self._left.append(self._recording)
+
+    def _begin(self, episodes: int) -> None:
+        """Be at the beginning everywhere; what callbacks change counts where training is."""
+        first, *others = self._stages
+        first.begin(episodes, self._attributes())
+        for stage in others:
+            stage.begin(episodes)
+
+    def _attributes(self) -> Values:
+        """Those of ``environment`` in evaluations."""
+        config = self.context.plan.config
+        if config.evaluation.attributes == "current":
+            return attributes(config, self._changed)
+        return config.environment.attributes
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
@@ -95,7 +116,7 @@ class EvaluatorNode(Node):
 
     def _report(self, request: Evaluate) -> None:
         context = self.context
-        first, *others = (stage.played(request, self._flat.tobytes()) for stage in self._stages)
+        first, *others = (stage.played(request, self._views) for stage in self._stages)
         video = self._recording.finish()
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes * len(self._stages)
@@ -146,19 +167,27 @@ class Stage:
         self._actor = actor
         self._context, self._number, self._environment = context, number, environment
         self.where = "" if name is None else f" in {name!r}"
+        self._source = BEST if name is None else f"{BEST}-{name}"
         self._episodes = 0
         self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
         self._unwritten = False  # the best, for want of room
 
-    def begin(self, episodes: int) -> None:
-        """Be at the beginning; environments are kept while their number fits."""
-        config = self._context.plan.config
+    def begin(self, episodes: int, changed: Values | None = None) -> None:
+        """Be at the beginning, with ``environment.attributes`` that may have changed.
+
+        Environments are kept while their number fits.
+        """
+        config, environment = self._context.plan.config, self._environment
+        if changed is not None:
+            environment = msgspec.structs.replace(environment, attributes=changed)
         if self._episodes == episodes:
+            if changed is not None:
+                self.runner.change(changed)
             self.runner.restart()
             return
         self.close_runner()
         self.runner = make_runner(
-            self._environment,
+            environment,
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,
@@ -176,19 +205,21 @@ class Stage:
         """Show that no environment hangs, however long the slowest evaluation takes."""
         self._context.stats.words[StatsColumn.PROGRESS] += 1
 
-    def played(self, request: Evaluate, parameters: bytes) -> Played:
+    def played(self, request: Evaluate, parameters: list[Array]) -> Played:
         """What has been played; keeps the policy if it is the best here, and warns."""
-        runner, log, config = self.runner, self._context.log, self._context.plan.config
+        plan, runner, log = self._context.plan, self.runner, self._context.log
+        config = plan.config
         result = Played(tuple(runner.returns), tuple(runner.lengths), runner.info_means())
         if config.checkpoint.best and result.score is not None:
-            policy = PolicyFile(
+            origin = Origin(
+                run=f"{config.name}/{Path(plan.run_directory).name}",
+                source=self._source,
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
-                parameters=parameters,
             )
-            self._best.offer(policy)
+            self._best.offer(describe(config, plan.environment, parameters, origin))
             self._write_best(again=False)
         if runner.cut:
             log.warning(

@@ -13,7 +13,9 @@ from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
     {
-        name: {"phase": "training", "info": {}}.get(name, False if kind == "bool" else 0)
+        name: {"phase": "training", "info": {}, "changed": {}}.get(
+            name, False if kind == "bool" else 0
+        )
         for name, kind in Statistics.__annotations__.items()
     },
     Statistics,

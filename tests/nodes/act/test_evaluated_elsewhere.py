@@ -12,7 +12,7 @@ import pytest
 from fast_core.config import EnvironmentConfig, EvaluationConfig
 from fast_core.events import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.nodes.act.policy_file import best_policy_path, read_policy
+from fast_core.policy.file import PolicyFile, best_policy_path, read_policy
 from tests.nodes.stage import Stage, drain, make_config
 
 
@@ -60,8 +60,10 @@ def test_each_environment_has_its_best_policy(stage: Stage) -> None:
     node.close()
     for name, played in event.played.items():
         best = read_policy(best_policy_path(stage.plan.run_directory, name))
-        assert best.mean_return == pytest.approx(np.mean(played.returns))
-        assert np.frombuffer(best.parameters, np.float32) == pytest.approx(0.25)
+        assert isinstance(best, PolicyFile)
+        assert best.origin.mean_return == pytest.approx(np.mean(played.returns))
+        assert best.origin.source == ("best" if name is None else f"best-{name}")
+        assert all((array == 0.25).all() for array in best.arrays())
     names = {path.name for path in Path(stage.plan.run_directory, "checkpoints").iterdir()}
     assert names == {
         "best-policy.msgpack",
