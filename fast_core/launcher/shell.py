@@ -273,7 +273,8 @@ class Shell:
             self.evaluations[name] = view
             if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
                 self.bests[name] = view
-        self._telling.evaluated(event, best=self.bests.get(None) is self.evaluations[None])
+        best = self.bests.get(None)
+        self._telling.evaluated(event, best=best is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
