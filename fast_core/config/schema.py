@@ -161,8 +161,12 @@ def describe(info: inspect.Type) -> str:
             return "text"
         case inspect.NoneType():
             return "null"
-        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return f"a list, each item {describe(item).replace(', or ', ' or ')}"
+        case (
+            inspect.ListType(item_type=item, min_length=least)
+            | inspect.VarTupleType(item_type=item, min_length=least)
+        ):
+            some = " of at least one" if least else ""
+            return f"a list{some}, each item {describe(item).replace(', or ', ' or ')}"
         case inspect.DictType(value_type=kind):
             return f"a group of keys with {describe(kind)} each"
         case inspect.StructType(cls=kind):
