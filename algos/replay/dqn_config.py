@@ -22,7 +22,7 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
 
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
     changeable: ClassVar[tuple[str, ...]] = (
-        *ReplaySettings.changeable,
+        *ChoiceBlueprint.changeable,
         "epsilon_initial",
         "epsilon_final",
     )

@@ -73,6 +73,7 @@ def test_c_balances_the_pole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.timeout(300)
 def test_trained_policy_goes_the_whole_way(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     if shutil.which("cc") is None:
