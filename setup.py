@@ -25,7 +25,7 @@ ENVIRONMENTS = {
     "box2d": ["gymnasium[box2d]>=1.0"],
     "envpool": ["envpool>=1.2"],
 }
-VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
+VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 
-class MetricsRow(msgspec.Struct, frozen=True):
+class MetricsRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of metrics, a line of ``metrics.jsonl``.
 
     Attributes:
@@ -20,12 +20,14 @@ class MetricsRow(msgspec.Struct, frozen=True):
         time_s: Seconds of training, earlier parts of a resumed run included.
         values: Numbers by name, ``group/name``. What is NaN or infinite reaches a sink as it is,
             and is null in the file, so None where it was read from there.
+        videos: Paths of films by name, in the run directory; in the file only where there are any.
     """
 
     env_steps: int
     updates: int
     time_s: float
     values: dict[str, float | None]
+    videos: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,10 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             else:
                 why = "algorithm.shared_torso is true"
                 if self.shared_torso is None:
-                    why = f"{environment.id!r} shows images (algorithm.shared_torso is null)"
+                    seen = f"{environment.id!r} shows images"
+                    if is_own(self.network):
+                        seen = f"algorithm.network is {self.network!r}"
+                    why = f"{seen} (algorithm.shared_torso is null)"
                 advice = ", or set algorithm.shared_torso to false"
             raise ConfigError(
                 f"algorithm.{key} can be set only where policy and value have hidden layers of "

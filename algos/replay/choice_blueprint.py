@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -15,6 +15,12 @@ from fast_core.spec import EnvironmentSpec
 
 class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
     """A learner of values of choices, which explores by a share of random ones."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        *ReplaySettings.changeable,
+        "epsilon_initial",
+        "epsilon_final",
+    )
 
     epsilon_initial: Annotated[
         float, Meta(ge=0, le=1, description="Share of random actions at the first update.")

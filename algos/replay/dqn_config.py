@@ -21,11 +21,6 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
 
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
-    changeable: ClassVar[tuple[str, ...]] = (
-        *ChoiceBlueprint.changeable,
-        "epsilon_initial",
-        "epsilon_final",
-    )
 
     name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
     double: Annotated[

@@ -338,9 +338,10 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
         shape = own_shape(settings.network, settings.network_kwargs, environment)
         looked["encoder"] = looked["policy"] = examine_own(shape, "encoder")
         if learner.replaced and takes_actions(shape):
-            if settings.hidden_sizes is not None:
+            names = ("hidden_sizes", "actor_sizes", "critic_sizes")
+            for name in [name for name in names if getattr(settings, name, None) is not None]:
                 raise ConfigError(
-                    f"algorithm.hidden_sizes can't be set with algorithm.network "
+                    f"algorithm.{name} can't be set with algorithm.network "
                     f"{settings.network!r}: a network that takes `actions` is each network itself, "
                     "with a linear layer on it. Leave it out, or leave `actions` out of __init__."
                 )

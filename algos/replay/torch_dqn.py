@@ -28,7 +28,9 @@ class TorchDQN(TorchAlgorithm[DQNConfig]):
         """A value for each choice, and one more where there are dueling outputs."""
         outputs = environment.action.n + int(settings.dueling)
         hidden = settings.hidden(environment)
-        return {"critics": Perceptron(MlpShape(seen, hidden, outputs, settings.activation))}
+        norm = settings.layer_norm is True
+        shape = MlpShape(seen, hidden, outputs, settings.activation, layer_norm=norm)
+        return {"critics": Perceptron(shape)}
 
     @classmethod
     def output(cls, settings: DQNConfig, networks: Networks, rows: Rows) -> Tensor:

@@ -29,16 +29,35 @@ Seen = Tensor | Rows
 
 
 class Linear(nn.Module):
-    """A linear layer of ``M`` networks at once: ``[M or 1, B, in]`` to ``[M, B, out]``."""
+    """A linear layer of ``M`` networks at once: ``[M or 1, B, in]`` to ``[M, B, out]``.
 
-    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+    Args:
+        members: ``M``.
+        inputs: Numbers that enter.
+        outputs: Numbers that leave.
+        layer_norm: Whether those are normalised, as `nets.layer_norm` has it.
+    """
+
+    def __init__(
+        self, members: int, inputs: int, outputs: int, *, layer_norm: bool = False
+    ) -> None:
         super().__init__()
         limit = 1.0 / math.sqrt(inputs)  # as `nets.mlp.draw_first_values` has it
         self.weight = nn.Parameter(torch.empty(members, outputs, inputs).uniform_(-limit, limit))
         self.bias = nn.Parameter(torch.empty(members, outputs).uniform_(-limit, limit))
 
+        self.scale = nn.Parameter(torch.ones(members, outputs)) if layer_norm else None
+        self.shift = nn.Parameter(torch.zeros(members, outputs)) if layer_norm else None
+
     def forward(self, x: Tensor) -> Tensor:
         """The outputs of all members."""
+        x = self._product(x)
+        if self.scale is None or self.shift is None:
+            return x
+        normal = functional.layer_norm(x.float(), x.shape[-1:], eps=EPSILON)
+        return (normal * self.scale[:, None] + self.shift[:, None]).to(x.dtype)
+
+    def _product(self, x: Tensor) -> Tensor:
         members = len(self.weight)
         if members == 1:
             return functional.linear(x[0], self.weight[0], self.bias[0])[None]
@@ -54,29 +73,15 @@ class Linear(nn.Module):
         return torch.stack(outputs)
 
 
-class NormalisedLinear(Linear):
-    """One whose outputs are normalised over their features; see `nets.layer_norm`."""
-
-    def __init__(self, members: int, inputs: int, outputs: int) -> None:
-        super().__init__(members, inputs, outputs)
-        self.scale = nn.Parameter(torch.ones(members, outputs))
-        self.shift = nn.Parameter(torch.zeros(members, outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs of all members."""
-        made = super().forward(x)
-        normal = functional.layer_norm(made.float(), made.shape[-1:], eps=EPSILON)
-        return torch.addcmul(self.shift[:, None], normal, self.scale[:, None]).to(made.dtype)
-
-
 class Mlp(nn.ModuleList):
     """``M`` networks of one shape: ``[B, in]`` to ``[M, B, out]``; the last layer is float32."""
 
     def __init__(self, shape: MlpShape) -> None:
-        *hidden, last = shape.layers
-        kind = NormalisedLinear if shape.layer_norm else Linear
-        layers = [kind(shape.members, a, b) for a, b in hidden]
-        super().__init__([*layers, Linear(shape.members, *last)])
+        hidden = len(shape.hidden_sizes)
+        super().__init__(
+            Linear(shape.members, a, b, layer_norm=shape.layer_norm and index < hidden)
+            for index, (a, b) in enumerate(shape.layers)
+        )
         self._activation = FUNCTIONS[shape.activation]
 
     def forward(self, x: Tensor) -> Tensor:

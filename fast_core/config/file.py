@@ -166,6 +166,7 @@ def _made(
     environment, given = tree.get("environment"), origins.overrides
     if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
         environment.pop("pickled", None)  # what it was is not meant any more
+    _inherit(tree)
     conversion = _Conversion(origins, algorithm_type)
     config = conversion.section(RunConfig, tree, "")
     if conversion.errors or config is None:
@@ -289,6 +290,28 @@ def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
     origins.overrides[path] = raw
 
 
+def _inherit(tree: dict[str, object]) -> None:
+    """Give each of ``evaluation.environments`` what it does not state, from ``environment``.
+
+    What can't be converted is left as it is, for the conversion to say so.
+    """
+    training, evaluation = tree.get("environment"), tree.get("evaluation")
+    others = evaluation.get("environments") if isinstance(evaluation, dict) else None
+    if not isinstance(training, dict) or not isinstance(others, dict):
+        return
+    for name, given in others.items():
+        if given is not None and not isinstance(given, dict):
+            continue
+        stated = dict(given or {})
+        merged = {**training, **stated}
+        own, inherited = stated.get("kwargs", {}), training.get("kwargs")
+        if "id" in stated:
+            merged["kwargs"] = own
+        elif isinstance(own, dict) and isinstance(inherited, dict):
+            merged["kwargs"] = {**inherited, **own}
+        others[name] = merged
+
+
 class _Conversion:
     """One pass over the tree that converts what it can and notes all that it can't."""
 
@@ -303,7 +326,7 @@ class _Conversion:
         if tree is None:
             tree = {}  # The key stands there with everything below it commented out.
         if not isinstance(tree, dict):
-            self._wrong(path, "must be a group of keys", tree, "Indent its keys below it.")
+            self._wrong(path, "must be a group of keys", tree, "Give its keys: {KEY: VALUE}.")
             return None
         if kind is AlgorithmConfig:
             found = self._algorithm(tree, path)
@@ -331,6 +354,8 @@ class _Conversion:
             return key.default
         if key.items is not None:
             return self._items(key.items, tree[key.name], path)
+        if key.named is not None:
+            return self._named(key.named, tree[key.name], path)
         return self._leaf(key, tree[key.name], path)
 
     def _items(self, kind: type[Section], value: object, path: str) -> object:
@@ -341,6 +366,17 @@ class _Conversion:
         if kind.shorthand:
             value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]
         return tuple(self.section(kind, item, f"{path}[{i}]") for i, item in enumerate(value))
+
+    def _named(self, kind: type[Section], value: object, path: str) -> object:
+        """Convert groups of keys by name."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._wrong(path, "must be a group of names", value, "Indent them below it.")
+            return None
+        if any(error.startswith("environment.") for error in self.errors):
+            return {}  # they inherit it, and it would be said again of each
+        return {str(n): self.section(kind, item, _join(path, str(n))) for n, item in value.items()}
 
     def _leaf(self, key: Key, value: object, path: str) -> object:
         candidates = [value]

@@ -17,6 +17,7 @@ from fast_core.config import (
     ExtraNodeConfig,
     RunConfig,
     Section,
+    SinkConfig,
     StopConfig,
     WrapperConfig,
 )
@@ -125,9 +126,12 @@ def json_schema(algorithms: AlgorithmTypes) -> str:
     for name, reference in zip(algorithms, references[1:], strict=True):
         definition = definitions[reference["$ref"].rpartition("/")[2]]
         definition["properties"]["name"] = {"const": name}
-    for kind in (WrapperConfig, ExtraNodeConfig):
+    for kind in (WrapperConfig, ExtraNodeConfig, SinkConfig):
         name = kind.__name__
         definitions[name] = {"anyOf": [{"type": "string"}, definitions[name]]}
+    changes = {k: v for k, v in definitions["EnvironmentConfig"].items() if k != "required"}
+    others = definitions["EvaluationConfig"]["properties"]["environments"]
+    others["additionalProperties"] = changes
     run = definitions["RunConfig"]
     run["properties"]["algorithm"] = {"anyOf": list(references[1:])}
     schema = {

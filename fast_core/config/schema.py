@@ -27,6 +27,7 @@ class Key:
         annotation: Its type, as annotated.
         section: The type of the group of keys below it, or None for a value.
         items: The type of the groups that are its items, or None if it is no list of groups.
+        named: The type of the groups below it that have names, or None if it has no such.
         optional: Whether null may stand for it.
         default: Its default, or `REQUIRED`.
         description: One sentence.
@@ -36,6 +37,7 @@ class Key:
     annotation: object
     section: type[Section] | None
     items: type[Section] | None
+    named: type[Section] | None
     optional: bool
     default: object
     description: str
@@ -92,6 +94,8 @@ def _key(field: structs.FieldInfo) -> Key:
     sections = _sections(members)
     lists = [kind for kind in members if isinstance(kind, inspect.VarTupleType)]
     items = _sections([_bare(kind.item_type) for kind in lists])
+    groups = [kind for kind in members if isinstance(kind, inspect.DictType)]
+    named = _sections([_bare(kind.value_type) for kind in groups])
     default = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         default = field.default_factory()
@@ -100,6 +104,7 @@ def _key(field: structs.FieldInfo) -> Key:
         annotation=field.type,
         section=sections[0] if sections else None,
         items=items[0] if items else None,
+        named=named[0] if named else None,
         optional=any(isinstance(kind, inspect.NoneType) for kind in members),
         default=default,
         description=_description(info),
@@ -156,8 +161,12 @@ def describe(info: inspect.Type) -> str:
             return "text"
         case inspect.NoneType():
             return "null"
-        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return f"a list, each item {describe(item).replace(', or ', ' or ')}"
+        case (
+            inspect.ListType(item_type=item, min_length=least)
+            | inspect.VarTupleType(item_type=item, min_length=least)
+        ):
+            some = " of at least one" if least else ""
+            return f"a list{some}, each item {describe(item).replace(', or ', ' or ')}"
         case inspect.DictType(value_type=kind):
             return f"a group of keys with {describe(kind)} each"
         case inspect.StructType(cls=kind):

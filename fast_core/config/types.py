@@ -465,6 +465,29 @@ class EvaluationConfig(Section, frozen=True):
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True
+    environments: Annotated[
+        dict[str, EnvironmentConfig],
+        Meta(
+            title="a group of names, each a group of keys of `environment`",
+            description="Further environments that every evaluation plays in, by name: what "
+            "differs from `environment`. kwargs are merged key by key, but not inherited by one "
+            "with an id of its own.",
+        ),
+    ] = {}
+    video_every: Annotated[
+        Count | None,
+        Meta(
+            description="Every so many evaluations, film the first episode into `videos/` of the "
+            "run directory; null films none. Needs `pip install imageio-ffmpeg`."
+        ),
+    ] = None
+    videos_kept: Annotated[Count, Meta(description="Newest videos to keep.")] = 20
+    score_on: Annotated[
+        str | None,
+        Meta(
+            description="Which of `environments` stop.score is about; null: `environment` itself."
+        ),
+    ] = None
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -624,6 +647,7 @@ class Numbers(NamedTuple):
     """The first of the numbers that environments outside training have; see `RunConfig.numbers`."""
 
     evaluator: int
+    recorder: int
     command: int
     probe: int
     trial: int
@@ -680,11 +704,14 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def numbers(self) -> Numbers:
         """Those of training count from 0; the evaluator's, commands', the probe's follow.
 
-        Last come those that each env node tries before it is ready, one each.
+        The evaluator has `EvaluationConfig.envs` for each environment that it plays in, and one to
+        film. Last come those that each env node tries before it is ready, one each.
         """
-        command = self.envs + self.evaluation.envs
-        probe = command + self.evaluation.envs
-        return Numbers(self.envs, command, probe, probe + 1)
+        evaluation = self.evaluation
+        recorder = self.envs + evaluation.envs * (1 + len(evaluation.environments))
+        command = recorder + (evaluation.video_every is not None)
+        probe = command + evaluation.envs
+        return Numbers(self.envs, recorder, command, probe, probe + 1)
 
     @property
     def steps(self) -> int:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
-from fast_core.envs.probe import probe
+from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
 from fast_core.launcher.failures.limits import Limits
@@ -67,7 +67,14 @@ class InlineMode:
         start, before = probe_start(config), self._limits.probing(config)
         check_devices(start.optimizer, start.policy_device)
         try:
-            found = probe(start.environment, start.seed, number=start.number, before=before)
+            found = probe_all(
+                start.environment,
+                start.others,
+                start.seed,
+                number=start.number,
+                filmed=start.filmed,
+                before=before,
+            )
         except ConfigError as error:
             own = environment_traceback(error)
             raise ConfigError(

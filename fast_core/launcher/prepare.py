@@ -211,6 +211,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_time_s=stop.time_s,
         stop_score=stop.score,
         stop_score_held=stop.score_held,
+        stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
     )
 

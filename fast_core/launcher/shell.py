@@ -81,8 +81,8 @@ class Shell:
         plan: The plan, with what a checkpoint has of changes.
         end: How the run ends, once that is decided.
         failures: Everything that went wrong, in order of arrival.
-        evaluation: The last evaluation.
-        best: The best one, of earlier parts of the run too.
+        evaluations: The last evaluation in each environment by name; None is that of training.
+        bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -111,8 +111,11 @@ class Shell:
         self.progress = progress
         self.end: EndRun | None = None
         self.failures: list[Failed | NodeExited] = []
-        self.evaluation: EvaluationView | None = None
-        self.best = _best_on_file(run)
+        self.evaluations: dict[str | None, EvaluationView] = {}
+        self.bests: dict[str | None, EvaluationView] = {}
+        for name in (None, *plan.config.evaluation.environments):
+            if (best := _best_on_file(run, name)) is not None:
+                self.bests[name] = best
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
@@ -141,6 +144,16 @@ class Shell:
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
+
+    @property
+    def evaluation(self) -> EvaluationView | None:
+        """The last evaluation in the environment of training."""
+        return self.evaluations.get(None)
+
+    @property
+    def best(self) -> EvaluationView | None:
+        """The best one there."""
+        return self.bests.get(None)
 
     # --- events --------------------------------------------------------------------------------
 
@@ -249,14 +262,15 @@ class Shell:
             )
 
     def _evaluated(self, event: Evaluated) -> None:
-        figures = evaluation_figures(event.returns, event.lengths)
-        mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
-        quarantined = figures["quarantined_share"]
-        view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
-        self.evaluation = view
-        if not quarantined and (self.best is None or mean >= self.best.mean):
-            self.best = view
-        self._telling.evaluated(event, best=self.best is view)
+        for name, played in event.played.items():
+            figures = evaluation_figures(played.returns, played.lengths)
+            mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
+            quarantined = figures["quarantined_share"]
+            view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
+            self.evaluations[name] = view
+            if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
+                self.bests[name] = view
+        self._telling.evaluated(event, best=self.bests.get(None) is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
@@ -412,7 +426,10 @@ class Shell:
     def end_callbacks(self, hurry: Callable[[], bool]) -> None:
         """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
         assert self.end is not None
-        for failed in self._telling.end(self.end, self._scheduler.statistics(), hurry):
+        faults, left = self._telling.end(self.end, self._scheduler.statistics(), hurry)
+        if left and not faults:
+            self._report(f"{left} has not returned, and is not waited for")
+        for failed in faults:
             self.take(failed)
             if self.end.reason == "finished":
                 text = f"{failed.node} failed while {failed.doing}: {failed.error}"
@@ -448,8 +465,8 @@ def _more_digits(before: int, now: int) -> bool:
     return before == 0 or len(str(before)) < len(str(now))
 
 
-def _best_on_file(run: RunDirectory) -> EvaluationView | None:
-    path = best_policy_path(run.path)
+def _best_on_file(run: RunDirectory, environment: str | None = None) -> EvaluationView | None:
+    path = best_policy_path(run.path, environment)
     try:
         best = read_origin(path) if path.exists() else None
     except CheckpointError:

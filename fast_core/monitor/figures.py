@@ -87,6 +87,11 @@ def evaluation_text(evaluation: EvaluationView | None) -> str:
     return f"{result} (v{evaluation.version}){quarantined_text(evaluation.quarantined)}"
 
 
+def others_text(others: Mapping[str, EvaluationView]) -> str:
+    """``eval test 12.5 ± 1.00 (v32), windy 3.20 ± 0.5 (v32)``."""
+    return "eval " + ", ".join(f"{name} {evaluation_text(each)}" for name, each in others.items())
+
+
 def quarantined_text(part: float) -> str:
     """``, 12 % quarantined``, nothing without any: a remark on episodes before it."""
     return f", {share(part)} quarantined" if part else ""

@@ -62,7 +62,9 @@ class MetricsWriter:
     def write(self, record: Record) -> MetricsRow:
         """Write a row, and return it; names without a group go under ``train/``."""
         values = {_grouped(name): _as_float(value) for name, value in record.values.items()}
-        row = MetricsRow(record.env_steps, record.updates, record.time_s, dict(values))
+        row = MetricsRow(
+            record.env_steps, record.updates, record.time_s, dict(values), record.videos
+        )
         # JSON has no NaN; msgspec writes null for it and for infinities.
         self._rows.write(msgspec.json.encode(row).decode())
         return row

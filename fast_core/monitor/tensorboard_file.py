@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 _PREFIX = "events.out.tfevents."
+_GIF_SIZE, _GIF_SIZE_AT, _RGB = struct.Struct("<HH"), 6, 3
 _FLOAT = 1  # TensorFlow's DT_FLOAT
 _KINDS = {bool: "BOOL", int: "FLOAT64", float: "FLOAT64", str: "STRING"}
 
@@ -64,6 +66,19 @@ class TensorBoardFile:
         summary = self._summary()
         for name, value in values.items():
             summary.value.add(tag=name, simple_value=value)
+        self._append(self._event(wall_time=time.time(), step=step, summary=summary))
+
+    def write_gif(self, step: int, name: str, gif: bytes) -> None:
+        """Append an animated picture at a step.
+
+        Raises:
+            OSError: As `write`.
+        """
+        width, height = _GIF_SIZE.unpack_from(gif, _GIF_SIZE_AT)
+        summary = self._summary()
+        image = summary.value.add(tag=name).image
+        image.width, image.height, image.colorspace = width, height, _RGB
+        image.encoded_image_string = gif
         self._append(self._event(wall_time=time.time(), step=step, summary=summary))
 
     def begin_hyperparameters(

@@ -34,6 +34,10 @@ class TensorBoardSink:
                 values = {n: float("nan") if v is None else v for n, v in row.values.items()}
                 if values:
                     self._open().write(row.env_steps, values)
+                for name, path in row.videos.items():
+                    gif = (self._run.directory / path).with_suffix(".gif")
+                    if gif.exists():
+                        self._open().write_gif(row.env_steps, name, gif.read_bytes())
         except BaseException:
             self._close()
             raise

@@ -68,15 +68,19 @@ class WandbSink:
         )
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
-        self._written = run.written
+        self._written, self._directory = run.written, run.directory
 
     def rows(self, rows: Sequence[MetricsRow]) -> None:
         """Log what was not logged before."""
         for row in rows:
             new = {n: v for n, v in row.values.items() if row.env_steps > self._written.get(n, -1)}
+            films = {name: self._film(path) for name, path in row.videos.items() if new}
             if new:
                 facts = {STEP: row.env_steps, "updates": row.updates, "time_s": row.time_s}
-                self._run.log({**facts, **new})
+                self._run.log({**facts, **new, **films})
+
+    def _film(self, path: str) -> object:
+        return self._wandb.Video(str(self._directory / path), format=path.rpartition(".")[2])
 
     def end(self, summary: RunEnd) -> None:
         """Write how it ended, wait for the upload, and let W&B's service go."""

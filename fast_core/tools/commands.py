@@ -41,7 +41,7 @@ Config = Annotated[
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Checkpoint = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="best, newest or a name in checkpoints/."),
+    typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
+from fast_core.envs.video_file import DEFAULT_FPS, VideoFile
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.policy.episodes import Episodes
@@ -24,7 +25,6 @@ from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.system import threads
 from fast_core.system.surroundings import write_result
-from fast_core.tools.video import DEFAULT_FPS, VideoFile
 
 TELL_S = 2.0  # between lines about a video in the making
 

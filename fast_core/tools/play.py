@@ -13,11 +13,11 @@ from fast_core.config import EnvironmentConfig, shipped
 from fast_core.config import file as config_file
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
+from fast_core.envs.video_file import DEFAULT_FPS
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of
 from fast_core.tools.evaluate import Shown, load_as_in_a_node
-from fast_core.tools.video import DEFAULT_FPS
 
 EPISODES = 1000  # then the first one comes again
 _KEYS = 10

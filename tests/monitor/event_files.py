@@ -26,6 +26,16 @@ def read_scalars(directory: Path) -> dict[str, Points]:
     }
 
 
+def read_images(directory: Path) -> dict[str, list[tuple[int, int, int, bytes]]]:
+    """Every picture of a run by tag, as (step, width, height, file)."""
+    reader = EventAccumulator(str(directory), size_guidance={"images": 0})
+    reader.Reload()
+    return {
+        tag: [(e.step, e.width, e.height, e.encoded_image_string) for e in reader.Images(tag)]
+        for tag in reader.Tags()["images"]
+    }
+
+
 @dataclass(frozen=True)
 class Session:
     """One run as the HParams plugin shows it."""

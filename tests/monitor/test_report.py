@@ -105,6 +105,18 @@ def test_returns_come_first_with_their_spread_and_then_what_the_user_asked_for(
     assert page.count('class="band"') == 1
 
 
+def test_returns_in_other_environments_stand_beside_those_of_training(run: RunDirectory) -> None:
+    writer = MetricsWriter(run.path)
+    names = ("rollout/return_mean", "evaluation/windy/return_mean", "evaluation/windy/length_mean")
+    writer.write(Record(6400, 100, 0.0, dict.fromkeys(names, 2.0)))
+    writer.close()
+    page = report_html(run)
+    titles = re.findall(r'aria-label="(.*?) [\d.,]+"', page)
+    assert titles[:2] == ["training episodes", "evaluation in windy"]
+    assert "windy/length_mean" in titles
+    assert "Evaluation in other environments" in page
+
+
 def test_report_says_what_the_run_was_made_with(run: RunDirectory) -> None:
     run.versions.write_text('[{"torch": "2.13.0"}]')
     assert "2.13.0" in report_html(run)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from fast_core.metrics import MetricsRow, RunEnd, RunStart
 from fast_core.monitor.sinks import SinkThread
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 from fast_core.monitor.tensorboard_sink import TensorBoardSink, scalars_of
-from tests.monitor.event_files import read_scalars, read_sessions
+from tests.monitor.event_files import read_images, read_scalars, read_sessions
 
 CONFIG: Mapping[str, object] = {
     "name": "toy",
@@ -79,6 +80,17 @@ def test_tensorboard_shows_hyperparameters_beside_the_returns(tmp_path: Path) ->
     }
     assert shown["b/tensorboard"].metrics == {"hparams/last_return": 10.0}
     assert [shown[f"{name}/tensorboard"].status for name in "ab"] == ["SUCCESS", "FAILURE"]
+
+
+def test_film_is_shown_as_an_animated_picture(tmp_path: Path) -> None:
+    gif = b"GIF89a" + struct.pack("<HH", 300, 200) + b"the rest"
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "a.gif").write_bytes(gif)
+    sink = sink_in(tmp_path)
+    films = {"eval/video": "videos/a.mp4", "eval/gone": "videos/b.mp4"}
+    sink.rows([MetricsRow(64, 4, 0.5, {"eval/x": 1.0}, films)])
+    sink.end(ended())
+    assert read_images(tmp_path / "tensorboard") == {"eval/video": [(64, 300, 200, gif)]}
 
 
 def test_run_without_rows_leaves_no_event_file(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.forms import slow_but
-from tests.monitor.event_files import read_scalars
+from tests.monitor.event_files import read_images, read_scalars
 from tests.monitor.own_sinks import lines
 from tests.monitor.wandb_files import read_history, read_records
-from tests.process.harness import TOY, Launched, Workplace, read_lines
+from tests.process.harness import TOY, Launched, Workplace, digests, read_lines
 
 pytestmark = pytest.mark.process
 
@@ -119,3 +119,44 @@ def test_wandb_that_is_not_installed_is_refused_with_the_line_to_run(
     launched = workplace.launch(config=config, environment={"PYTHONPATH": str(tmp_path)})
     assert launched.wait() == 2
     assert "pip install wandb" in launched.screen and "no wandb here" in launched.screen
+
+
+@pytest.mark.slow
+def test_films_of_evaluations_reach_tensorboard_and_wandb_and_change_no_bit(
+    workplace: Workplace,
+) -> None:
+    pytest.importorskip("wandb")
+    pytest.importorskip("imageio_ffmpeg")
+    environment = {"HOME": "", "WANDB_MODE": "offline", "SDL_VIDEODRIVER": "dummy"}
+    runs = []
+    for every in (2, None):
+        home = workplace.folder()
+        config = {
+            **TOLD,
+            "environment": {"id": "CartPole-v1"},
+            "evaluation": {**TOLD["evaluation"], "video_every": every},
+            "metrics": {"sinks": ["tensorboard", "wandb"] if every else []},
+            "diagnostics": {"digests": True},
+        }
+        environment["HOME"] = str(home)
+        runs.append(workplace.launch(config=config, home=home, environment=environment))
+    for run in runs:
+        assert run.wait() == 0, run.screen
+        run.assert_gone()
+    films, without = (
+        {
+            row["env_steps"]: row
+            for row in read_lines(run.run / "metrics.jsonl")
+            if "eval/return_mean" in row["values"]
+        }
+        for run in runs
+    )
+    assert digests(runs[0].run) == digests(runs[1].run)
+    common = films.keys() & without.keys()
+    assert common
+    assert all(films[step]["values"] == without[step]["values"] for step in common)
+    filmed = {step: row["videos"]["eval/video"] for step, row in films.items() if "videos" in row}
+    assert filmed and all((runs[0].run / path).stat().st_size for path in filmed.values())
+    shown = read_images(runs[0].run / "tensorboard")["eval/video"]
+    assert [step for step, *_ in shown] == sorted(filmed)
+    assert len(list(runs[0].run.glob("wandb/offline-run-*/files/media/**/*.mp4"))) == len(filmed)

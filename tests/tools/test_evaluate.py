@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from fast_core.envs.evaluation import make_runner
+from fast_core.envs.video_file import as_frame
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy import load_policy
 from fast_core.policy.actor import Actor
 from fast_core.tools import evaluate
 from fast_core.tools.evaluate import evaluate_run
-from fast_core.tools.video import as_frame
 from tests.launcher.trained_run import DRAWING, ENVS, EPISODES, make_trained
 from tests.nodes.stage import make_config
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import RunLock
 from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import find_runs
 from fast_core.tools.sweep.file import Sweep, read_sweep
@@ -81,6 +83,17 @@ def test_finished_sweep_has_nothing_to_do(file: Path, capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert "2 of 2 runs finished" in shown
     assert "1 run in" in shown and "left alone" in shown
+
+
+def test_sweep_is_carried_out_by_one_process_at_a_time(file: Path) -> None:
+    planned = read_sweep(file)
+    made(planned)
+    made(planned, "seed=1")
+    lock = RunLock(planned.folder / "lock")
+    with pytest.raises(ConfigError, match=f"being carried out by process {os.getpid()}"):
+        sweep(file)
+    lock.close()
+    assert sweep(file).exit_code == 0
 
 
 def test_more_seeds_and_values_extend_a_sweep(file: Path) -> None:

@@ -13,10 +13,16 @@ from fast_core.scheduler.statistics import Statistics
 
 def evaluation_row(event: Evaluated, time_s: float) -> Record:
     """A row for an evaluation, at the env step and the version that were evaluated."""
-    figures = evaluation_figures(event.returns, event.lengths)
-    values = {f"eval/{name}": value for name, value in figures.items()}
-    values |= {f"eval_info/{name}": value for name, value in event.info.items()}
-    return Record(event.env_steps, event.version, time_s, values)
+    values: dict[str, float] = {}
+    for environment, played in event.played.items():
+        group, info = "eval/", "eval_info/"
+        if environment is not None:
+            group, info = f"evaluation/{environment}/", f"evaluation/{environment}/info/"
+        figures = evaluation_figures(played.returns, played.lengths)
+        values |= {f"{group}{name}": value for name, value in figures.items()}
+        values |= {f"{info}{name}": value for name, value in played.info.items()}
+    videos = {"eval/video": event.video} if event.video else {}
+    return Record(event.env_steps, event.version, time_s, values, videos)
 
 
 class MetricsRows:

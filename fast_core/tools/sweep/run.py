@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.config import RunConfig
 from fast_core.errors import ConfigError, SegmentError, TopologyError
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
@@ -87,7 +86,7 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
         stack.callback(screen.close)
         tasks = _settled(planned)
         try:
-            need = _examined(tasks, interrupts)
+            need = _examined(tasks, interrupts, screen)
         except Interrupted:
             return _result(planned, tasks, interrupts)
         planned.folder.mkdir(parents=True, exist_ok=True)
@@ -109,19 +108,19 @@ def _settled(planned: Sweep) -> list[Task]:
     return tasks
 
 
-def _examined(tasks: Sequence[Task], interrupts: Interrupts) -> Need:
+def _examined(tasks: Sequence[Task], interrupts: Interrupts, screen: Screen) -> Need:
     """Come to the verdict of a launch about every configuration that is to run; what it needs.
 
-    Each environment is made once, by a process of its own.
+    Each environment is made once, by a process of its own. The cores are what the whole sweep
+    needs, so that what is left of it later gets the same share.
     """
     found: dict[bytes, Found] = {}
-    need = Need(1, 0)
     variants = {id(task.variant): task.variant for task in tasks if task.status == "waiting"}
-    for variant in variants.values():
-        verdict = _verdict(variant, found, interrupts)
-        one = _need(variant.config, verdict)
-        need = Need(max(need.cores, one.cores), max(need.nbytes, one.nbytes))
-    return need
+    if len(variants) > 1:
+        screen.say(f"checking {len(variants)} configurations")
+    nbytes = [_nbytes(_verdict(each, found, interrupts)) for each in variants.values()]
+    cores = max(needed_cores(task.variant.config) for task in tasks)
+    return Need(cores, max(nbytes, default=0))
 
 
 def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts) -> Verdict:
@@ -143,10 +142,11 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
     return verdict
 
 
-def _need(config: RunConfig, verdict: Verdict) -> Need:
+def _nbytes(verdict: Verdict) -> int:
+    """Memory that a run takes: what is shared, and its processes."""
     plan = verdict.plan
     shared = layout_of(structures(plan)).nbytes + private_nbytes(plan)
-    return Need(needed_cores(config), shared + PROCESS_BYTES * (1 + len(plan.names.all)))
+    return shared + PROCESS_BYTES * (1 + len(plan.names.all))
 
 
 def _lock(planned: Sweep) -> RunLock:
