@@ -11,7 +11,7 @@ from tests.process.harness import ROOT, Workplace
 
 pytestmark = pytest.mark.process
 
-PAGES = ("docs/python.md",)
+PAGES = ("docs/python.md", "docs/deploying.md")
 
 
 def blocks(page: str) -> str:
