@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, ImageShape, cnn_features, cnn_layers
+from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 
 F32 = NDArray[np.float32]
+OWN = ".own."
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class NetworkShape:
         images: The images of an observation.
         cnn: The convolutional network for each of them.
         memory: A recurrent layer between the torso, which is shared then, and both heads.
+        own: A user's module that a torso begins with, in place of convolutions and numbers.
     """
 
     inputs: int
@@ -51,12 +54,15 @@ class NetworkShape:
     cnn: Cnn = "nature_cnn"
     memory: MemoryShape | None = None
     stretched: bool = False
+    own: OwnShape | None = None
     value_sizes: tuple[int, ...] | None = None
     layer_norm: bool = False
 
     @property
     def joined(self) -> int:
         """Numbers that enter the first hidden layer."""
+        if self.own is not None:
+            return self.own.known.outputs
         return self.inputs + len(self.images) * cnn_features(self.cnn)
 
     def sizes(self, torso: str) -> tuple[int, ...]:
@@ -79,9 +85,12 @@ class NetworkShape:
     @property
     def products(self) -> int:
         """Multiplications of one row's forward pass through everything."""
-        convolutions = sum(
-            layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
-        )
+        if self.own is not None:
+            convolutions = self.own.known.products
+        else:
+            convolutions = sum(
+                layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
+            )
         dense = sum(
             a * b for torso in self.torsos for a, b in pairwise((self.joined, *self.sizes(torso)))
         )
@@ -154,6 +163,10 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
         layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0))
 
     for torso in shape.torsos:
+        if shape.own is not None:
+            for field in shape.own.known.fields:
+                add(own_prefix(torso) + field.name, *field.shape)
+            continue
         for index, image in enumerate(shape.images):
             for layer in cnn_layers(shape.cnn, image):
                 add(f"{torso}.image{index}.{layer.name}.weight", *layer.shape)
@@ -177,6 +190,11 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     return tuple(layout)
 
 
+def own_prefix(torso: str) -> str:
+    """What the names of a user's module's parameters begin with, in one torso."""
+    return f"{torso}{OWN}"
+
+
 def initial_parameters(
     layout: tuple[Parameter, ...], rng: np.random.Generator, *, initial_log_std: float
 ) -> F32:
@@ -190,6 +208,8 @@ def initial_parameters(
     for parameter in layout:
         if parameter.name == "policy.log_std":
             parameter.view(flat)[:] = initial_log_std
+        elif OWN in parameter.name:
+            continue  # the user's module draws them
         elif parameter.name.endswith(".scale"):
             parameter.view(flat)[:] = 1.0
         elif parameter.name.endswith(".weight"):

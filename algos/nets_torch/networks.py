@@ -11,9 +11,10 @@ from torch.nn import functional
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.layer_norm import EPSILON
-from fast_core.algos.nets.networks import NetworkShape, layer_kinds
+from fast_core.algos.nets.networks import NetworkShape, layer_kinds, own_prefix
 from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import convolve
+from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.nets_torch.recurrent import TorchMemory
 
 
@@ -48,10 +49,23 @@ class Network:
         scaled: Whether the first convolution's weights already contain the factor 1/255 of
             the pixels. Scaling weights costs next to nothing, and pixels are exact in bfloat16
             as they are.
+        device: Where a user's modules are.
+        torsos: How many are used, the policy's first; None: all.
     """
 
-    def __init__(self, shape: NetworkShape, *, bf16: bool = False, scaled: bool = False) -> None:
+    def __init__(
+        self,
+        shape: NetworkShape,
+        *,
+        bf16: bool = False,
+        scaled: bool = False,
+        device: torch.device | str = "cpu",
+        torsos: int | None = None,
+    ) -> None:
         self._shape = shape
+        self._own: dict[str, OwnModule] = {}
+        if shape.own is not None:
+            self._own = {torso: OwnModule(shape.own, device) for torso in shape.torsos[:torsos]}
         self._bf16 = bf16
         self._scaled = scaled
         self._activation = FUNCTIONS[shape.activation]
@@ -64,6 +78,16 @@ class Network:
             for torso in shape.torsos
         }
         self.memory = None if shape.memory is None else TorchMemory(shape.memory)
+
+    def bind(self, leaves: dict[str, Tensor]) -> None:
+        """Let a user's modules learn in the memory of ``leaves``; see `OwnModule.bind`."""
+        for torso, module in self._own.items():
+            module.bind(leaves, own_prefix(torso))
+
+    def fill(self, leaves: dict[str, Tensor]) -> None:
+        """Let a user's modules act with copies of ``leaves``."""
+        for torso, module in self._own.items():
+            module.fill(leaves, own_prefix(torso))
 
     def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         """Values ``[B]``."""
@@ -104,7 +128,10 @@ class Network:
         return x.float()
 
     def _features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
-        x = self._joined(leaves, torso, rows) if self._shape.images else rows.vector
+        if self._own:
+            x = self._own[torso](rows.vector, rows.images)
+        else:
+            x = self._joined(leaves, torso, rows) if self._shape.images else rows.vector
         for names in self._layers[torso]:
             x = self._activation(dense(x, *(leaves[name] for name in names)))
         return x

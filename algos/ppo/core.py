@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.distributions import I64
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.rollouts import MergedRollout
 
 
@@ -92,6 +93,10 @@ class UpdateCore(Protocol):
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step along the last gradient times ``scale``."""
+        ...
+
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
         ...
 
     def parameters(self) -> F32:

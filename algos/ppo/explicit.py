@@ -133,6 +133,10 @@ class ExplicitCore:
         """Take one Adam step; the gradient is used up."""
         self._adam.step(self._gradient, learning_rate, scale)
 
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
+        self._config = settings
+
     def parameters(self) -> F32:
         """Current flat parameters; shares memory."""
         return self._parameters

@@ -21,6 +21,7 @@ from fast_core.algos.nets.encoder_shape import draw_encoder_values
 from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.replay.critic_batch import Inputs
 from fast_core.algos.replay.observed import ObservedRows
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout, NumpyVectors, Vectors, VectorState, named
@@ -59,6 +60,9 @@ class ReplayLearner(ABC):
     ``policy``; what lies before it changes with every step.
     """
 
+    _vectors: Vectors
+    _inputs: Inputs
+
     def __init__(
         self,
         settings: ReplaySettings,
@@ -72,12 +76,9 @@ class ReplayLearner(ABC):
         self._settings, self._layout, self._delay = settings, layout, delay
         self._seed = setup.seed
         self.reseed(0)
-        encoder = layout.groups["encoder"].encoder if "encoder" in layout.groups else None
-        images = () if encoder is None else encoder.images
-        self._encoder = ObservationEncoder(environment, images)
-        self._vectors = _make_vectors(settings, layout, setup)
+        self._encoder = ObservationEncoder(environment, settings.images(environment))
         limit = settings.observation_limit(environment)
-        self._inputs = self._vectors.inputs(self._encoder, actions, limit)
+        self._allocate(environment, setup, actions, limit)
         self._observed = None
         if limit is not None:
             self._observed = ObservedRows(self._vectors, self._encoder, settings.batch_size)
@@ -87,6 +88,17 @@ class ReplayLearner(ABC):
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
         self._losses: Losses | None = None
         self._env_steps = 0
+
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        self._settings = settings
+
+    def _allocate(
+        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+    ) -> None:
+        """Make the vectors with their first values, and what takes batches."""
+        self._vectors = _make_vectors(self._settings, self._layout, setup)
+        self._inputs = self._vectors.inputs(self._encoder, actions, limit)
 
     # --- updates -------------------------------------------------------------------------------
 
@@ -169,16 +181,19 @@ class ReplayLearner(ABC):
         self._rng = np.random.default_rng(sequence)
 
     def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
+        self._begin(batch, turn)
+        with np.errstate(all="ignore"):  # what overflows is caught before the step
+            self._losses = self._compute(batch)
+            if self._observed is not None:
+                self._observed.say(batch)
+
+    def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn
         if self._settings.learning_rate_schedule == "linear":
             # Of the horizon, where the round that granted the step began, as PPO counts: at its
             # end the last round would learn nothing.
             before = max(0, batch.env_steps - self._rows) / max(1, batch.env_steps)
             self._left = 1.0 - batch.progress * before
-        with np.errstate(all="ignore"):  # what overflows is caught before the step
-            self._losses = self._compute(batch)
-            if self._observed is not None:
-                self._observed.say(batch)
 
     @property
     def _errors_are_finite(self) -> bool:
@@ -189,11 +204,19 @@ class ReplayLearner(ABC):
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
         norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
         if not (finite and math.isfinite(norm)):
-            self._count_nonfinite()
-            metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
-            return UpdateReport(updates=0, skipped=1, metrics=metrics)
+            return self._skip()
         self._vectors.step_scale = scale * self._left
         self._step(policy)
+        return self._stepped(losses, norm)
+
+    def _skip(self) -> UpdateReport:
+        """Count an update that was not taken."""
+        self._count_nonfinite()
+        metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+        return UpdateReport(updates=0, skipped=1, metrics=metrics)
+
+    def _stepped(self, losses: Losses, norm: float) -> UpdateReport:
+        """Count one that was."""
         if self._observed is not None:
             self._observed.merge()
         self._updates += 1
@@ -284,8 +307,8 @@ class ReplayLearner(ABC):
         return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
     def _exploration(self) -> float:
-        """Share of actions drawn uniformly: all until the first update."""
-        return float(self._settings.random_warmup and self._updates == 0)
+        """How much policies explore, by the env steps behind the last batch."""
+        return self._settings.exploration(self._updates, self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 

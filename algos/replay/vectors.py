@@ -20,6 +20,7 @@ from fast_core.algos.nets.networks import F32, Parameter
 from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.replay.critic_batch import CriticInputs, Inputs
+from fast_core.spec import ModuleSpec
 
 OBSERVATIONS = "observations"  # the group of their statistics
 
@@ -60,6 +61,16 @@ class Layout:
     def add_network(self, name: str, shape: MlpShape, *, target: bool) -> None:
         """Append the parameters of an ensemble."""
         self._add(Group(name, shape.parameters(name, self.size), shape, target))
+
+    def add_module(self, module: ModuleSpec) -> None:
+        """Append the parameters of a torch module."""
+        parameters, offset = [], self.size
+        for field in module.fields:
+            parameters.append(Parameter(field.name, field.shape, offset))
+            offset = parameters[-1].end
+        self._add(
+            Group(module.name, tuple(parameters), target=module.target, statistic=module.statistic)
+        )
 
     def add_encoder(self, name: str, encoder: EncoderShape, *, target: bool) -> None:
         """Append the parameters of convolutions."""
