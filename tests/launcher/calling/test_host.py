@@ -115,6 +115,7 @@ def test_callback_sees_what_was_changed_before_it(office: Any) -> None:
         (RATE, "fast", r"must be a number above 0; got 'fast'"),
         ("environment.attributes.wind", 1, r"Attributes of the environment stand in environment"),
         ("environment.attributes.g", "low", r"must be of the kind of 9.8, .* got 'low'"),
+        ("environment.attributes.g", True, r"must be of the kind of 9.8, .* got True"),
         ("environment.attributes.g", None, r"must be of the kind of 9.8, .* got None"),
         ("environment.attributes.g", object(), r"must be a number, text, .*; got <object"),
     ],
