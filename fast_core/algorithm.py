@@ -413,6 +413,17 @@ class Blueprint:
 
     # --- sizes, before anything is built -------------------------------------------------------
 
+    def examine(self, environment: EnvironmentSpec) -> EnvironmentSpec:
+        """Add what only a process that imports torch can tell: ``modules``.
+
+        It is asked once, in the process that tried the environment and before everything else
+        here, so that the launcher need not import torch to know how many parameters travel.
+
+        Raises:
+            ConfigError: The user's module is not what the algorithm needs.
+        """
+        return environment
+
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in a run like this one."""
 
@@ -487,3 +498,14 @@ class Blueprint:
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         raise NotImplementedError
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The deterministic policy with these parameters as a ``torch.nn.Module``, to export it.
+
+        Its ``forward`` takes a tensor ``[B, ...]`` for each part of an observation, in their order
+        and dtypes (the whole where it is not composite), and last the state ``[B, S]`` where
+        `state_size` is not 0. It returns the actions ``[B, ...]`` that the environment takes, what
+        `Policy.act` without exploration and `Policy.environment_action` make of the same; with
+        memory a tuple of them and the state after them. None: there is no such module.
+        """
+        return None

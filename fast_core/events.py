@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from fast_core.metrics import RunEnd
+
 StopReason = Literal["finished", "failed", "interrupted"]
 Moment = Literal["start", "evaluation", "checkpoint"]
 Value = Any  # whatever YAML can hold
@@ -186,12 +188,19 @@ class Stop(Message, frozen=True):
 
 
 class Record(Message, frozen=True):
-    """Write one row of metrics."""
+    """Write one row of metrics; see `fast_core.metrics.MetricsRow`."""
 
     env_steps: int
     updates: int
     time_s: float
     values: dict[str, float]
+    videos: dict[str, str] = {}
+
+
+class Finish(Message, frozen=True):
+    """The run has ended so; for sinks of metrics, after the last row."""
+
+    summary: RunEnd
 
 
 # --- events: node -> scheduler -----------------------------------------------------------------
@@ -283,18 +292,14 @@ class SnapshotTaken(Message, frozen=True):
     env_steps: int
 
 
-class Evaluated(Message, frozen=True):
-    """Result of one evaluation, for the evaluated version, in episode order.
+class Played(msgspec.Struct, frozen=True):
+    """What the episodes of an evaluation came to in one environment, in their order.
 
     Attributes:
         returns: NaN where an episode met NaN or infinity: its outcome is not known.
         info: Mean of each number of the info of the episodes' last steps.
     """
 
-    node: str
-    request: int
-    version: int
-    env_steps: int
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     info: dict[str, float] = {}
@@ -307,6 +312,36 @@ class Evaluated(Message, frozen=True):
         """
         mean = sum(self.returns) / len(self.returns)
         return None if math.isnan(mean) else mean
+
+
+class Evaluated(Message, frozen=True):
+    """Result of one evaluation, for the evaluated version; see `Played`.
+
+    Attributes:
+        others: That in each of ``evaluation.environments``, by name.
+        video: Path of its video in the run directory, empty without one.
+    """
+
+    node: str
+    request: int
+    version: int
+    env_steps: int
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    info: dict[str, float] = {}
+    others: dict[str, Played] = {}
+    video: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """See `Played.score`; that in the environment of training."""
+        return self.played[None].score
+
+    @property
+    def played(self) -> dict[str | None, Played]:
+        """Everything by the name of its environment; None is that of training."""
+        own = Played(self.returns, self.lengths, self.info)
+        return dict([(None, own), *self.others.items()])
 
 
 class Noted(Message, frozen=True):
@@ -497,6 +532,7 @@ WireCommand = (
     | Save
     | Stop
     | Record
+    | Finish
     | Envelope
 )
 WireEvent = (

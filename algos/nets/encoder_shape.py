@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from fast_core.algos.nets.networks import F32, Parameter, orthogonal
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.spec import EnvironmentSpec
 
-Network = Literal["auto", "mlp", "nature_cnn", "residual_cnn"]
 GAIN = math.sqrt(2.0)
 BRANCH_GAIN = 0.1  # of a residual block's last convolution: features would grow with each block
 
@@ -81,7 +79,7 @@ def draw_encoder_values(
             parameter.view(flat)[...] = matrix.reshape(parameter.shape)
 
 
-def find_encoder(network: Network, environment: EnvironmentSpec) -> EncoderShape | None:
+def find_encoder(network: str, environment: EnvironmentSpec) -> EncoderShape | None:
     """What ``algorithm.network`` makes of an environment's images; None for hidden layers only.
 
     Args:
@@ -93,7 +91,7 @@ def find_encoder(network: Network, environment: EnvironmentSpec) -> EncoderShape
     """
     images = () if network == "mlp" else find_images(environment)
     if network == "nature_cnn" or network == "residual_cnn":
-        cnn: Cnn = network
+        cnn: Cnn = "nature_cnn" if network == "nature_cnn" else "residual_cnn"
         check_cnn(cnn, images, environment.id)
     elif images:
         cnn = fitting_cnn(images)

@@ -7,6 +7,7 @@ are used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,16 @@ class RunningMoments:
             return False
         mean = rows.mean(axis=0, dtype=np.float64)
         square_sum = np.square(rows - mean).sum(axis=0)
+        return self.merge(len(rows), mean, square_sum)
+
+    def merge(self, count: int, mean: F64, square_sum: F64) -> bool:
+        """Merge ``count`` rows of which only mean and sum of squares about it are known."""
         if not (np.isfinite(mean).all() and np.isfinite(square_sum).all()):
             return False
-        total = self.count + len(rows)
+        total = self.count + count
         shift = mean - self.mean
-        self.square_sum += square_sum + np.square(shift) * (self.count * len(rows) / total)
-        self.mean += shift * (len(rows) / total)
+        self.square_sum += square_sum + np.square(shift) * (self.count * count / total)
+        self.mean += shift * (count / total)
         self.count = total
         return True
 
@@ -83,6 +88,19 @@ def normalise(rows: F32, mean: F32, inverse_std: F32, limit: float) -> F32:
     np.maximum(centred, np.float32(-limit), out=centred)
     np.minimum(centred, np.float32(limit), out=centred)
     return centred
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How observations are normalised; the arrays are views of what is newest."""
+
+    mean: F32
+    inverse_std: F32
+    limit: float
+
+    def __call__(self, rows: F32) -> F32:
+        """Centre, scale and clip ``rows [N, size]``."""
+        return normalise(rows, self.mean, self.inverse_std, self.limit)
 
 
 class RewardNormalizer:

@@ -5,6 +5,7 @@ It states the loss the short way and is what the hand-written gradient is tested
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.compiled import Compiled, LossFunction
 from fast_core.algos.nets_torch.networks import Network, Rows, tensor_view
+from fast_core.algos.nets_torch.own import dice
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import TorchTable, Uploader
 from fast_core.algos.ppo.config import PPOConfig
@@ -55,7 +57,7 @@ class AutogradCore:
             warn_of_slow_bf16(self._device, "nodes.optimizer.precision")
         self._flat = torch.nn.Parameter(torch.from_numpy(parameters).to(self._device))
         self._flat.grad = torch.zeros_like(self._flat)
-        self._network = Network(shape, bf16=bf16)
+        self._network = Network(shape, bf16=bf16, device=self._device)
         self._leaves: dict[str, Tensor] = {}
         for p in parameter_layout(shape):
             # Leaves of their own over the same memory: autograd would otherwise write a whole
@@ -63,7 +65,11 @@ class AutogradCore:
             leaf = tensor_view(self._flat.detach(), p.offset, p.shape).requires_grad_()
             leaf.grad = tensor_view(self._flat.grad, p.offset, p.shape)
             self._leaves[p.name] = leaf
+        self._network.bind(self._leaves)
         self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)
+        # What a user's network draws while it learns follows from the seed and the steps taken.
+        self._draws = shape.own is not None and shape.own.known.random
+        self._seed, self._steps = setup.seed, 0
         self._loss: LossFunction = self._plain_loss
         if setup.compile:
             self._loss = Compiled(self._plain_loss)
@@ -106,14 +112,15 @@ class AutogradCore:
         self._flat.grad.zero_()
         # A tensor, so that a scheduled value does not compile anew; filled on the device.
         clip = torch.full((), clip_epsilon, device=self._device)
-        loss, stats = self._loss(
-            self._leaves,
-            self._minibatch(table, start, stop),
-            action[learned],
-            scalars[:, learned],
-            clip,
-        )
-        loss.backward()  # type: ignore[no-untyped-call]
+        with dice(self._device, self._seed, self._steps) if self._draws else nullcontext():
+            loss, stats = self._loss(
+                self._leaves,
+                self._minibatch(table, start, stop),
+                action[learned],
+                scalars[:, learned],
+                clip,
+            )
+            loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.linalg.vector_norm(self._flat.grad)
         # One transfer for all numbers: each would wait for the device.
         return GradientStats(*torch.cat([norm[None], stats]).tolist())
@@ -131,6 +138,7 @@ class AutogradCore:
         self._flat.grad.mul_(scale)
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
+        self._steps += 1
 
     def change(self, settings: PPOConfig) -> None:
         """Go on with these settings."""
@@ -155,6 +163,7 @@ class AutogradCore:
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`; the optimizer keeps the live parameter."""
+        self._steps = state.steps
         with torch.no_grad():
             self._flat.copy_(torch.tensor(state.parameters))
         self._adam.state[self._flat] = {

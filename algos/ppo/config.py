@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, Backend, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import Algorithm, Array, Backend, LearnerSetup, Policy, PolicySetup
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
-from fast_core.algos.nets.networks import Activation, NetworkShape, parameter_layout
+from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.nets.own_shape import (
+    Arguments,
+    Network,
+    OwnShape,
+    check_arguments,
+    examined,
+    is_own,
+    needs_torch,
+    own_shape,
+)
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
@@ -100,31 +113,58 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         ),
     ] = False
     network: Annotated[
-        Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
+        Network,
         Meta(
             description="mlp: hidden layers only; images are flattened. nature_cnn: three "
             "convolutions and 512 features for each image of at least 36 pixels (Mnih et al. "
             "2015). residual_cnn: 15 convolutions and 256 features, from 16 pixels on "
             "(Espeholt et al. 2018). auto: nature_cnn where there are images, residual_cnn "
-            "where one is too small for it, otherwise mlp."
+            "where one is too small for it, otherwise mlp. `package.module:Class`: a "
+            "torch.nn.Module of your own (docs/own-networks.md)."
         ),
     ] = "auto"
+    network_kwargs: Arguments = {}
     hidden_sizes: Annotated[
         Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
         Meta(
             description="Widths of the hidden layers, which take the features of images and the "
             "other numbers of an observation together; null: 64, 64, or none where there are "
-            "convolutions."
+            "convolutions or a network of your own."
+        ),
+    ] = None
+    actor_sizes: Annotated[
+        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the policy's hidden layers, where it has a torso of its own; "
+            "null: hidden_sizes."
+        ),
+    ] = None
+    critic_sizes: Annotated[
+        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the value's hidden layers, where it has a torso of its own; "
+            "null: hidden_sizes."
         ),
     ] = None
     activation: Annotated[
-        Activation, Meta(description="What follows each hidden layer; convolutions have relu.")
+        Activation,
+        Meta(
+            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
+            "gelu_tanh the approximation. Convolutions have relu."
+        ),
     ] = "tanh"
+    layer_norm: Annotated[
+        bool,
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned."
+        ),
+    ] = False
     shared_torso: Annotated[
         bool | None,
         Meta(
             description="One torso under policy and value, instead of one for each; null: only "
-            "where there are convolutions."
+            "where there are convolutions or a network of your own."
         ),
     ] = None
     recurrent: Annotated[
@@ -143,8 +183,8 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         Meta(
             description="explicit: written by hand in NumPy, several times faster for small "
             "networks and free of torch. autograd: torch, also used wherever there are "
-            "convolutions, the device is not the CPU, or nodes.optimizer has compile or precision "
-            "bf16 set."
+            "convolutions or a network of your own, the device is not the CPU, or nodes.optimizer "
+            "has compile or precision bf16 set."
         ),
     ] = "explicit"
     nonfinite_limit: Annotated[
@@ -175,6 +215,21 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
                 f"{self.minibatch_size}. Use {' or '.join(map(str, near))}."
             )
 
+    def examine(self, environment: EnvironmentSpec) -> EnvironmentSpec:
+        """Look at the user's network, if there is one."""
+        check_arguments(self.network, self.network_kwargs)
+        if not is_own(self.network):
+            return environment
+        modules = (examined(own_shape(self.network, self.network_kwargs, environment), "torso"),)
+        return msgspec.structs.replace(environment, modules=modules)
+
+    def _own(self, environment: EnvironmentSpec) -> OwnShape | None:
+        """The user's network, None if there is none; looks at it if nobody did."""
+        if not is_own(self.network):
+            return None
+        (module,) = environment.modules or self.examine(environment).modules
+        return replace(own_shape(self.network, self.network_kwargs, environment), spec=module)
+
     def shape(self, environment: EnvironmentSpec) -> NetworkShape:
         """Shape of the actor-critic network.
 
@@ -184,8 +239,11 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         action = environment.action
         images = () if self.network == "mlp" else find_images(environment)
         cnn: Cnn = "nature_cnn"
-        if self.network in ("nature_cnn", "residual_cnn"):
-            cnn = self.network
+        own = self._own(environment)
+        if own is not None:
+            images = own.images
+        elif self.network == "nature_cnn" or self.network == "residual_cnn":
+            cnn = "nature_cnn" if self.network == "nature_cnn" else "residual_cnn"
             check_cnn(cnn, images, environment.id)
         elif images:
             cnn = fitting_cnn(images)
@@ -194,26 +252,57 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
                 f"algorithm.shared_torso must be true or null with algorithm.recurrent "
                 f"{self.recurrent!r}: policy and value share what is remembered; got false."
             )
-        hidden_sizes = () if images else (64, 64)
-        shared = bool(images) or self.recurrent != "none"
+        begun = bool(images) or own is not None
+        hidden_sizes = self.hidden_sizes or (() if begun else (64, 64))
+        actor_sizes = self.actor_sizes or hidden_sizes
+        critic_sizes = self.critic_sizes or hidden_sizes
+        shared = self.shared_torso
+        if shared is None:
+            shared = begun or self.recurrent != "none"
+        if shared:
+            self._check_sizes(environment)
         outputs = {"discrete": action.n, "multi_discrete": sum(action.counts)}
         shape = NetworkShape(
             inputs=encoded_size(environment, images),
-            hidden_sizes=hidden_sizes if self.hidden_sizes is None else self.hidden_sizes,
+            hidden_sizes=actor_sizes,
             activation=self.activation,
-            shared_torso=shared if self.shared_torso is None else self.shared_torso,
+            shared_torso=shared,
             outputs=outputs.get(action.kind, action.size),
             gaussian=action.kind == "box",
             choices=action.counts if action.kind == "multi_discrete" else (),
             images=images,
             cnn=cnn,
             stretched=self.normalize_actions,
+            own=own,
+            value_sizes=None if critic_sizes == actor_sizes else critic_sizes,
+            layer_norm=self.layer_norm,
         )
         if self.recurrent == "none":
             return shape
         return replace(
             shape, memory=MemoryShape(self.recurrent, shape.features, self.recurrent_size)
         )
+
+    def _check_sizes(self, environment: EnvironmentSpec) -> None:
+        """Refuse layers of one's own under a head where both heads share them."""
+        for key in ("actor_sizes", "critic_sizes"):
+            if (sizes := getattr(self, key)) is None:
+                continue
+            if self.recurrent != "none":
+                why, advice = f"algorithm.recurrent is {self.recurrent!r}", ""
+            else:
+                why = "algorithm.shared_torso is true"
+                if self.shared_torso is None:
+                    seen = f"{environment.id!r} shows images"
+                    if is_own(self.network):
+                        seen = f"algorithm.network is {self.network!r}"
+                    why = f"{seen} (algorithm.shared_torso is null)"
+                advice = ", or set algorithm.shared_torso to false"
+            raise ConfigError(
+                f"algorithm.{key} can be set only where policy and value have hidden layers of "
+                f"their own; they share them here: {why}; got {list(sizes)}. Use "
+                f"algorithm.hidden_sizes for both{advice}."
+            )
 
     def state_size(self, environment: EnvironmentSpec) -> int:
         """What the recurrent layer remembers of each environment."""
@@ -246,12 +335,12 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         return self.policy_uses_torch() or self.gradient == "autograd" or device != "cpu" or compile
 
     def policy_uses_torch(self, *, pixels: bool = False) -> bool:
-        """Whether the network has convolutions; auto may take them for other observations too."""
-        return self.network in ("nature_cnn", "residual_cnn") or (self.network == "auto" and pixels)
+        """Whether the network surely is torch's; auto may see images in other ways too."""
+        return needs_torch(self.network, pixels=pixels)
 
     def policy_backend(self, environment: EnvironmentSpec) -> Backend:
-        """NumPy, unless there are convolutions."""
-        return "torch" if self.shape(environment).images else "numpy"
+        """NumPy, unless there are convolutions or a user's network."""
+        return "torch" if is_own(self.network) or self.shape(environment).images else "numpy"
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy; only the torch backend imports torch."""
@@ -268,6 +357,15 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
         torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
         return torch_policy(shape, environment, limit, setup)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The torch policy, whichever acts."""
+        from fast_core.algos.ppo.torch_policy import TorchPolicy
+
+        policy = self.make_policy(environment, PolicySetup(backend="torch"))
+        assert isinstance(policy, TorchPolicy), "torch was asked for"
+        policy.load(parameters)
+        return policy.module(environment)
 
     def _normalizes(self, shape: NetworkShape) -> bool:
         """Whether there are numbers to normalise; images are scaled by 1/255 always."""

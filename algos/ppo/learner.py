@@ -19,6 +19,7 @@ from fast_core.algos.nets.networks import (
     NetworkShape,
     Parameter,
     initial_parameters,
+    own_prefix,
     parameter_layout,
 )
 from fast_core.algos.nets.observations import ObservationEncoder
@@ -63,6 +64,8 @@ class PPO:
         if shape.memory is not None:
             views = {p.name: p.view(first) for p in self._layout}
             initialise(shape.memory, views, np.random.default_rng(memory_seed))
+        if shape.own is not None:
+            draw_own_values(shape, self._layout, first, init_seed)
         # Rows that stay together: those of an environment, where a policy remembers.
         self._span = 1 if shape.memory is None else setup.steps
         self._rng = np.random.default_rng(order_seed)
@@ -202,7 +205,7 @@ def _make_core(
     settings: PPOConfig, shape: NetworkShape, parameters: F32, setup: LearnerSetup
 ) -> UpdateCore:
     plain = setup.device == "cpu" and setup.precision == "fp32" and not setup.compile
-    if settings.gradient == "explicit" and plain and not shape.images:
+    if settings.gradient == "explicit" and plain and not shape.images and shape.own is None:
         explicit = ExplicitCore if shape.memory is None else RecurrentExplicitCore
         return explicit(settings, shape, parameters)
     # Imported here because torch costs a second or two and 200 MB.
@@ -211,6 +214,19 @@ def _make_core(
 
     autograd = AutogradCore if shape.memory is None else RecurrentAutogradCore
     return autograd(settings, shape, parameters, setup)
+
+
+def draw_own_values(
+    shape: NetworkShape, layout: tuple[Parameter, ...], flat: F32, seed: np.random.SeedSequence
+) -> None:
+    """Let the user's module draw its first values, for every torso others."""
+    from fast_core.algos.nets_torch.own import first_values
+
+    assert shape.own is not None, "there is a user's module"
+    views = {p.name: p.view(flat) for p in layout}
+    for torso, drawn in zip(shape.torsos, seed.generate_state(len(shape.torsos)), strict=True):
+        for name, value in first_values(shape.own, int(drawn)).items():
+            views[own_prefix(torso) + name][...] = value.numpy()
 
 
 def _means(stats: list[GradientStats]) -> dict[str, float]:

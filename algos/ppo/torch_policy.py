@@ -10,10 +10,17 @@ from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
-from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
+from fast_core.algos.nets_torch.policy_module import (
+    ActionMode,
+    Leaves,
+    Output,
+    PolicyModule,
+)
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.policies import ActorPolicy
 from fast_core.spec import EnvironmentSpec
@@ -42,12 +49,13 @@ class TorchPolicy(ActorPolicy):
         staging: Staging | None = None,
     ) -> None:
         super().__init__(shape, environment, observation_clip)
+        self._shape = shape
         self._device = torch.device(setup.device)
         self._staging = staging or make_staging(self._device)
         self._bf16 = setup.precision == "bf16"
         if self._bf16:
             warn_of_slow_bf16(self._device, "policy.precision")
-        self._network = Network(shape, bf16=self._bf16, scaled=True)
+        self._network = Network(shape, bf16=self._bf16, scaled=True, device=self._device, torsos=1)
         self._leaves: dict[str, Tensor] = {}
         self._buffers: dict[int, Tensor] = {}
 
@@ -57,19 +65,43 @@ class TorchPolicy(ActorPolicy):
         with torch.inference_mode():
             for name, view in self._views.items():
                 self._leaves[name] = self._prepared(name, torch.from_numpy(view))
+            self._network.fill(self._leaves)
 
     def _prepared(self, name: str, weight: Tensor) -> Tensor:
         """A parameter on the device, in its precision; convolutions stay channels-last."""
         if sees_pixels(name):
             weight = weight * PIXEL
-        head = name.startswith(("policy.head", "memory.")) or name == "policy.log_std"
-        dtype = torch.bfloat16 if self._bf16 and not head else torch.float32
+        # A user's network is cast by autocast, operation by operation.
+        wide = name.startswith(("policy.head", "memory.", "policy.log_std")) or OWN in name
+        narrow = self._bf16 and not wide and not normalises(name)
+        dtype = torch.bfloat16 if narrow else torch.float32
         return weight.to(self._device, dtype)
 
     def _output(self, obs: Array) -> F32:
         with torch.inference_mode():
-            output: F32 = self._network.output(self._leaves, self._rows(obs)).cpu().numpy().T
+            said = self._run(self._leaves, self._rows(obs))
+            assert isinstance(said, Tensor), "policies with memory act in their own way"
+            output: F32 = said.cpu().numpy().T
         return output
+
+    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Output:
+        """The policy head's output ``[B, A]``; with memory the state after the rows too."""
+        return self._network.output(leaves, rows)
+
+    def module(self, environment: EnvironmentSpec) -> PolicyModule:
+        """The policy with the parameters that were loaded last, without exploration."""
+        shape, scaling = self._shape, None
+        if self._clip is not None:
+            scaling = Scaling(self._mean, self._inverse_std, self._clip)
+        choices = () if shape.gaussian else shape.choices or (shape.outputs,)
+        return PolicyModule(
+            environment,
+            shape.images,
+            Leaves(self._leaves, self._run),
+            ActionMode(shape.outputs, choices=choices),
+            stretch=shape.stretched,
+            scaling=scaling,
+        )
 
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""

@@ -11,6 +11,7 @@ from fast_core.algorithm import Array
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.replay.vectors import Layout
 from fast_core.spec import EnvironmentSpec
@@ -26,7 +27,11 @@ class Actor(Protocol):
     encoder: ObservationEncoder
 
     def load(self, parameters: Sequence[Array]) -> None:
-        """Use these parameters from now on, convolutions first; they are copied."""
+        """Use these parameters from now on; they are copied.
+
+        Convolutions come first; mean and inverse deviation of observations, where they are
+        normalised, last.
+        """
         ...
 
     def output(self, obs: Array) -> F32:
@@ -43,22 +48,50 @@ def actor_layout(encoder: EncoderShape | None, shape: MlpShape) -> Layout:
     return layout
 
 
-class NumpyActor:
-    """An MLP in NumPy; implements `Actor`."""
+def take_statistics(parameters: list[Array], limit: float | None) -> Scaling | None:
+    """Remove the statistics of observations, which come last, from an actor's parameters.
 
-    def __init__(self, shape: MlpShape, environment: EnvironmentSpec) -> None:
+    Args:
+        parameters: As they travel.
+        limit: Of normalised observations; None where there are no statistics.
+    """
+    if limit is None:
+        return None
+    inverse_std, mean = (np.array(parameters.pop(), np.float32) for _ in range(2))
+    return Scaling(mean, inverse_std, limit)
+
+
+class NumpyActor:
+    """An MLP in NumPy; implements `Actor`.
+
+    Args:
+        shape: The network, of one member.
+        environment: What it acts in.
+        observation_clip: Limit of normalised observations; None where they are not normalised.
+    """
+
+    def __init__(
+        self, shape: MlpShape, environment: EnvironmentSpec, observation_clip: float | None = None
+    ) -> None:
         layout = actor_layout(None, shape)
         self.encoder = ObservationEncoder(environment, ())
         self._flat: F32 = np.zeros(layout.size, np.float32)
         self._views = [p.view(self._flat) for p in layout.parameters]
         self._network = NumpyMlp(shape, layout.parameters, self._flat)
+        self._limit = observation_clip
+        self._scaling: Scaling | None = None
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
-        for target, source in zip(self._views, parameters, strict=True):
+        networks = list(parameters)
+        self._scaling = take_statistics(networks, self._limit)
+        for target, source in zip(self._views, networks, strict=True):
             target[...] = source
 
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
-        output: F32 = self._network.forward(self.encoder.vector(obs).T)[0]
+        rows = self.encoder.vector(obs)
+        if self._scaling is not None:
+            rows = self._scaling(rows)
+        output: F32 = self._network.forward(rows.T)[0]
         return output

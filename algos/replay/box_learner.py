@@ -73,7 +73,8 @@ class BoxLearner(ReplayLearner):
         settings = self._box_settings
         self._step_critics(settings.learning_rate)
         if policy:
-            self._vectors.step("policy", settings.policy_learning_rate or settings.learning_rate)
+            rate = settings.policy_learning_rate or settings.learning_rate
+            self._step_network(["policy"], rate)
             self._vectors.follow(settings.target_rate)
 
     @abstractmethod

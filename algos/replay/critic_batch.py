@@ -9,6 +9,7 @@ import numpy as np
 from fast_core.algorithm import Array, ReplayBatch
 from fast_core.algos.nets.mlp import Columns, Mlp
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 
 
@@ -79,10 +80,13 @@ class CriticInputs:
     Args:
         encoder: Of the observations.
         actions: Numbers of an action.
+        scaling: Normalises them; None: raw.
     """
 
-    def __init__(self, encoder: ObservationEncoder, actions: int) -> None:
-        self._encoder = encoder
+    def __init__(
+        self, encoder: ObservationEncoder, actions: int, scaling: Scaling | None = None
+    ) -> None:
+        self._encoder, self._scaling = encoder, scaling
         self.observed = encoder.size
         self._actions = actions
         self._rows = -1
@@ -104,12 +108,16 @@ class CriticInputs:
             self._rows = rows
             self._now = np.empty((size + self._actions, 2 * rows), np.float32)
             self._then = np.empty((size + self._actions, rows), np.float32)
-        obs = self._encoder.vector(batch.obs).T
+        obs = self._seen(batch.obs).T
         self._now[:size, :rows] = obs
         if self._actions:
             self._now[:size, rows:] = obs
             self._now[size:, :rows] = numbers(batch.action).reshape(rows, -1).T
-        self._then[:size] = self._encoder.vector(batch.next_obs).T
+        self._then[:size] = self._seen(batch.next_obs).T
+
+    def _seen(self, obs: Array) -> F32:
+        rows = self._encoder.vector(obs)
+        return rows if self._scaling is None else self._scaling(rows)
 
     @property
     def obs(self) -> F32:

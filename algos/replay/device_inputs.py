@@ -19,6 +19,18 @@ from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.torch_encoder import TorchEncoder
 
 
+class TensorScaling(NamedTuple):
+    """Mean and inverse deviation, on the device, and the limit of what is normalised by them."""
+
+    mean: Tensor
+    inverse_std: Tensor
+    limit: float
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Centre, scale and clip ``rows [N, size]``, to the bits of `nets.normalizer.normalise`."""
+        return ((rows - self.mean) * self.inverse_std).clamp_(-self.limit, self.limit)
+
+
 class DeviceInputs:
     """Tensors ``[B, in]`` on the device; implements `replay.critic_batch.Inputs`.
 
@@ -33,6 +45,7 @@ class DeviceInputs:
         device: Where it is.
         online: The convolutions that are learned, None where there are none.
         target: The target network's.
+        scaling: Normalises the numbers, by what is newest when a batch is taken; None: raw.
     """
 
     def __init__(
@@ -43,10 +56,11 @@ class DeviceInputs:
         device: torch.device,
         online: TorchEncoder | None,
         target: TorchEncoder | None,
+        scaling: TensorScaling | None = None,
     ) -> None:
         self._encoder, self._actions = encoder, actions
         self._upload, self._device = upload, device
-        self._online, self._target = online, target
+        self._online, self._target, self._scaling = online, target, scaling
         self._announced: ReplayBatch | None = None
         self._copied: tuple[ReplayBatch, list[Copy]] | None = None
         self._features: Tensor | None = None
@@ -130,6 +144,8 @@ class DeviceInputs:
         copied, self._copied = self._copied, None
         copies = copied[1] if copied is not None and copied[0] is batch else self._send(batch)
         action, now, later, *images = [self._upload.finish(copy) for copy in copies]
+        if self._scaling is not None:
+            now, later = self._scaling(now), self._scaling(later)
         half = len(images) // 2
         return _Columns(action, Rows(now, tuple(images[:half])), Rows(later, tuple(images[half:])))
 

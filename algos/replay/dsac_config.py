@@ -42,6 +42,8 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     came_later: ClassVar[Mapping[str, object]] = {"variance_offset": 0.1}
 
+    torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSAC"
+
     name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
     critics: Annotated[
         Count, Meta(description="Value networks; the least of their values makes targets.")
@@ -53,6 +55,8 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
+        if self.modular:
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSAC
 
         self.check(environment, setup)
@@ -67,6 +71,8 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
 class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     """DSAC with three refinements (arXiv:2310.05858)."""
+
+    torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSACT"
 
     name: Annotated[str, Meta(description="`dsact`.")] = "dsact"
     bound_deviations: Annotated[
@@ -88,6 +94,8 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
+        if self.modular:
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSACT
 
         self.check(environment, setup)

@@ -21,6 +21,8 @@ from fast_core.algos.nets.encoder_shape import draw_encoder_values
 from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.replay.critic_batch import Inputs
+from fast_core.algos.replay.observed import ObservedRows
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout, NumpyVectors, Vectors, VectorState, named
 from fast_core.errors import CheckpointError, TrainingDiverged
@@ -58,6 +60,9 @@ class ReplayLearner(ABC):
     ``policy``; what lies before it changes with every step.
     """
 
+    _vectors: Vectors
+    _inputs: Inputs
+
     def __init__(
         self,
         settings: ReplaySettings,
@@ -71,11 +76,13 @@ class ReplayLearner(ABC):
         self._settings, self._layout, self._delay = settings, layout, delay
         self._seed = setup.seed
         self.reseed(0)
-        encoder = layout.groups["encoder"].encoder if "encoder" in layout.groups else None
-        images = () if encoder is None else encoder.images
-        self._encoder = ObservationEncoder(environment, images)
-        self._vectors = _make_vectors(settings, layout, setup)
-        self._inputs = self._vectors.inputs(self._encoder, actions)
+        self._encoder = ObservationEncoder(environment, settings.images(environment))
+        limit = settings.observation_limit(environment)
+        self._allocate(environment, setup, actions, limit)
+        self._observed = None
+        if limit is not None:
+            self._observed = ObservedRows(self._vectors, self._encoder, settings.batch_size)
+        self._rows, self._left = setup.rows, 1.0
         self._updates = 0
         self._turn: int | None = None
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
@@ -85,6 +92,13 @@ class ReplayLearner(ABC):
     def change(self, settings: ReplaySettings) -> None:
         """See `fast_core.algorithm.Changeable`."""
         self._settings = settings
+
+    def _allocate(
+        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+    ) -> None:
+        """Make the vectors with their first values, and what takes batches."""
+        self._vectors = _make_vectors(self._settings, self._layout, setup)
+        self._inputs = self._vectors.inputs(self._encoder, actions, limit)
 
     # --- updates -------------------------------------------------------------------------------
 
@@ -96,7 +110,7 @@ class ReplayLearner(ABC):
         """
         assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
         self._differentiate(batch, None)
-        return self._apply(self._policy_is_due, finite=self._errors_are_finite)
+        return self._apply(self._policy_is_due, 1.0, finite=self._errors_are_finite)
 
     @property
     def updates(self) -> int:
@@ -133,11 +147,7 @@ class ReplayLearner(ABC):
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
         self._vectors.replace_gradient(gradient)
-        self._vectors.step_scale = scale
-        try:
-            return self._apply(len(gradient) == self._layout.size, finite=True)
-        finally:
-            self._vectors.step_scale = 1.0
+        return self._apply(len(gradient) == self._layout.size, scale, finite=True)
 
     def hand_over(self) -> UpdateReport:
         """Metrics and priorities of the batch that was differentiated, once, and no step."""
@@ -171,27 +181,49 @@ class ReplayLearner(ABC):
         self._rng = np.random.default_rng(sequence)
 
     def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
-        self._env_steps, self._turn = batch.env_steps, turn
+        self._begin(batch, turn)
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
+            if self._observed is not None:
+                self._observed.say(batch)
+
+    def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
+        self._env_steps, self._turn = batch.env_steps, turn
+        if self._settings.learning_rate_schedule == "linear":
+            # Of the horizon, where the round that granted the step began, as PPO counts: at its
+            # end the last round would learn nothing.
+            before = max(0, batch.env_steps - self._rows) / max(1, batch.env_steps)
+            self._left = 1.0 - batch.progress * before
 
     @property
     def _errors_are_finite(self) -> bool:
         return self._losses is None or math.isfinite(float(np.add.reduce(self._losses.error)))
 
-    def _apply(self, policy: bool, *, finite: bool) -> UpdateReport:
+    def _apply(self, policy: bool, scale: float, *, finite: bool) -> UpdateReport:
         """Step along the gradient, unless it or, by ``finite``, something else is not finite."""
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
         norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
         if not (finite and math.isfinite(norm)):
-            self._count_nonfinite()
-            metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
-            return UpdateReport(updates=0, skipped=1, metrics=metrics)
+            return self._skip()
+        self._vectors.step_scale = scale * self._left
         self._step(policy)
+        return self._stepped(losses, norm)
+
+    def _skip(self) -> UpdateReport:
+        """Count an update that was not taken."""
+        self._count_nonfinite()
+        metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+        return UpdateReport(updates=0, skipped=1, metrics=metrics)
+
+    def _stepped(self, losses: Losses, norm: float) -> UpdateReport:
+        """Count one that was."""
+        if self._observed is not None:
+            self._observed.merge()
         self._updates += 1
         self._nonfinite_in_a_row = 0
         metrics = losses.metrics
         metrics["gradient_norm"] = norm
+        metrics["learning_rate"] = self._settings.learning_rate * self._left
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)
         priority = losses.error if len(losses.error) else None
         return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
@@ -201,12 +233,14 @@ class ReplayLearner(ABC):
 
         Statistics of the batch travel with it and have no part in its length.
         """
-        vectors, averages = self._vectors, self._layout.groups.get("averages")
-        norm = vectors.gradient_norm(slice(stop))
-        if averages is None or not math.isfinite(norm):
-            return norm
-        before, after = slice(averages.place.start), slice(averages.place.stop, stop)
-        return math.hypot(vectors.gradient_norm(before), vectors.gradient_norm(after))
+        vectors, start, lengths = self._vectors, 0, []
+        for group in self._layout.groups.values():
+            if group.statistic and group.place.stop <= stop:
+                if not np.isfinite(vectors.gradient(group.name)).all():
+                    return math.nan
+                lengths.append(vectors.gradient_norm(slice(start, group.place.start)))
+                start = group.place.stop
+        return math.hypot(*lengths, vectors.gradient_norm(slice(start, stop)))
 
     @property
     def _policy_is_due(self) -> bool:
@@ -233,9 +267,18 @@ class ReplayLearner(ABC):
 
     def _step_critics(self, learning_rate: float) -> None:
         """Step the critics and what they see through."""
-        if "encoder" in self._layout.groups:
-            self._vectors.step("encoder", learning_rate)
-        self._vectors.step("critics", learning_rate)
+        seeing = ["encoder"] if "encoder" in self._layout.groups else []
+        self._step_network([*seeing, "critics"], learning_rate)
+
+    def _step_network(self, names: Sequence[str], learning_rate: float) -> None:
+        """Step groups that are one network, along a gradient no longer than is allowed."""
+        longest, scale = self._settings.max_grad_norm, 1.0
+        if longest is not None:
+            places = [self._layout.groups[name].place for name in names]
+            norm = math.hypot(*(self._vectors.gradient_norm(place) for place in places))
+            scale = min(1.0, longest / (norm + 1e-6))
+        for name in names:
+            self._vectors.step(name, learning_rate, scale)
 
     def _count_nonfinite(self) -> None:
         self._nonfinite_updates += 1
@@ -251,20 +294,21 @@ class ReplayLearner(ABC):
     # --- what policies get ---------------------------------------------------------------------
 
     def policy_parameters(self) -> Sequence[Array]:
-        """Parameters of the network that acts, then how much is explored."""
+        """Parameters of the network that acts, statistics, then how much is explored."""
         flat = self._vectors.parameters()
         encoder = self._layout.groups.get("encoder")
         seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
         exploration = np.array([self._exploration()], np.float32)
-        return [*seeing, *self._acting_parameters(flat), exploration]
+        statistics = [] if self._observed is None else self._observed.published()
+        return [*seeing, *self._acting_parameters(flat), *statistics, exploration]
 
     def _acting_parameters(self, flat: F32) -> list[F32]:
         """Of the network that acts, after the convolutions."""
         return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
     def _exploration(self) -> float:
-        """Share of actions drawn uniformly: all until the first update."""
-        return float(self._settings.random_warmup and self._updates == 0)
+        """How much policies explore, by the env steps behind the last batch."""
+        return self._settings.exploration(self._updates, self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 
@@ -272,7 +316,9 @@ class ReplayLearner(ABC):
         """Parameters, targets, running averages, Adam's moments, counters, the random stream."""
         state = self._vectors.export_state()
         targets = [p for group in self._layout.targets for p in group.parameters]
+        observed = {} if self._observed is None else {"observations": self._observed.state_dict()}
         return {
+            **observed,
             "format": STATE_FORMAT,
             "parameters": named(self._layout.parameters, state.parameters),
             "targets": named(targets, state.targets),
@@ -318,6 +364,8 @@ class ReplayLearner(ABC):
                 steps={name: int(steps) for name, steps in state["optimizer_steps"].items()},
             )
         )
+        if self._observed is not None:
+            self._observed.load_state_dict(state["observations"])
         self._updates = int(state["updates"])
         self._nonfinite_updates = int(state["nonfinite_updates"])
         self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])

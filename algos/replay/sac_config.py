@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -15,6 +15,8 @@ from fast_core.spec import EnvironmentSpec
 
 class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
     """Soft actor-critic (arXiv:1812.05905)."""
+
+    torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchSAC"
 
     name: Annotated[str, Meta(description="`sac`.")] = "sac"
     critics_in_target: Annotated[
@@ -40,6 +42,8 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
+        if self.modular:
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.sac import SAC
 
         self.check(environment, setup)

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, cast
 
+import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Backend, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import (
+    Algorithm,
+    Array,
+    Backend,
+    LearnerSetup,
+    PolicySetup,
+    ReplaySpec,
+)
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
+from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.networks import Activation
 from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
+from fast_core.algos.ppo.config import Schedule
 from fast_core.algos.replay.actors import Actor, NumpyActor
-from fast_core.algos.replay.vectors import Layout
+from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
+from fast_core.system.importing import own
 
 EXPLORATION = FieldSpec("exploration", (1,), "float32")
 
 
 class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
-    """What every algorithm that learns from replay has."""
+    """What every algorithm that learns from replay has.
+
+    Attributes:
+        torch_learner: The `TorchAlgorithm` that learns with torch modules, as ``module:Class``.
+        always_torch: Whether no other one does: for algorithms of one's own.
+    """
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "target_rate")
+    torch_learner: ClassVar[str] = ""
+    always_torch: ClassVar[bool] = False
 
     batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
     gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
@@ -32,29 +52,70 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         Count, Meta(description="Steps whose rewards are summed before the target's value.")
     ] = 1
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
+    learning_rate_schedule: Annotated[
+        Schedule,
+        Meta(
+            description="linear lets every step size, those of policy and temperature too, fall "
+            "to 0 at horizon_env_steps."
+        ),
+    ] = "constant"
     adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-8
+    max_grad_norm: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Longest gradient of each network: of all critics with the convolutions "
+            "below them, and of the policy; null for no limit."
+        ),
+    ] = None
     target_rate: Annotated[
         float,
         Meta(gt=0, le=1, description="Share by which target networks move to the online ones."),
     ] = 0.005
+    normalize_observations: Annotated[
+        bool,
+        Meta(
+            description="Scale the numbers of observations by mean and variance of all rows that "
+            "were drawn; images are scaled by 1/255 always."
+        ),
+    ] = False
+    observation_clip: Annotated[
+        float, Meta(gt=0, description="Limit of a normalised observation.")
+    ] = 10.0
     hidden_sizes: Annotated[
         Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
         Meta(
             description="Widths of the hidden layers of every network, after the convolutions "
-            "where there are some; null: 256, 256, and 512 for dqn with convolutions."
+            "or a network of your own; null: 256, 256, but for dqn 512 after convolutions and none "
+            "after a network of your own."
         ),
     ] = None
     network: Annotated[
-        Literal["auto", "mlp", "nature_cnn", "residual_cnn"],
+        Network,
         Meta(
             description="mlp: hidden layers only; images are flattened. nature_cnn: three "
             "convolutions for each image of at least 36 pixels (Mnih et al. 2015). residual_cnn: "
             "15 convolutions, from 16 pixels on (Espeholt et al. 2018). auto: nature_cnn where "
             "there are images, residual_cnn where one is too small for it, otherwise mlp. "
-            "Convolutions are trained by the critics and shared with the policy."
+            "Convolutions are trained by the critics and shared with the policy. "
+            "`package.module:Class`: a torch.nn.Module of your own, under all networks or in place "
+            "of each (docs/own-networks.md)."
         ),
     ] = "auto"
-    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "relu"
+    network_kwargs: Arguments = {}
+    activation: Annotated[
+        Activation,
+        Meta(
+            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
+            "gelu_tanh the approximation. Convolutions have relu."
+        ),
+    ] = "relu"
+    layer_norm: Annotated[
+        bool | Literal["critics"],
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned; critics: in critics alone."
+        ),
+    ] = False
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
         Meta(
@@ -82,6 +143,11 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             raise ConfigError(
                 f"algorithm.name {self.name!r} needs observations; {environment.id!r} has none."
             )
+        if self.modular and self.backend == "numpy":
+            raise ConfigError(
+                f"algorithm.backend 'numpy' has no torch modules; algorithm.name {self.name!r} "
+                f"with algorithm.network {self.network!r} learns with some. Use auto or torch."
+            )
         if self.encoder(environment) is not None and self.backend == "numpy":
             raise ConfigError(
                 f"algorithm.backend 'numpy' has no convolutions; {environment.id!r} shows images. "
@@ -89,8 +155,8 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             )
         if setup.compile:
             raise ConfigError(
-                f"nodes.optimizer.compile must be false with algorithm.name {self.name!r}: the "
-                "gradient of its dense layers is written by hand and has nothing to compile."
+                f"nodes.optimizer.compile must be false with algorithm.name {self.name!r}: its "
+                "updates are not compiled. PPO's are."
             )
         if self.backend == "numpy" and (setup.device != "cpu" or setup.precision != "fp32"):
             raise ConfigError(
@@ -102,13 +168,37 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """Whether the learner surely imports torch; bf16 and images may make it do so too."""
         return self.backend == "torch" or device != "cpu" or self.policy_uses_torch()
 
+    @property
+    def modular(self) -> bool:
+        """Whether it learns with torch modules: a user's network, or a user's algorithm."""
+        return self.always_torch or is_own(self.network)
+
+    def examine(self, environment: EnvironmentSpec) -> EnvironmentSpec:
+        """Build the torch modules, if there are any, and look at them."""
+        check_arguments(self.network, self.network_kwargs)
+        if not self.modular:
+            return environment
+        found = own("fast_core.algos.replay.torch_algorithm:examine")(self, environment)
+        return msgspec.structs.replace(environment, modules=found)
+
+    def modules(self, environment: EnvironmentSpec) -> tuple[ModuleSpec, ...]:
+        """The torch modules; looks at them if nobody did."""
+        return environment.modules or self.examine(environment).modules
+
+    def images(self, environment: EnvironmentSpec) -> tuple[ImageShape, ...]:
+        """The parts of an observation that are no numbers to the networks."""
+        if is_own(self.network):
+            return find_images(environment)
+        encoder = self.encoder(environment)
+        return () if encoder is None else encoder.images
+
     def policy_uses_torch(self, *, pixels: bool = False) -> bool:
-        """Whether there surely are convolutions; auto may find images of other observations too."""
-        return self.network in ("nature_cnn", "residual_cnn") or (self.network == "auto" and pixels)
+        """Whether the networks surely are torch's; auto may find images in other ways too."""
+        return self.modular or needs_torch(self.network, pixels=pixels)
 
     def policy_backend(self, environment: EnvironmentSpec) -> Backend:
-        """NumPy, unless there are convolutions."""
-        return "numpy" if self.encoder(environment) is None else "torch"
+        """NumPy, unless there are convolutions or torch modules."""
+        return "torch" if self.modular or self.encoder(environment) is not None else "numpy"
 
     def update_splits(self, environment: EnvironmentSpec) -> bool:
         """Not on a CPU: every product of an update is a barrier of its own, some dozens in 8 ms.
@@ -124,6 +214,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """One: `update` takes one step, with a batch of its own."""
         return 1
 
+    def exploration(self, updates: int, env_steps: int) -> float:
+        """Share of actions drawn uniformly after so many updates: all until the first."""
+        return float(self.random_warmup and updates == 0)
+
     def replay(self) -> ReplaySpec:
         """Windows of at most ``n_step`` steps, ``batch_size`` of them."""
         return ReplaySpec(self.batch_size, self.n_step, self.gamma)
@@ -134,7 +228,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         Raises:
             ConfigError: The configured network can't see what is observed.
         """
-        return find_encoder(self.network, environment)
+        return None if is_own(self.network) else find_encoder(self.network, environment)
 
     def network_inputs(self, environment: EnvironmentSpec) -> int:
         """Numbers that a network gets of one observation."""
@@ -145,14 +239,42 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """Widths of the hidden layers."""
         return (256, 256) if self.hidden_sizes is None else self.hidden_sizes
 
+    def normalized_numbers(self, environment: EnvironmentSpec) -> int:
+        """Numbers of an observation that are normalised; 0 where none are."""
+        numbers = encoded_size(environment, self.images(environment))
+        return numbers if self.normalize_observations else 0
+
+    def observation_limit(self, environment: EnvironmentSpec) -> float | None:
+        """Limit of normalised observations; None where observations are not normalised."""
+        return self.observation_clip if self.normalized_numbers(environment) else None
+
     def layout(self, environment: EnvironmentSpec) -> Layout:
         """Everything that steps change, as it lies in one vector."""
         layout = Layout()
-        encoder = self.encoder(environment)
+        encoder, numbers = self.encoder(environment), self.normalized_numbers(environment)
+        if numbers:
+            layout.add_numbers(OBSERVATIONS, 3, numbers, statistic=True)
+        if self.modular:
+            for module in self.modules(environment):
+                layout.add_module(module)
+            return layout
         if encoder is not None:
             layout.add_encoder("encoder", encoder, target=True)
         self.add_networks(layout, environment)
         return layout
+
+    def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
+        """Of torch modules: forward and back, their targets forward."""
+        modules = self.modules(environment)
+        products = sum(module.products * (4 if module.target else 3) for module in modules)
+        return 2 * products * self.batch_size
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build the learner of torch modules."""
+        self.check(environment, setup)
+        found = own("fast_core.algos.replay.torch_algorithm:torch_learner")(self)
+        made: Algorithm = found(self, environment, setup)
+        return made
 
     def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
         """Append the algorithm's networks and numbers: see `ReplayLearner` for the order."""
@@ -167,11 +289,34 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        """Parameters of what acts, convolutions first, and how much is explored."""
-        encoder = self.encoder(environment)
-        parameters = () if encoder is None else encoder.parameters("encoder", 0)
-        parameters += self.policy_shape(environment).parameters("policy", 0)
-        return (*(FieldSpec(p.name, p.shape, "float32") for p in parameters), EXPLORATION)
+        """Parameters of what acts, convolutions first, statistics, and how much is explored."""
+        if self.modular:
+            acting = [module for module in self.modules(environment) if module.acts]
+            fields = [field for module in acting for field in module.fields]
+        else:
+            encoder = self.encoder(environment)
+            parameters = () if encoder is None else encoder.parameters("encoder", 0)
+            parameters += self.policy_shape(environment).parameters("policy", 0)
+            fields = [FieldSpec(p.name, p.shape, "float32") for p in parameters]
+        if numbers := self.normalized_numbers(environment):
+            fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
+            fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
+        return (*fields, EXPLORATION)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The networks in torch, whichever act; how much is explored doesn't matter."""
+        from fast_core.algos.nets_torch.policy_module import ActionMode
+        from fast_core.algos.replay.torch_actor import TorchActor
+
+        # Or a `ModuleActor`, which is asked in the same way.
+        actor = cast(TorchActor, self.actor(environment, PolicySetup(backend="torch")))
+        actor.load(parameters[:-1])
+        action = environment.action
+        if action.kind == "box":
+            return actor.module(ActionMode(action.size, squashed=True), stretch=True)
+        outputs = self.policy_shape(environment).outputs
+        mode = ActionMode(action.n, first=outputs - action.n, choices=(action.n,))
+        return actor.module(mode, stretch=False)
 
     def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
         """The networks of a policy; only the torch backend imports torch.
@@ -179,15 +324,21 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         Raises:
             ConfigError: NumPy is to compute convolutions.
         """
+        limit = self.observation_limit(environment)
+        if self.modular:
+            made: Actor = own("fast_core.algos.replay.module_actor:ModuleActor")(
+                self, environment, setup, limit
+            )
+            return made
         encoder, shape = self.encoder(environment), self.policy_shape(environment)
         if setup.backend == "torch":
             # Imported here because torch costs a second or two and 200 MB.
             from fast_core.algos.replay.torch_actor import TorchActor
 
-            return TorchActor(encoder, shape, environment, setup)
+            return TorchActor(encoder, shape, environment, setup, observation_clip=limit)
         if encoder is not None:
             raise ConfigError(
                 f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
                 "Use auto or torch, or algorithm.network: mlp."
             )
-        return NumpyActor(shape, environment)
+        return NumpyActor(shape, environment, limit)

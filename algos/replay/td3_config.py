@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -14,6 +14,8 @@ from fast_core.spec import EnvironmentSpec
 
 class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
     """Twin delayed deep deterministic policy gradient (arXiv:1802.09477)."""
+
+    torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchTD3"
 
     name: Annotated[str, Meta(description="`td3`.")] = "td3"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 1e-3
@@ -38,6 +40,8 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
+        if self.modular:
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.td3 import TD3
 
         self.check(environment, setup)

@@ -13,13 +13,16 @@ from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.networks import F32, layer_kinds, normalises
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import PIXEL
-from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.networks import Rows, dense
+from fast_core.algos.nets_torch.policy_module import ActionMode, Leaves, PolicyModule
 from fast_core.algos.nets_torch.staging import Staging, make_staging
-from fast_core.algos.replay.actors import actor_layout
+from fast_core.algos.replay.actors import actor_layout, take_statistics
 from fast_core.algos.replay.torch_encoder import see
 from fast_core.spec import EnvironmentSpec
 
@@ -35,6 +38,7 @@ class TorchActor:
         environment: What it acts in.
         setup: Device and precision.
         staging: How observations get to the device; by default what the device needs.
+        observation_clip: Limit of normalised observations; None where they are not normalised.
     """
 
     def __init__(
@@ -44,9 +48,13 @@ class TorchActor:
         environment: EnvironmentSpec,
         setup: PolicySetup,
         staging: Staging | None = None,
+        *,
+        observation_clip: float | None = None,
     ) -> None:
+        self._limit = observation_clip
+        self._scaling: Scaling | None = None
         self.encoder = ObservationEncoder(environment, () if encoder is None else encoder.images)
-        self._see, self._shape = encoder, shape
+        self._see, self._shape, self._environment = encoder, shape, environment
         self._device = torch.device(setup.device)
         self._staging = staging or make_staging(self._device)
         self._bf16 = setup.precision == "bf16"
@@ -58,45 +66,59 @@ class TorchActor:
     def load(self, parameters: Sequence[Array]) -> None:
         """Copy the parameters and bring them into the form in which they are used."""
         last = f"policy.{len(self._shape.hidden_sizes)}."
+        networks = list(parameters)
+        self._scaling = take_statistics(networks, self._limit)
         with torch.inference_mode():
-            for p, source in zip(self._parameters, parameters, strict=True):
+            for p, source in zip(self._parameters, networks, strict=True):
                 # A copy of our own, whose memory format is that of the layout.
                 weight = torch.from_numpy(np.array(source, np.float32, order="K"))
                 if sees_pixels(p.name):
                     weight = weight * PIXEL
                 if weight.dim() == 4:
                     weight = weight.contiguous(memory_format=torch.channels_last)
-                narrow = self._bf16 and not p.name.startswith(last)
+                narrow = self._bf16 and not p.name.startswith(last) and not normalises(p.name)
                 dtype = torch.bfloat16 if narrow else torch.float32
                 self._leaves[p.name] = weight.to(self._device, dtype)
 
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
         with torch.inference_mode():
-            x = self._forward(self._rows(obs))
+            x = self._run(self._leaves, self._rows(obs))
             output: F32 = x.cpu().numpy().T
         return output
 
-    def _forward(self, rows: Rows) -> Tensor:
+    def module(self, mode: ActionMode, *, stretch: bool) -> PolicyModule:
+        """What acts with the parameters that were loaded last, without exploration.
+
+        Args:
+            mode: What the outputs stand for.
+            stretch: Whether boxes are stored as [-1, 1].
+        """
+        images = () if self._see is None else self._see.images
+        network = Leaves(self._leaves, self._run)
+        return PolicyModule(
+            self._environment, images, network, mode, stretch=stretch, scaling=self._scaling
+        )
+
+    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         x = rows.vector
         if self._see is not None:
-            x = see(self._see, self._leaves, rows, bf16=self._bf16, scaled=True)
-        hidden = len(self._shape.hidden_sizes)
-        activation = torch.tanh if self._shape.activation == "tanh" else torch.relu
+            x = see(self._see, leaves, rows, bf16=self._bf16, scaled=True)
+        hidden, activation = len(self._shape.hidden_sizes), FUNCTIONS[self._shape.activation]
+        kinds = layer_kinds(layer_norm=self._shape.layer_norm)
         for index in range(hidden):
-            weight = self._leaves[f"policy.{index}.weight"][0]
-            x = functional.linear(
-                x.to(weight.dtype), weight, self._leaves[f"policy.{index}.bias"][0]
-            )
-            x = activation(x)
-        last = self._leaves[f"policy.{hidden}.weight"][0]
-        return functional.linear(x.float(), last, self._leaves[f"policy.{hidden}.bias"][0])
+            layer = [leaves[f"policy.{index}.{kind}"][0] for kind in kinds]
+            x = activation(dense(x.to(layer[0].dtype), *layer))
+        last = leaves[f"policy.{hidden}.weight"][0]
+        return functional.linear(x.float(), last, leaves[f"policy.{hidden}.bias"][0])
 
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""
         images = self.encoder.images(obs)
-        vector = self._tensor(self.encoder.vector(obs))
-        return Rows(vector, tuple(self._tensor(image) for image in images))
+        vector = self.encoder.vector(obs)
+        if self._scaling is not None:
+            vector = self._scaling(vector)
+        return Rows(self._tensor(vector), tuple(self._tensor(image) for image in images))
 
     def _tensor(self, rows: Array) -> Tensor:
         if self._staging is not None:

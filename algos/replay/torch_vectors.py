@@ -15,9 +15,9 @@ from fast_core.algos.nets_torch.mlp import TorchMlp
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.critic_batch import CriticInputs, Inputs
-from fast_core.algos.replay.device_inputs import DeviceInputs
+from fast_core.algos.replay.device_inputs import DeviceInputs, TensorScaling
 from fast_core.algos.replay.torch_encoder import TorchEncoder
-from fast_core.algos.replay.vectors import Layout, VectorState
+from fast_core.algos.replay.vectors import OBSERVATIONS, Layout, VectorState, host_scaling
 
 
 class TorchVectors:
@@ -68,16 +68,22 @@ class TorchVectors:
         """The target network of a group."""
         return self._network(name, self._targets, None)
 
-    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+    def inputs(
+        self, encoder: ObservationEncoder, actions: int, limit: float | None = None
+    ) -> Inputs:
         """Batches as networks take them: on the device, or as NumPy has them."""
         if "encoder" not in self._layout.groups and not self._upload.staged:
-            return CriticInputs(encoder, actions)
-        online, target = None, None
+            return CriticInputs(encoder, actions, host_scaling(self, limit))
+        scaling, online, target = None, None, None
+        if limit is not None:
+            place = self._layout.groups[OBSERVATIONS].place
+            mean, inverse_std, _ = self._parameters[place].view(3, -1)
+            scaling = TensorScaling(mean, inverse_std, limit)
         if "encoder" in self._layout.groups:
             group = self._layout.groups["encoder"]
             online = TorchEncoder(group, self._parameters, self._gradient, bf16=self._bf16)
             target = TorchEncoder(group, self._targets, None, bf16=self._bf16)
-        return DeviceInputs(encoder, actions, self._upload, self._device, online, target)
+        return DeviceInputs(encoder, actions, self._upload, self._device, online, target, scaling)
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory on the CPU."""
@@ -112,9 +118,11 @@ class TorchVectors:
         """Length of a part of the gradient."""
         return float(torch.linalg.vector_norm(self._gradient[place]).item())
 
-    def step(self, name: str, learning_rate: float) -> None:
+    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
         """One Adam step of a group."""
         adam = self._adams[name]
+        if scale != 1.0:
+            self._gradient[self._layout.groups[name].place].mul_(scale)
         adam.param_groups[0]["lr"] = learning_rate * self.step_scale
         adam.step()
 

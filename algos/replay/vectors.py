@@ -17,8 +17,12 @@ from fast_core.algos.nets.adam import Adam
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import Mlp, MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32, Parameter
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.replay.critic_batch import CriticInputs, Inputs
+from fast_core.spec import ModuleSpec
+
+OBSERVATIONS = "observations"  # the group of their statistics
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Group:
         shape: The network that they belong to, None where they are single numbers.
         target: Whether a target network follows it.
         encoder: The convolutions that they belong to, None where there are none.
+        statistic: Whether its gradient is what a batch says of itself, which no step follows.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Group:
     shape: MlpShape | None = None
     target: bool = False
     encoder: EncoderShape | None = None
+    statistic: bool = False
 
     @property
     def place(self) -> slice:
@@ -56,14 +62,24 @@ class Layout:
         """Append the parameters of an ensemble."""
         self._add(Group(name, shape.parameters(name, self.size), shape, target))
 
+    def add_module(self, module: ModuleSpec) -> None:
+        """Append the parameters of a torch module."""
+        parameters, offset = [], self.size
+        for field in module.fields:
+            parameters.append(Parameter(field.name, field.shape, offset))
+            offset = parameters[-1].end
+        self._add(
+            Group(module.name, tuple(parameters), target=module.target, statistic=module.statistic)
+        )
+
     def add_encoder(self, name: str, encoder: EncoderShape, *, target: bool) -> None:
         """Append the parameters of convolutions."""
         parameters = encoder.parameters(name, self.size)
         self._add(Group(name, parameters, target=target, encoder=encoder))
 
-    def add_numbers(self, name: str, *shape: int) -> None:
+    def add_numbers(self, name: str, *shape: int, statistic: bool = False) -> None:
         """Append one array of numbers that belong to no network."""
-        self._add(Group(name, (Parameter(name, shape, self.size),)))
+        self._add(Group(name, (Parameter(name, shape, self.size),), statistic=statistic))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -116,8 +132,13 @@ class Vectors(Protocol):
         """The target network of a group; it has no backward pass."""
         ...
 
-    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
-        """Batches as networks take them, through the group ``encoder`` if there is one."""
+    def inputs(
+        self, encoder: ObservationEncoder, actions: int, limit: float | None = None
+    ) -> Inputs:
+        """Batches as networks take them, through the group ``encoder`` if there is one.
+
+        With a ``limit`` their numbers are normalised by the group ``observations``.
+        """
         ...
 
     def numbers(self, name: str) -> F32:
@@ -148,8 +169,8 @@ class Vectors(Protocol):
         """Length of a part of the gradient; NaN or infinite if any of it is."""
         ...
 
-    def step(self, name: str, learning_rate: float) -> None:
-        """One Adam step of a group. The gradient of the group may be destroyed."""
+    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
+        """One Adam step of a group along ``scale`` times its gradient, which may be destroyed."""
         ...
 
     def follow(self, rate: float) -> None:
@@ -210,9 +231,11 @@ class NumpyVectors:
         assert group.shape is not None and group.target, f"{name} has a target network"
         return NumpyMlp(group.shape, group.parameters, self._targets)
 
-    def inputs(self, encoder: ObservationEncoder, actions: int) -> Inputs:
+    def inputs(
+        self, encoder: ObservationEncoder, actions: int, limit: float | None = None
+    ) -> Inputs:
         """Batches as networks take them."""
-        return CriticInputs(encoder, actions)
+        return CriticInputs(encoder, actions, host_scaling(self, limit))
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory."""
@@ -244,9 +267,9 @@ class NumpyVectors:
         gradient = self._gradient[place]
         return float(np.sqrt(np.dot(gradient, gradient)))
 
-    def step(self, name: str, learning_rate: float) -> None:
+    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
         """One Adam step of a group; destroys its gradient."""
-        self._adams[name].step(self.gradient(name), learning_rate * self.step_scale, 1.0)
+        self._adams[name].step(self.gradient(name), learning_rate * self.step_scale, scale)
 
     def follow(self, rate: float) -> None:
         """Move every target network by ``rate`` of its distance."""
@@ -290,6 +313,14 @@ class NumpyVectors:
             adam.first_moment[:] = state.first_moment[place]
             adam.second_moment[:] = state.second_moment[place]
             adam.steps = state.steps[name]
+
+
+def host_scaling(vectors: Vectors, limit: float | None) -> Scaling | None:
+    """How observations are normalised; views of vectors on the CPU."""
+    if limit is None:
+        return None
+    mean, inverse_std, _ = vectors.numbers(OBSERVATIONS).reshape(3, -1)
+    return Scaling(mean, inverse_std, limit)
 
 
 def named(parameters: Sequence[Parameter], flat: F32) -> dict[str, F32]:

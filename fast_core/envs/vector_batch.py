@@ -93,8 +93,8 @@ class VectorBatch:
         with self._blamed("while they were made"):
             self._source = _SOURCES[config.backend](place.fill(config), envs)
         self._closed = False
-        description = self._source.description
-        self.spec = msgspec.structs.replace(description.spec, repeatable=self._source.seeded)
+        spec = self._source.spec
+        self.spec = msgspec.structs.replace(spec, repeatable=self._source.seeded)
         self._fail_nonfinite = config.nonfinite == "fail"
         self._limit = self.spec.max_episode_steps or max_episode_steps or _NEVER
         self._due = _NEVER
@@ -107,9 +107,9 @@ class VectorBatch:
         self._finished = FinishedEpisodes([], [], 0)
         self.quarantined: list[int] = []
         self.goes_on: Flags | None = None
-        self._writer = BatchWriter(description.tree, self.spec.action_mask)
-        self._obs = Observations(envs, self.spec, description.tree)
-        self._old_obs = Observations(envs, self.spec, description.tree)
+        self._writer = BatchWriter(spec.tree, self.spec.action_mask)
+        self._obs = Observations(envs, self.spec)
+        self._old_obs = Observations(envs, self.spec)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
         self._attributes: Values = config.attributes

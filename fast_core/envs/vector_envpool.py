@@ -81,8 +81,8 @@ class EnvPoolSource:
         self._ends_at_lost_life = bool(self._kwargs.get("episodic_life"))
         self._lives = np.zeros(envs, np.int64)  # of each game, where there are any
         limit = spec.config.max_episode_steps
-        self.description = describe(config, observation, choice, limit if limit > 0 else None)
-        action = self.description.spec.action
+        self.spec = describe(config, observation, choice, limit if limit > 0 else None)
+        action = self.spec.action
         self._ignored = np.broadcast_to(valid_action(action), (envs, *action.shape))
         self._pool: Any = None
         self._everywhere = np.arange(envs)

@@ -70,7 +70,7 @@ class GymnasiumVectorSource:
             observation = self._env.single_observation_space
             if self._single:
                 observation = _without_stack(cast("gymnasium.spaces.Box", observation))
-            self.description = describe(config, observation, self._env.single_action_space, limit)
+            self.spec = describe(config, observation, self._env.single_action_space, limit)
             self._check_attributes(config)
         except ConfigError:
             self._env.close()

@@ -63,8 +63,8 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     if backend == "numpy" and needed == "torch":
         raise ConfigError(
             f"policy.backend must be auto or torch for the network that {config.algorithm.name!r} "
-            f"has for {environment.id!r}; got 'numpy', which has no convolutions. Leave it out, or "
-            "choose a network without them."
+            f"has for {environment.id!r}; got 'numpy', which has neither convolutions nor "
+            "networks of your own. Leave it out, or set algorithm.network: mlp."
         )
     replace = msgspec.structs.replace
     return replace(
@@ -211,6 +211,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_time_s=stop.time_s,
         stop_score=stop.score,
         stop_score_held=stop.score_held,
+        stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
     )
 

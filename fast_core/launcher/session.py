@@ -1,4 +1,4 @@
-"""One run from a configuration to an exit status: the same sequence whatever its nodes live in.
+"""One run from a configuration to its outcome: the same sequence whatever its nodes live in.
 
 `processes` and `inline` are the two modes. The order matters for start-up time: in process mode
 nodes start first and import while the configuration is being checked and memory is being laid out.
@@ -20,8 +20,9 @@ from fast_core.errors import ConfigError
 from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
-from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, Manifest
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
@@ -33,10 +34,9 @@ from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-
-EXIT_FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,8 @@ class Mode(Protocol):
         ...
 
 
-def carry_out(session: Session, mode: Mode, stack: ExitStack) -> int:
+def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     """Run it; ``stack`` closes what is opened.
-
-    Returns:
-        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -243,22 +240,22 @@ def _tell_placement(shell: Shell, placed: Choice | str) -> None:
 
 def _finish(
     shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
-) -> int:
-    """Say and write how it ended; returns the exit status."""
-    end = shell.end
+) -> Outcome:
+    """Say and write how it ended."""
+    end, run = shell.end, shell.run
     assert end is not None
-    summary, report = display.summary(), ""
+    report = ""
     if end.reason == "failed":
         assert end.cause is not None
         if end.cause.refused:
             raise ConfigError(end.cause.error)
         later = [failure for failure in shell.failures if failure.node != end.cause.node]
-        report = crash_report(end.cause, later, run_directory=str(shell.run.path))
-        write_crash(shell.run, report, progress)
+        report = crash_report(end.cause, later, run_directory=str(run.path))
+        write_crash(run, report, progress)
+    summary = display.summary()
     shell.write_summary(summary)
-    write_records(shell.run, trace, progress)
-    report_path = str(shell.run.report) if shell.run.report.exists() else ""
-    progress.finish(replace(summary, report=report_path))
-    if report:
-        progress.fail(report)
-    return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]
+    write_records(run, trace, progress)
+    summary = replace(summary, report=str(run.report) if run.report.exists() else "")
+    progress.finish(summary)
+    number = interrupts.number if interrupts.count else None
+    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)

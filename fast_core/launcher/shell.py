@@ -29,6 +29,7 @@ from fast_core.events import (
     Event,
     Failed,
     Figures,
+    Finish,
     Heartbeat,
     LauncherEvent,
     LogLine,
@@ -51,15 +52,17 @@ from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
+from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsRow
+from fast_core.metrics import RunEnd
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
-from fast_core.nodes.act.policy_file import best_policy_path, read_policy
+from fast_core.policy.episodes import evaluation_figures
+from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
@@ -79,8 +82,8 @@ class Shell:
         plan: The plan, with what a checkpoint has of changes.
         end: How the run ends, once that is decided.
         failures: Everything that went wrong, in order of arrival.
-        evaluation: The last evaluation.
-        best: The best one, of earlier parts of the run too.
+        evaluations: The last evaluation in each environment by name; None is that of training.
+        bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -109,8 +112,11 @@ class Shell:
         self.progress = progress
         self.end: EndRun | None = None
         self.failures: list[Failed | NodeExited] = []
-        self.evaluation: EvaluationView | None = None
-        self.best = _best_on_file(run)
+        self.evaluations: dict[str | None, EvaluationView] = {}
+        self.bests: dict[str | None, EvaluationView] = {}
+        for name in (None, *plan.config.evaluation.environments):
+            if (best := _best_on_file(run, name)) is not None:
+                self.bests[name] = best
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
@@ -139,6 +145,16 @@ class Shell:
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
+
+    @property
+    def evaluation(self) -> EvaluationView | None:
+        """The last evaluation in the environment of training."""
+        return self.evaluations.get(None)
+
+    @property
+    def best(self) -> EvaluationView | None:
+        """The best one there."""
+        return self.bests.get(None)
 
     # --- events --------------------------------------------------------------------------------
 
@@ -249,14 +265,16 @@ class Shell:
             )
 
     def _evaluated(self, event: Evaluated) -> None:
-        figures = evaluation_figures(event.returns, event.lengths)
-        mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
-        quarantined = figures["quarantined_share"]
-        view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
-        self.evaluation = view
-        if not quarantined and (self.best is None or mean >= self.best.mean):
-            self.best = view
-        self._telling.evaluated(event, best=self.best is view)
+        for name, played in event.played.items():
+            figures = evaluation_figures(played.returns, played.lengths)
+            mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
+            quarantined = figures["quarantined_share"]
+            view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
+            self.evaluations[name] = view
+            if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
+                self.bests[name] = view
+        best = self.bests.get(None)
+        self._telling.evaluated(event, best=best is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
@@ -382,7 +400,21 @@ class Shell:
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
+        if self.end is not None:
+            self._send(METRICS, Finish(self._run_end(self.end)))
         return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+
+    def _run_end(self, end: EndRun) -> RunEnd:
+        now = self._scheduler.statistics()
+        return RunEnd(
+            outcome=end.reason,
+            text=end.text,
+            env_steps=now.env_steps_trained,
+            updates=now.updates,
+            elapsed_s=now.elapsed_s,
+            best_return=None if self.best is None else self.best.mean,
+            last_return=None if self.evaluation is None else self.evaluation.mean,
+        )
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""
@@ -437,10 +469,10 @@ def _more_digits(before: int, now: int) -> bool:
     return before == 0 or len(str(before)) < len(str(now))
 
 
-def _best_on_file(run: RunDirectory) -> EvaluationView | None:
-    path = best_policy_path(run.path)
+def _best_on_file(run: RunDirectory, environment: str | None = None) -> EvaluationView | None:
+    path = best_policy_path(run.path, environment)
     try:
-        best = read_policy(path) if path.exists() else None
+        best = read_origin(path) if path.exists() else None
     except CheckpointError:
         return None
     if best is None:

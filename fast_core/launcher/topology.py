@@ -14,6 +14,7 @@ from fast_core.events import (
     Collect,
     Evaluate,
     Evaluated,
+    Finish,
     Message,
     Noted,
     Ready,
@@ -127,7 +128,7 @@ def with_structures(plan: RunPlan) -> RunPlan:
 
 def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
     """Commands that the scheduler will send in a run."""
-    emits: set[type[Message]] = {Assign, Collect, Train, Change, Save, Record}
+    emits: set[type[Message]] = {Assign, Collect, Train, Change, Save, Record, Finish}
     if evaluates:
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)

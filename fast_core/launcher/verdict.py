@@ -13,6 +13,7 @@ from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_set
 from fast_core.launcher.sizing.budget import CoreBudget
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
+from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
@@ -73,6 +74,7 @@ def judge(
     """
     with blaming(config.algorithm):
         check_topology(config)
+        check_sinks(config.metrics)
         check_named(config.callbacks)
         found = look()
         cores = resources.cores().granted

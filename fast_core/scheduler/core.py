@@ -271,12 +271,13 @@ def _evaluated(run: Run, event: Evaluated) -> None:
     if event.node != run.settings.evaluator or not evaluations.expects(event):
         run.counters.stale += 1
         return
-    if len(event.returns) != asked:
-        run.fail(
-            f"{event.node} returned {len(event.returns)} episodes for evaluation "
-            f"{event.request}; exactly {asked} were asked for"
-        )
-        return
+    for played in event.played.values():
+        if len(played.returns) != asked:
+            run.fail(
+                f"{event.node} returned {len(played.returns)} episodes for evaluation "
+                f"{event.request}; exactly {asked} were asked for"
+            )
+            return
     evaluations.evaluated(event)
     run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
     if evaluations.telling:

@@ -28,10 +28,11 @@ class EvaluationState(msgspec.Struct, kw_only=True):
             has a result.
         finished: Evaluations that have a result.
         coalesced: Requests replaced by a newer one before they started.
-        last_mean: Mean return of the last evaluation, None before the first and where an
-            outcome was not known.
+        last_mean: Mean return of the last evaluation, where the score counts; None before the first
+            and where an outcome was not known.
         last_version: Version that was evaluated last.
         score: The score that the streak is about.
+        score_on: The environment that it is reached in, as `SchedulerSettings.stop_score_on`.
         streak: Evaluations in a row that reached it.
     """
 
@@ -42,6 +43,7 @@ class EvaluationState(msgspec.Struct, kw_only=True):
     last_mean: float | None = msgspec.field(default=None, name="evaluation_mean")
     last_version: int | None = msgspec.field(default=None, name="evaluation_version")
     score: float | None = None
+    score_on: str | None = None
     streak: int = msgspec.field(default=0, name="score_streak")
 
 
@@ -72,8 +74,10 @@ class Evaluations:
         self.solved_by: Solved | None = None
         self.kept = kept(EvaluationState, saved)
         self.kept.due &= settings.evaluator is not None
-        if self.kept.score != settings.stop_score:
-            self.kept.score, self.kept.streak = settings.stop_score, 0
+        goal = settings.stop_score, settings.stop_score_on
+        if (self.kept.score, self.kept.score_on) != goal:
+            self.kept.score, self.kept.score_on = goal
+            self.kept.streak = 0
         self._next_env_steps = self._after(kept(Settled, saved).env_steps)
 
     def _after(self, env_steps: int) -> int:
@@ -163,7 +167,7 @@ class Evaluations:
         self._stage = "told" if "evaluation" in self._settings.moments else None
         last = self.kept
         last.finished += 1
-        last.last_mean = event.score
+        last.last_mean = event.played[self._settings.stop_score_on].score
         again = event.version == last.last_version  # the same episodes once more prove nothing
         last.last_version = event.version
         if last.score is not None:
@@ -183,6 +187,8 @@ class Evaluations:
         if last.last_version is None:
             return ""
         played = f"{self._settings.eval_episodes} episodes of version {last.last_version}"
+        if self._settings.stop_score_on is not None:
+            played += f" in {self._settings.stop_score_on!r}"
         if last.last_mean is None:
             return f"no mean return, since some of {played} met NaN or infinity"
         return f"mean return {last.last_mean:.6g} over {played}"

@@ -67,6 +67,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         stop_updates: Optimizer steps that end the run, rounded up to whole tickets.
         stop_time_s: Seconds since the first rollout began, earlier parts of the run included.
         stop_score: Mean return of an evaluation that counts as solved.
+        stop_score_on: Environment that it is reached in, by name; None: that of training.
         stop_score_held: Evaluations in a row that must reach the score.
         start_timeout_s: Seconds until every node must be ready.
 
@@ -107,6 +108,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_time_s: float | None
     stop_score: float | None
     stop_score_held: int
+    stop_score_on: str | None = None
     start_timeout_s: float
 
     def __post_init__(self) -> None:

@@ -75,7 +75,17 @@ def draw_noise(
 
 
 def draw_obs(environment: EnvironmentSpec, shape: tuple[int, ...], rng) -> np.ndarray:
-    space = environment.observation
+    return draw_rows(environment.observation, shape, rng)
+
+
+def draw_rows(space: SpaceSpec, shape: tuple[int, ...], rng) -> np.ndarray:
+    if space.kind == "composite":
+        rows = np.zeros(shape, space.row_dtype)
+        for name, part in space.parts:
+            rows[name] = draw_rows(part, shape, rng)
+        return rows
+    if space.kind == "multi_discrete":
+        return rng.integers(0, space.counts, (*shape, *space.shape)).astype(space.dtype)
     if space.kind == "discrete":
         return rng.integers(space.start, space.start + space.n, shape).astype(space.dtype)
     if space.dtype == "uint8":

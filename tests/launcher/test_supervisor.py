@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
 from fast_core.events import EndRun, Failed, Restoring
@@ -25,7 +26,9 @@ from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
-START = ProbeStart(EnvironmentConfig(id="CartPole-v1"), 0, 0, OptimizerNodeConfig(), "cpu")
+START = ProbeStart(
+    EnvironmentConfig(id="CartPole-v1"), 0, 0, OptimizerNodeConfig(), "cpu", PPOConfig()
+)
 
 
 class FakeTree:

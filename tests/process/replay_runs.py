@@ -45,6 +45,17 @@ DISCRETE: dict[str, Any] = CONTINUOUS | {
     "algorithm": {"name": "dqn", "hidden_sizes": [8], "batch_size": 16, "n_step": 2},
 }
 TOGETHER: dict[str, Any] = CONTINUOUS | {"nodes": {"env": {"count": 2}, "optimizer": {"count": 2}}}
+# Statistics of observations are averaged with the gradient; the rate falls with the env steps.
+OPTIONS: dict[str, Any] = TOGETHER | {
+    "algorithm": {
+        "name": "dsact",
+        "hidden_sizes": [8],
+        "batch_size": 16,
+        "normalize_observations": True,
+        "learning_rate_schedule": "linear",
+        "max_grad_norm": 0.5,
+    }
+}
 
 # Rows of 5 KiB: a checkpoint of them takes several turns of the replay node, between draws.
 PICTURES: dict[str, Any] = DISCRETE | {
@@ -57,7 +68,12 @@ PICTURES: dict[str, Any] = DISCRETE | {
     "algorithm": DISCRETE["algorithm"] | {"network": "mlp", "hidden_sizes": [4], "batch_size": 8},
 }
 
-TASKS = {"continuous": CONTINUOUS, "discrete": DISCRETE, "two optimizers": TOGETHER}
+TASKS = {
+    "continuous": CONTINUOUS,
+    "discrete": DISCRETE,
+    "two optimizers": TOGETHER,
+    "options": OPTIONS,
+}
 
 # Longer than any test waits, with everything that may be killed.
 ENDLESS: dict[str, Any] = CONTINUOUS | {

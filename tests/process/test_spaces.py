@@ -48,6 +48,17 @@ TASKS = {
 }
 
 
+def own(name: str) -> dict[str, Any]:
+    """A task whose network is one of `tests.algos.own_networks`."""
+    config = task("Robot", {"length": 11})
+    network = {"network": f"tests.algos.own_networks:{name}", "shared_torso": False}
+    algorithm = {"name": "ppo", "minibatch_size": 32, "epochs": 2, **network}
+    return config | {"algorithm": algorithm}
+
+
+TASKS["a network of one's own"] = own("Parts")
+
+
 def finished(launched: Launched) -> dict[int, str]:
     assert launched.wait(60) == 0, launched.screen
     found = digests(launched.run)
@@ -56,7 +67,9 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", slow_but(["dict with mask, several choices"], TASKS))
+@pytest.mark.parametrize(
+    "name", slow_but(["dict with mask, several choices", "a network of one's own"], TASKS)
+)
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     """The toys raise if they get an action that they forbade or that is not in their space."""
     config = TASKS[name]

@@ -82,6 +82,7 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_time_s": None,
         "stop_score": None,
         "stop_score_held": 1,
+        "stop_score_on": None,
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}

@@ -24,8 +24,8 @@ from fast_core.launcher.calling.given import Given, make_named, of_object
 from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger
 from fast_core.launcher.processes.interrupts import Interrupts
-from fast_core.nodes.learn.learner_file import check as check_state
-from fast_core.nodes.learn.learner_file import load, save
+from fast_core.run.learner_file import check as check_state
+from fast_core.run.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
 from fast_core.system import forks
 from fast_core.system.text import encodable

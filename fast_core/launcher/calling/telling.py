@@ -20,9 +20,9 @@ from fast_core.events import (
     Told,
 )
 from fast_core.launcher.calling.host import Answer, Call, Host
-from fast_core.launcher.checkpoints.store import complete_names
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.policy_file import best_policy_path
+from fast_core.policy.file import best_policy_path
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.scheduler import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics
 

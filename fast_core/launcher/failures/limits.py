@@ -54,6 +54,8 @@ class Limits:
         trace: TracebackType | None,
     ) -> None:
         self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def begin(self, node: str, what: str = "", key: str = "", limit_s: float | None = None) -> None:
         """It is this node's turn; with ``limit_s`` the turn must end in time."""

@@ -17,9 +17,10 @@ import numpy as np
 import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
-from fast_core.envs.probe import probe
+from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
+from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.processes.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
@@ -62,8 +63,17 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     forks.write_stacks()
     try:
         check_devices(start.optimizer, start.policy_device)
-        spec = probe(start.environment, start.seed, number=start.number, before=before)
-        return {"spec": spec}
+        spec = probe_all(
+            start.environment,
+            start.others,
+            start.seed,
+            number=start.number,
+            filmed=start.filmed,
+            before=before,
+        )
+        faulthandler.cancel_dump_traceback_later()  # the launcher limits the rest
+        with blaming(start.algorithm):
+            return {"spec": start.algorithm.examine(spec)}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it

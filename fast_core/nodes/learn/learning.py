@@ -11,9 +11,9 @@ from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learner_file import check, load, save
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
+from fast_core.run.learner_file import check, load, save
 from fast_core.system.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"

@@ -213,6 +213,7 @@ def replay_pair(name, environment, monkeypatch, **changes):
         *((name, {}, "composite") for name in ("sac", "dsact", "dqn")),
         ("td3", {}, "stacked"),
         ("dqn", {"double": False, "dueling": False}, "numbers"),
+        ("sac", {"normalize_observations": True}, "composite"),  # by what is newest when taken
     ],
 )
 def test_replay_learner_behind_staging_trains_as_the_plain_one(

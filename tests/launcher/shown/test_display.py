@@ -65,8 +65,10 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
             "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),
         },
         executors=lambda: ("env-0", "env-0"),
+        evaluations={},
         evaluation=None,
         best=None,
+        bests={},
     )
     return Display(shell, None, None)  # type: ignore[arg-type]
 

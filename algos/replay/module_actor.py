@@ -1,0 +1,125 @@
+"""The networks of a policy as torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fast_core.algorithm import Array, PolicySetup
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.policy_module import ActionMode, PolicyModule
+from fast_core.algos.nets_torch.staging import make_staging
+from fast_core.algos.replay.actors import take_statistics
+from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.torch_algorithm import TorchAlgorithm, torch_learner
+from fast_core.algos.replay.torch_networks import Networks
+from fast_core.spec import EnvironmentSpec
+
+
+class Acting(nn.Module):
+    """From encoded rows to what a policy chooses by.
+
+    Args:
+        learner: Says what that is.
+        settings: Hyper-parameters.
+        networks: The parts that it needs.
+    """
+
+    def __init__(
+        self, learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, networks: Networks
+    ) -> None:
+        super().__init__()
+        self.networks = networks
+        self._learner, self._settings = learner, settings
+
+    def forward(self, vector: Tensor, *images: Tensor) -> Tensor:
+        """``[B, out]`` from numbers ``[B, in]`` and images ``[B, stack, ...]`` uint8."""
+        return self._learner.output(self._settings, self.networks, Rows(vector, images))
+
+
+class _OfRows(nn.Module):
+    """`Acting` as a `PolicyModule` calls its network."""
+
+    def __init__(self, acting: Acting) -> None:
+        super().__init__()
+        self._acting = acting
+
+    def forward(self, rows: Rows) -> Tensor:
+        output: Tensor = self._acting(rows.vector, *rows.images)
+        return output
+
+
+class ModuleActor:
+    """Torch modules that only act; implements `replay.actors.Actor`.
+
+    Args:
+        settings: Hyper-parameters, which name the learner.
+        environment: What it acts in.
+        setup: Device and precision.
+        observation_clip: Limit of normalised observations; None where they are not normalised.
+
+    Attributes:
+        acting: The networks, with the parameters that were loaded.
+    """
+
+    def __init__(
+        self,
+        settings: ReplaySettings,
+        environment: EnvironmentSpec,
+        setup: PolicySetup,
+        observation_clip: float | None,
+    ) -> None:
+        self._environment, self._images = environment, settings.images(environment)
+        self.encoder = ObservationEncoder(environment, self._images)
+        self._limit = observation_clip
+        self._device = torch.device(setup.device)
+        self._staging = make_staging(self._device)
+        bf16 = setup.precision == "bf16"
+        if bf16:
+            warn_of_slow_bf16(self._device, "policy.precision")
+        learner = torch_learner(settings)
+        networks = learner.build(settings, environment, seed=0, bf16=bf16)
+        networks.keep({module.name for module in settings.modules(environment) if module.acts})
+        networks.to(self._device).eval().requires_grad_(False)
+        self._tensors = [tensor for _, _, tensor in networks.named_tensors()]
+        self.acting = Acting(learner, settings, networks)
+        self._scaling = take_statistics([], None)
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Use these parameters from now on; they are copied."""
+        arrays = list(parameters)
+        self._scaling = take_statistics(arrays, self._limit)
+        with torch.no_grad():
+            for tensor, array in zip(self._tensors, arrays, strict=True):
+                tensor.copy_(torch.from_numpy(np.array(array, np.float32)))
+
+    def output(self, obs: Array) -> F32:
+        """The output ``[out, B]`` for observations ``[B, ...]``."""
+        vector = self.encoder.vector(obs)
+        if self._scaling is not None:
+            vector = self._scaling(vector)
+        images = [self._tensor(image) for image in self.encoder.images(obs)]
+        with torch.inference_mode():
+            output: F32 = self.acting(self._tensor(vector), *images).cpu().numpy().T
+        return output
+
+    def module(self, mode: ActionMode, *, stretch: bool) -> PolicyModule:
+        """See `TorchActor.module`."""
+        network = _OfRows(self.acting)
+        return PolicyModule(
+            self._environment, self._images, network, mode, stretch=stretch, scaling=self._scaling
+        )
+
+    def _tensor(self, rows: Array) -> Tensor:
+        if self._staging is not None:
+            return self._staging.upload(rows)
+        if not rows.flags.writeable:
+            rows = rows.copy()  # torch warns of memory that nobody may write to
+        return torch.from_numpy(rows)

@@ -1,0 +1,550 @@
+"""Learning from replay with torch modules, and losses that torch differentiates.
+
+A subclass says which networks there are and what their losses are. All else is here: observations
+on the device, convolutions or a user's module under the networks, bfloat16, target networks,
+optimizers that average, checkpoints, priorities, and policies that act with the same modules.
+
+Nothing between the copy of a batch and the report's numbers waits for the device: whether a step
+is taken is decided where it is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
+from fast_core.algos.nets_torch.networks import Rows, tensor_view
+from fast_core.algos.nets_torch.own import dice, takes_actions
+from fast_core.algos.nets_torch.own import examine as examine_own
+from fast_core.algos.nets_torch.staging import Copy
+from fast_core.algos.nets_torch.tables import Uploader
+from fast_core.algos.replay.critic_batch import numbers
+from fast_core.algos.replay.device_inputs import TensorScaling
+from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.torch_networks import (
+    Convolutions,
+    Networks,
+    OwnEncoder,
+    best_choice,
+    pick,
+    width,
+)
+from fast_core.algos.replay.torch_vectors import TorchVectors
+from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
+from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
+from fast_core.system.importing import named
+
+__all__ = ["Loss", "Networks", "Rows", "TorchAlgorithm", "TorchBatch", "best_choice", "pick"]
+FIRST = 0  # purpose of a random stream
+
+
+class TorchBatch(NamedTuple):
+    """A `ReplayBatch` of ``N`` rows on the device.
+
+    Attributes:
+        obs: What the policy saw; `Networks.see` makes of it what networks take.
+        action: ``[N, A]`` float32 within [-1, 1], or ``[N]`` int64 from 0.
+        reward: ``[N]``.
+        discount: ``[N]``, what the value of ``next_obs`` is multiplied with.
+        next_obs: The observations after the window.
+        weight: ``[N]``, importance weights.
+    """
+
+    obs: Rows
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: Rows
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a batch says.
+
+    Attributes:
+        losses: A scalar for each part that learns from it. A part's parameters follow its own loss
+            alone; the encoder's follow that of ``critics``.
+        error: ``[N]``, absolute errors, for priorities.
+        metrics: Scalars by name.
+    """
+
+    losses: Mapping[str, Tensor]
+    error: Tensor
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+Settings = TypeVar("Settings")
+
+
+class TorchAlgorithm(ReplayLearner, Generic[Settings]):
+    """A learner from replay; a subclass has `modules` and `loss`.
+
+    Args:
+        settings: Hyper-parameters; its ``torch_learner`` names the subclass.
+        environment: What is learned.
+        setup: The run.
+
+    Attributes:
+        acting: Parts that policies need.
+        followed: Parts that target networks follow.
+        statistics: Parts whose gradient is what a batch says of itself.
+        replaced: Whether a user's module may be every network itself (`modules`).
+        online: The networks that learn.
+        target: Those that follow them.
+    """
+
+    acting: ClassVar[tuple[str, ...]] = ("policy",)
+    followed: ClassVar[tuple[str, ...]] = ("critics",)
+    statistics: ClassVar[tuple[str, ...]] = ()
+    replaced: ClassVar[bool] = False
+    online: Networks
+    target: Networks
+
+    def __init__(
+        self, settings: Settings, environment: EnvironmentSpec, setup: LearnerSetup
+    ) -> None:
+        self.settings, self.environment = settings, environment
+        delay = getattr(settings, "policy_delay", 1)
+        actions = environment.action.size if environment.action.kind == "box" else 0
+        assert isinstance(settings, ReplaySettings), "settings are those of a replay algorithm"
+        super().__init__(settings, environment, setup, delay=delay, actions=actions)
+
+    # --- for subclasses ------------------------------------------------------------------------
+
+    @classmethod
+    def modules(
+        cls, settings: Settings, environment: EnvironmentSpec, seen: int
+    ) -> dict[str, nn.Module]:
+        """The networks by name; parts that only a policy's step changes last, from ``policy`` on.
+
+        Args:
+            settings: Hyper-parameters.
+            environment: What is learned.
+            seen: How many numbers `Networks.see` gives them. Torch's generator is seeded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def own_modules(
+        cls, settings: Settings, environment: EnvironmentSpec, shape: OwnShape, seed: int
+    ) -> dict[str, nn.Module]:
+        """The same where a user's module is every network itself, if `replaced` says that it may.
+
+        Args:
+            settings: Hyper-parameters.
+            environment: What is learned.
+            shape: The module, without actions.
+            seed: Of its first values.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def output(cls, settings: Settings, networks: Networks, rows: Rows) -> Tensor:
+        """What policies choose by, ``[B, out]``: values of choices, or means and deviations."""
+        return networks("policy", networks.see(rows))
+
+    def loss(self, batch: TorchBatch) -> Loss:
+        """The losses of a batch, from `online` and `target`, in torch."""
+        raise NotImplementedError
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal numbers of the learner's own stream, on the device."""
+        return self._upload(self._normal(*shape))
+
+    def learning_rate(self, part: str) -> float:
+        """Step size of a part."""
+        return self._settings.learning_rate
+
+    @property
+    def policy_is_due(self) -> bool:
+        """Whether this step is one of the policy, too: ``policy_delay`` says how often."""
+        return self._policy_is_due
+
+    # --- building ------------------------------------------------------------------------------
+
+    @classmethod
+    def build(
+        cls,
+        settings: ReplaySettings,
+        environment: EnvironmentSpec,
+        *,
+        seed: int,
+        bf16: bool = False,
+    ) -> Networks:
+        """All networks; the same seed gives the same bits. This is the one place."""
+        given: Any = settings  # of the type that the subclass names
+        random = any(module.random for module in environment.modules)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            encoder: nn.Module | None = None
+            if is_own(settings.network):
+                shape = own_shape(settings.network, settings.network_kwargs, environment)
+                if cls.replaced and takes_actions(shape):
+                    parts = cls.own_modules(given, environment, shape, seed)
+                    return Networks(None, parts, raw=True, bf16=bf16, random=random)
+                encoder = OwnEncoder(shape, seed)
+                seen = width(shape, encoder.own)
+            else:
+                found = settings.encoder(environment)
+                encoder = None if found is None else Convolutions(found)
+                seen = settings.network_inputs(environment)
+            parts = cls.modules(given, environment, seen)
+            return Networks(encoder, parts, bf16=bf16, random=random)
+
+    def _allocate(
+        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+    ) -> None:
+        settings, bf16 = self._settings, setup.precision == "bf16"
+        sequence = np.random.SeedSequence(setup.seed, spawn_key=(FIRST,))
+        seed = int(sequence.generate_state(1)[0])
+        self.online, self.target = (
+            self.build(settings, environment, seed=seed, bf16=bf16) for _ in range(2)
+        )
+        flat: F32 = np.zeros(self._layout.size, np.float32)
+        places = {p.name: p for p in self._layout.parameters}
+        for _, name, tensor in self.online.named_tensors():
+            places[name].view(flat)[...] = tensor.detach().numpy()
+        self._modular = ModuleVectors(self._layout, flat, setup, epsilon=settings.adam_epsilon)
+        self._vectors, self._upload = self._modular, self._modular.uploader
+        self._device = torch.device(setup.device)
+        self._modular.bind(self.online, self.target)
+        self._draws = any(module.random for module in settings.modules(environment))
+        scaling = None if limit is None else self._modular.scaling(limit)
+        discrete = environment.action.kind == "discrete"
+        self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
+        """Take one optimizer step, with a batch from replay.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
+        self._begin(batch, None)
+        found = self._learn(batch)
+        if self._observed is not None:
+            with np.errstate(all="ignore"):
+                self._observed.say(batch)
+        vectors, policy = self._modular, self._policy_is_due
+        stop = self._layout.size if policy else self._critic_size
+        norm, bad = vectors.judge(stop, found.error)
+        vectors.bad, vectors.step_scale = bad, self._left
+        self._step(policy)
+        vectors.bad = None
+        losses, length, skipped = self._host(found, norm, bad)
+        return self._skip() if skipped else self._stepped(losses, length)
+
+    def _learn(self, batch: ReplayBatch) -> Loss:
+        """Write the gradient of every part that is due; everything stays on the device."""
+        self._modular.clear()
+        there = self._batches.take(batch)
+        if not self._draws:
+            return self._differentiate_losses(there)
+        with dice(self._device, int(self._rng.integers(2**63))):
+            return self._differentiate_losses(there)
+
+    def _differentiate_losses(self, batch: TorchBatch) -> Loss:
+        found = self.loss(batch)
+        for part, loss in found.losses.items():
+            learned = self._modular.learned[part]
+            if part == "critics":
+                learned = [*self._modular.learned.get("encoder", []), *learned]
+            loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
+        self._batches.send_announced()
+        return found
+
+    def _host(self, found: Loss, norm: Tensor, bad: Tensor) -> tuple[Losses, float, bool]:
+        """Everything that the host wants to know, in one transfer."""
+        scalars = [norm, bad, *found.metrics.values()]
+        flat = torch.cat([torch.stack([s.detach().float() for s in scalars]), found.error.detach()])
+        host = np.array(self._upload.download(flat))
+        first = len(scalars)
+        metrics = dict(zip(found.metrics, host[2:first].tolist(), strict=True))
+        return Losses(host[first:], metrics), float(host[0]), bool(host[1])
+
+    def _compute(self, batch: ReplayBatch) -> Losses:
+        """Of the two halves that several optimizers need, the first."""
+        found = self._learn(batch)
+        zero = found.error.new_zeros(())
+        return self._host(found, zero, zero)[0]
+
+    def prefetch(self, batch: ReplayBatch) -> None:
+        """Announce the batch after the next one that `update` or `gradient` takes."""
+        self._batches.announce(batch)
+
+    def _step(self, policy: bool) -> None:
+        """Step every part that is due, and let the targets follow."""
+        vectors, groups = self._modular, self._layout.groups.values()
+        stop = self._layout.size if policy else self._critic_size
+        stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
+        for name in stepped:
+            vectors.limit(name, self._settings.max_grad_norm)
+        for name in stepped:
+            vectors.step(name, self.learning_rate(name))
+        if policy and self._targets_are_due:
+            vectors.follow(self._settings.target_rate)
+
+    @property
+    def _targets_are_due(self) -> bool:
+        return True
+
+    # --- what policies get ---------------------------------------------------------------------
+
+    def _acting_parameters(self, flat: F32) -> list[F32]:
+        groups = self._layout.groups
+        return [
+            p.view(flat) for name in groups if name in self.acting for p in groups[name].parameters
+        ]
+
+
+def torch_learner(settings: ReplaySettings) -> type[TorchAlgorithm[Any]]:
+    """The class that learns with torch modules.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = named(settings.torch_learner, f"torch_learner of {type(settings).__name__}")
+    if not (isinstance(found, type) and issubclass(found, TorchAlgorithm)):
+        raise ConfigError(
+            f"torch_learner of {type(settings).__name__} must name a subclass of "
+            f"fast_core.algos.replay.torch_algorithm.TorchAlgorithm; got {found!r}."
+        )
+    return found
+
+
+def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[ModuleSpec, ...]:
+    """Try a user's module, and build everything once.
+
+    Raises:
+        ConfigError: It is not what the algorithm needs.
+    """
+    learner, looked = torch_learner(settings), {}
+    if is_own(settings.network):
+        shape = own_shape(settings.network, settings.network_kwargs, environment)
+        looked["encoder"] = looked["policy"] = examine_own(shape, "encoder")
+        if learner.replaced and takes_actions(shape):
+            names = ("hidden_sizes", "actor_sizes", "critic_sizes")
+            for name in [name for name in names if getattr(settings, name, None) is not None]:
+                raise ConfigError(
+                    f"algorithm.{name} can't be set with algorithm.network "
+                    f"{settings.network!r}: a network that takes `actions` is each network itself, "
+                    "with a linear layer on it. Leave it out, or leave `actions` out of __init__."
+                )
+            size = environment.action.size
+            looked["critics"] = examine_own(replace(shape, actions=size), "critics")
+    networks = learner.build(settings, environment, seed=0)
+    found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
+    for part, name, tensor in networks.named_tensors():
+        if tensor.dtype != torch.float32:
+            raise ConfigError(
+                f"{settings.torch_learner}: the parameters and buffers of its modules must be "
+                f"float32; {name} is {tensor.dtype}."
+            )
+        found[part].append(FieldSpec(name, tuple(tensor.shape), "float32"))
+    random = any(spec.random for spec in looked.values()) or any(
+        isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules()
+    )
+    encoder = ObservationEncoder(environment, settings.images(environment))
+    zeros = encoder.images(
+        np.zeros((2, *environment.observation.shape), environment.observation.row_dtype)
+    )
+    rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(image) for image in zeros))
+    with torch.no_grad():
+        outputs = learner.output(settings, networks, rows).shape[1]
+    return tuple(
+        ModuleSpec(
+            name,
+            outputs,
+            tuple(fields),
+            sum(math.prod(f.shape) for f in fields)
+            + (looked[name].products if name in looked else 0),
+            random=random,
+            acts=name == "encoder" or name in learner.acting,
+            target=name == "encoder" or name in learner.followed,
+            statistic=name in learner.statistics,
+        )
+        for name, fields in found.items()
+        if fields
+    )
+
+
+class ModuleVectors(TorchVectors):
+    """The vectors of torch modules, whose tensors are views of them.
+
+    Attributes:
+        bad: 1 where no step is to be taken, else 0; None: one is.
+        learned: Parameters that learn, by part.
+    """
+
+    def __init__(
+        self, layout: Layout, parameters: F32, setup: LearnerSetup, *, epsilon: float
+    ) -> None:
+        super().__init__(layout, parameters, setup, epsilon=epsilon)
+        self.bad: Tensor | None = None
+        self.learned: dict[str, list[Tensor]] = {}
+
+    @property
+    def uploader(self) -> Uploader:
+        """Brings arrays to the device and back."""
+        return self._upload
+
+    def bind(self, online: Networks, target: Networks) -> None:
+        """Let the modules' tensors be views of the vectors."""
+        places = {p.name: p for p in self._layout.parameters}
+        for networks, vector in ((online, self._parameters), (target, self._targets)):
+            networks.to(self._device).eval()
+            for part, name, tensor in networks.named_tensors():
+                p = places[name]
+                tensor.data = tensor_view(vector, p.offset, p.shape)
+                if networks is target:
+                    tensor.requires_grad_(False)
+                elif tensor.requires_grad:
+                    tensor.grad = tensor_view(self._gradient, p.offset, p.shape)
+                    self.learned.setdefault(part, []).append(tensor)
+        target.keep([group.name for group in self._layout.targets])
+
+    def scaling(self, limit: float) -> TensorScaling:
+        """How observations are normalised, views too."""
+        place = self._layout.groups[OBSERVATIONS].place
+        mean, inverse_std, _ = self._parameters[place].view(3, -1)
+        return TensorScaling(mean, inverse_std, limit)
+
+    def clear(self) -> None:
+        """Make every gradient zero, but for what a batch has said of itself."""
+        groups = list(self._layout.groups.values())
+        first = groups[0].place.stop if groups[0].name == OBSERVATIONS else 0
+        self._gradient[first:].zero_()
+
+    def judge(self, stop: int, error: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient's length up to ``stop``, and 1 if it or an error is not finite, else 0."""
+        groups = [group for group in self._layout.groups.values() if group.statistic]
+        said = [group.place for group in groups if group.place.stop <= stop]
+        edges = [0, *(edge for place in said for edge in (place.start, place.stop)), stop]
+        spans = [slice(a, b) for a, b in zip(edges[0::2], edges[1::2], strict=True) if b > a]
+        norms = [torch.linalg.vector_norm(self._gradient[span]) for span in spans]
+        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+        total = norm + error.detach().sum()
+        for place in said:
+            total = total + self._gradient[place].sum()
+        return norm, (~torch.isfinite(total)).float()
+
+    def limit(self, name: str, longest: float | None) -> None:
+        """Shorten the gradient of a network, with the encoder's if it trains that."""
+        if longest is None or name == "encoder":
+            return
+        names = [n for n in ("encoder",) if n in self._layout.groups and name == "critics"] + [name]
+        places = [self._gradient[self._layout.groups[n].place] for n in names]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in places]))
+        scale = (longest / (norm + 1e-6)).clamp(max=1.0)
+        for place in places:
+            place.mul_(scale)
+
+    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
+        """One Adam step of a group, unless `bad` says otherwise."""
+        adam: Any = self._adams[name]
+        adam.found_inf = self.bad
+        super().step(name, learning_rate, scale)
+
+    def follow(self, rate: float) -> None:
+        """Move every target network by ``rate`` of its distance, unless `bad` says otherwise."""
+        if self.bad is None:
+            super().follow(rate)
+            return
+        with torch.no_grad():
+            share = rate * (1.0 - self.bad)
+            for group in self._layout.targets:
+                self._targets[group.place].lerp_(self._parameters[group.place], share)
+
+    def keep_statistic(self, name: str, values: Tensor) -> None:
+        """Replace the numbers of a group, unless `bad` says otherwise."""
+        place = self._parameters[self._layout.groups[name].place]
+        place.copy_(values if self.bad is None else torch.where(self.bad > 0, place, values))
+
+
+class Batches:
+    """Brings batches to the device; one that was announced is copied beside an update.
+
+    Args:
+        encoder: Takes observations apart.
+        upload: Brings arrays there.
+        scaling: How the numbers of observations are normalised, if they are.
+        discrete: Whether actions are choices.
+    """
+
+    def __init__(
+        self,
+        encoder: ObservationEncoder,
+        upload: Uploader,
+        scaling: TensorScaling | None,
+        *,
+        discrete: bool,
+    ) -> None:
+        self._encoder, self._upload, self._scaling = encoder, upload, scaling
+        self._discrete = discrete
+        self._announced: ReplayBatch | None = None
+        self._sent: tuple[ReplayBatch, list[Copy]] | None = None
+
+    def announce(self, batch: ReplayBatch) -> None:
+        """This one comes after the next."""
+        self._announced = batch if self._upload.staged else None
+
+    def send_announced(self) -> None:
+        """Begin to copy what was announced."""
+        if self._announced is not None:
+            self._sent = self._announced, self._send(self._announced)
+            self._announced = None
+
+    def take(self, batch: ReplayBatch) -> TorchBatch:
+        """A batch on the device."""
+        sent, self._sent = self._sent, None
+        copies = sent[1] if sent is not None and sent[0] is batch else self._send(batch)
+        action, scalars, now, later, *rest = [self._upload.finish(copy) for copy in copies]
+        masks: list[Tensor | None] = [None, None]
+        if self._encoder.mask_size:
+            masks, rest = [rest[0], rest[1]], rest[2:]
+        if self._scaling is not None:
+            now, later = self._scaling(now), self._scaling(later)
+        half = len(rest) // 2
+        reward, discount, weight = scalars.unbind()
+        return TorchBatch(
+            Rows(now, tuple(rest[:half]), masks[0]),
+            action,
+            reward,
+            discount,
+            Rows(later, tuple(rest[half:]), masks[1]),
+            weight,
+        )
+
+    def _send(self, batch: ReplayBatch) -> list[Copy]:
+        encoder, rows = self._encoder, len(batch.reward)
+        if self._discrete:
+            action: Array = batch.action.astype(np.int64, copy=False)
+        else:
+            action = numbers(batch.action).reshape(rows, -1)
+        scalars = np.stack([numbers(c) for c in (batch.reward, batch.discount, batch.weight)])
+        both = (batch.obs, batch.next_obs)
+        arrays: list[Array] = [action, scalars, *(encoder.vector(obs) for obs in both)]
+        if encoder.mask_size:
+            arrays += [mask for obs in both if (mask := encoder.mask(obs)) is not None]
+        arrays += [image for obs in both for image in encoder.images(obs)]
+        return [self._begin(array) for array in arrays]
+
+    def _begin(self, array: Array) -> Copy:
+        if not (self._upload.staged or array.flags.writeable):
+            array = array.copy()  # torch warns of memory that nobody may write to
+        return self._upload.begin(array)

@@ -1,0 +1,155 @@
+"""Networks as users write them, good ones and bad ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Plain(nn.Module):
+    """Two hidden layers."""
+
+    def __init__(self, observation, width=8):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(observation.size, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()
+        )
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs)
+
+
+class Parts(nn.Module):
+    """A layer for each part of a Dict, whatever it is."""
+
+    def __init__(self, observation, width=6):
+        super().__init__()
+        self.images = {name for name, part in observation.parts if part.dtype == "uint8"}
+        self.layers = nn.ModuleDict(
+            {name: nn.Linear(part.size, width) for name, part in observation.parts}
+        )
+
+    def forward(self, obs: dict[str, Tensor]) -> Tensor:
+        features = []
+        for name, part in obs.items():
+            numbers = part.float() / 255 if name in self.images else part
+            features.append(self.layers[name](numbers.flatten(1)).relu())
+        return torch.cat(features, 1)
+
+
+class Frames(nn.Module):
+    """Convolutions over stacked frames [B, stack, H, W] uint8."""
+
+    def __init__(self, observation):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(observation.shape[0], 4, 8, 4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)
+        )
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs / 255)
+
+
+class Dropping(Plain):
+    """Random numbers while it learns."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return nn.functional.dropout(self.layers(obs), 0.5, self.training)
+
+
+class Fourier(nn.Module):
+    """Random features that are drawn once, a frozen layer, and weights used twice."""
+
+    def __init__(self, observation, width=8):
+        super().__init__()
+        self.register_buffer("frequencies", torch.randn(observation.size, width))
+        self.register_buffer("order", torch.arange(width))
+        self.frozen = nn.Linear(width, width).requires_grad_(False)
+        self.once = nn.Linear(width, width)
+        self.twice = self.once
+
+    def forward(self, obs: Tensor) -> Tensor:
+        waves = self.frozen((obs @ self.frequencies).sin())[:, self.order]
+        return self.twice(self.once(waves).tanh()).tanh()
+
+
+class NoForward(nn.Module):
+    def __init__(self, observation):
+        super().__init__()
+
+
+class NoInit(nn.Module):
+    def __init__(self, observation):
+        self.layer = nn.Linear(observation.size, 4)
+
+
+class Wrong(Plain):
+    """Puts out what ``how`` says."""
+
+    def __init__(self, observation, how):
+        super().__init__(observation)
+        self.how = how
+        self.norm = nn.BatchNorm1d(8) if how == "batch norm" else nn.Identity()
+        self.secret = torch.randn(8)
+        self.scale = nn.Parameter(torch.ones(8, dtype=torch.float64)) if how == "double" else 1.0
+
+    def forward(self, obs: Tensor):
+        x = self.layers(obs)
+        return {
+            "one axis": lambda: x.sum(1),
+            "transposed": lambda: x.t(),
+            "tuple": lambda: (x, x),
+            "half": lambda: x.half(),
+            "batch": lambda: x.repeat(1, len(x)),
+            "raises": lambda: x @ torch.zeros(3, 3),
+            "detached": lambda: x.detach(),
+            "batch norm": lambda: self.norm(x),
+            "secret": lambda: x + self.secret,
+            "double": lambda: (x * self.scale).float(),
+            "in place": lambda: x.tanh().add_(x.exp_()),
+        }[self.how]()
+
+
+def function(observation, width=4):
+    return Plain(observation, width)
+
+
+def nothing(observation):
+    return None
+
+
+class Nothing(nn.Module):
+    """The observation itself."""
+
+    def __init__(self, observation):
+        super().__init__()
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs
+
+
+class Both(nn.Module):
+    """A network itself, of observations alone or with actions."""
+
+    def __init__(self, observation, actions=0, width=8):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(observation.size + actions, width), nn.ReLU())
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        return self.layers(obs if action is None else torch.cat([obs, action], 1))
+
+
+class Wide(nn.Module):
+    """A network itself, as wide as those of the papers."""
+
+    def __init__(self, observation, actions=0, width=256):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(observation.size + actions, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+        )
+
+    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+        return self.layers(obs if action is None else torch.cat([obs, action], 1))

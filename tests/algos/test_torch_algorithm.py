@@ -1,0 +1,204 @@
+"""Networks of one's own for algorithms that learn from replay, against the hand-written passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
+from tests.algos.replay_cases import (
+    ALL,
+    BOX,
+    changed,
+    environment_for,
+    make_batch,
+    make_config,
+    make_learner,
+)
+
+HERE = "tests.algos.own_networks"
+every = pytest.mark.parametrize("name", ALL)
+
+
+def same_name(name: str) -> str:
+    """What a parameter of a hand-written network is called in the modules."""
+    part, *rest = name.split(".")
+    if not rest:
+        return name if name == "observations" else f"{name}.values"
+    return ".".join([part, "layers", *rest])
+
+
+def pair(name, **changes):
+    """A learner with an own network that does nothing, and the one by hand, at equal values."""
+    environment = environment_for(name)
+    own = make_learner(make_config(name, network=f"{HERE}:Nothing", **changes), environment)
+    by_hand = make_learner(make_config(name, **changes), environment)
+    state, wanted = own.state_dict(), by_hand.state_dict()
+    for where in ("parameters", "targets"):
+        assert {same_name(each) for each in wanted[where]} == set(state[where])
+        state[where] = {same_name(each): array for each, array in wanted[where].items()}
+    own.load_state_dict(state)
+    return own, by_hand, environment
+
+
+@every
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"learning_rate_schedule": "linear", "max_grad_norm": 0.3},
+        {"layer_norm": True, "activation": "gelu"},
+    ],
+)
+def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
+    own, by_hand, environment = pair(name, **more)
+    for turn in range(4):
+        batch = make_batch(environment, seed=turn)
+        mine, theirs = own.update(batch), by_hand.update(batch)
+        assert mine.metrics.keys() == theirs.metrics.keys()
+        for key, value in theirs.metrics.items():
+            assert mine.metrics[key] == pytest.approx(value, rel=2e-3, abs=2e-5), key
+        np.testing.assert_allclose(mine.priority, theirs.priority, rtol=2e-3, atol=2e-5)
+    for where in ("parameters", "targets"):
+        state, wanted = own.state_dict()[where], by_hand.state_dict()[where]
+        for each, array in wanted.items():
+            np.testing.assert_allclose(state[same_name(each)], array, rtol=1e-3, atol=5e-5)
+
+
+@every
+@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Dropping"])
+def test_resumed_learner_goes_on_bit_for_bit(name, network):
+    environment = environment_for(name)
+    config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
+    learner, resumed = (make_learner(config, environment) for _ in range(2))
+    for turn in range(2):
+        assert learner.update(make_batch(environment, seed=turn)).updates
+    resumed.load_state_dict(learner.state_dict())
+    for turn in range(2, 4):
+        reports = [each.update(make_batch(environment, seed=turn)) for each in (learner, resumed)]
+        assert reports[0].metrics == reports[1].metrics
+    for left, right in zip(learner.policy_parameters(), resumed.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@every
+def test_two_halves_equal_the_whole(name):
+    environment = environment_for(name)
+    config = make_config(name, network=f"{HERE}:Plain")
+    whole, halves = (make_learner(config, environment) for _ in range(2))
+    for turn in range(3):
+        batch = make_batch(environment, seed=turn)
+        first = whole.update(batch)
+        gradient = halves.gradient(batch)
+        assert len(gradient) <= config.exchanged(environment)
+        second = halves.apply(gradient.copy())
+        np.testing.assert_array_equal(first.priority, second.priority)
+    for left, right in zip(whole.policy_parameters(), halves.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@every
+def test_step_that_is_not_finite_changes_nothing(name):
+    environment = environment_for(name)
+    config = make_config(name, network=f"{HERE}:Plain", nonfinite_limit=2)
+    learner = make_learner(config, environment)
+    batch = make_batch(environment)
+    learner.update(batch)
+    before = learner.state_dict()
+    bad = changed(batch, reward=np.full(8, np.nan, np.float32))
+    report = learner.update(bad)
+    assert (report.updates, report.skipped, report.metrics) == (0, 1, {"nonfinite_updates": 1.0})
+    after = learner.state_dict()
+    for where in ("parameters", "targets"):
+        for key, array in before[where].items():
+            np.testing.assert_array_equal(array, after[where][key])
+    np.testing.assert_array_equal(before["first_moment"], after["first_moment"])
+    assert before["optimizer_steps"] == after["optimizer_steps"]
+    with pytest.raises(TrainingDiverged, match="nonfinite_limit"):
+        learner.update(bad)
+
+
+@every
+@pytest.mark.parametrize("network", ["Plain", "Both"])
+def test_policy_acts_with_what_travels(name, network):
+    from fast_core.algorithm import PolicySetup
+
+    environment = environment_for(name)
+    config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
+    learner = make_learner(config, environment)
+    learner.update(make_batch(environment))
+    policy = config.make_policy(environment, PolicySetup("torch"))
+    policy.load(learner.policy_parameters())
+    obs = make_batch(environment).obs
+    noise = np.zeros((8, *config.noise(environment).shape), np.float32)
+    action = policy.act(obs, noise=noise, explore=False).action
+    with torch.no_grad():
+        from fast_core.algos.nets_torch.networks import Rows
+
+        output = learner.output(config, learner.online, Rows(torch.from_numpy(obs)))
+    if name == "dqn":
+        np.testing.assert_array_equal(action, output.argmax(1))
+    else:
+        np.testing.assert_allclose(action, output[:, :2].tanh(), atol=1e-6)
+    shapes = [field.shape for field in config.policy_fields(environment)]
+    assert [parameter.shape for parameter in learner.policy_parameters()] == shapes
+
+
+@every
+def test_normalised_observations_reach_own_networks(name):
+    own, by_hand, environment = pair(name, normalize_observations=True)
+    for turn in range(4):
+        batch = make_batch(environment, seed=turn)
+        batch = changed(batch, obs=batch.obs * 7 + 3, next_obs=batch.next_obs * 7 + 3)
+        own.update(batch), by_hand.update(batch)
+    for left, right in zip(own.policy_parameters(), by_hand.policy_parameters(), strict=True):
+        np.testing.assert_allclose(left.ravel(), right.ravel(), rtol=1e-3, atol=5e-5)
+
+
+def test_network_that_takes_actions_is_every_network():
+    environment, config = (
+        environment_for("sac"),
+        make_config("sac", network=f"{HERE}:Both", hidden_sizes=None, critics=3),
+    )
+    modules = {module.name: module for module in config.examine(environment).modules}
+    assert list(modules) == ["critics", "policy", "temperature"]
+    sizes = {field.name: field.shape for module in modules.values() for field in module.fields}
+    assert sizes["critics.2.own.layers.0.weight"] == (8, 7)
+    assert sizes["policy.own.layers.0.weight"] == (8, 5)
+    with pytest.raises(ConfigError, match="hidden_sizes can't be set"):
+        make_config("sac", network=f"{HERE}:Both").examine(environment)
+
+
+def test_checkpoint_of_another_network_is_refused():
+    environment = environment_for("sac")
+    learner, other = (
+        make_learner(make_config("sac", network=f"{HERE}:{network}"), environment)
+        for network in ("Plain", "Fourier")
+    )
+    with pytest.raises(CheckpointError, match="must have the configured parameters"):
+        other.load_state_dict(learner.state_dict())
+
+
+@pytest.mark.parametrize("name", BOX)
+def test_bf16_stays_near(name):
+    environment, batch = environment_for(name), make_batch(environment_for(name))
+    config = make_config(name, network=f"{HERE}:Plain")
+    with pytest.warns(RuntimeWarning, match="bf16") if not _fast() else _nothing():
+        narrow = make_learner(config, environment, precision="bf16")
+    wide = make_learner(config, environment)
+    value = [learner.update(batch).metrics["critic_loss"] for learner in (narrow, wide)]
+    assert value[0] == pytest.approx(value[1], rel=0.05)
+    assert value[0] != value[1]
+
+
+def _fast() -> bool:
+    from fast_core.algos.nets.precision import cpu_has_bf16
+
+    return cpu_has_bf16()
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
