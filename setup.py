@@ -65,6 +65,7 @@ setup(
     extras_require={
         **ENVIRONMENTS,
         "video": VIDEO,
+        "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
         "wandb": WANDB,
         "onnx": ONNX,
         "test": [

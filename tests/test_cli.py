@@ -12,6 +12,7 @@ from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
+from fast_core.launcher import Outcome
 from fast_core.tools.bench import find_checkout
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,13 @@ environment: {id: CartPole-v1}
 algorithm: {name: ppo}
 stop: {env_steps: 1000}
 """
+
+
+def outcome(status: int) -> Outcome:
+    """One with this exit status."""
+    if status <= 1:
+        return Outcome(("finished", "failed")[status], "", None, report="first cause\n" * status)
+    return Outcome("interrupted", "", None, signal=signal.Signals(status - 128))
 
 
 class Launcher(types.ModuleType):
@@ -38,19 +46,14 @@ class Launcher(types.ModuleType):
             raise self.result
         return self.result
 
-    def _outcome(self, *call: object) -> types.SimpleNamespace:
-        return types.SimpleNamespace(status=self._end(*call), report="")
-
-    def launch(
-        self, config: RunConfig, *, resume_from: Path | None = None
-    ) -> types.SimpleNamespace:
-        return self._outcome("launch", config, resume_from)
+    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
+        return outcome(self._end("launch", config, resume_from))
 
     def validate(self, config: RunConfig) -> int:
         return self._end("validate", config)
 
-    def resume(self, run: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
-        return self._outcome("resume", run, list(overrides))
+    def resume(self, run: Path, overrides: Sequence[str]) -> Outcome:
+        return outcome(self._end("resume", run, list(overrides)))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
         unset = (None, False)
@@ -59,6 +62,13 @@ class Launcher(types.ModuleType):
 
     def play(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
+
+    def sweep(self, file: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
+
+    def compare_and_show(self, runs: Sequence[Path], **options: object) -> int:
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._end("compare", runs, given)
 
     def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
         return self._end("export", run, file, checkpoint)
@@ -116,6 +126,25 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
         ("eval", Path("runs/a"), None, {}),
         ("eval", Path("runs/a"), 7, {}),
     ]
+
+
+def test_folder_of_a_sweep_is_resumed_as_one(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep.yaml").write_text("")
+    monkeypatch.setitem(sys.modules, "fast_core.tools.sweep.run", launcher)
+    assert main(["resume", str(tmp_path), "jobs=2"]) == 0
+    assert main(["sweep", "many.yaml"]) == 0
+    assert launcher.calls == [("sweep", tmp_path, ["jobs=2"]), ("sweep", Path("many.yaml"), [])]
+
+
+def test_compare_hands_over_what_to_compare_and_where(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fast_core.tools.compare.table", launcher)
+    assert main(["compare", "a", "b", "-o", "c.svg", "--at", "9", "--score", "0.5"]) == 0
+    runs = [Path("a"), Path("b")]
+    assert launcher.calls == [("compare", runs, {"output": Path("c.svg"), "at": 9, "score": 0.5})]
 
 
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
@@ -194,10 +223,13 @@ def test_bench_of_an_installed_package_says_where_benchmarks_are(tmp_path: Path)
     assert find_checkout(package, ROOT / "tests") == ROOT
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 130])
-def test_exit_status_of_the_run_is_passed_on(code: int, launcher: Launcher, config: str) -> None:
+@pytest.mark.parametrize("code", [0, 1, 130, 143])
+def test_exit_status_of_the_run_is_passed_on(
+    code: int, launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     launcher.result = code
     assert main(["launch", config]) == code
+    assert capsys.readouterr().out == "first cause\n" * (code == 1), "a crash report comes last"
 
 
 @pytest.mark.parametrize(

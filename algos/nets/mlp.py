@@ -12,23 +12,25 @@ Intel's vector library).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from fast_core.algos.nets.activations import NONLINEARITIES, Activation
+from fast_core.algos.nets.layer_norm import LayerNorm
 from fast_core.algos.nets.networks import (
     F32,
-    Activation,
     NetworkShape,
     Parameter,
+    layer_kinds,
+    normalises,
     parameter_layout,
 )
 from fast_core.algos.nets.observations import Bool
 
-ONE = np.float32(1)
-ZERO, INFINITY = np.float32(0), np.float32(np.inf)
 KEPT_SIZES = 4  # numbers of rows whose buffers are kept
 
 
@@ -40,8 +42,9 @@ class MlpShape:
         inputs: Numbers that enter.
         hidden_sizes: Width of each hidden layer.
         outputs: Numbers that leave each member, linear.
-        activation: What follows each hidden layer.
+        activation: What follows each hidden layer, and its normalisation.
         members: ``M``.
+        layer_norm: Whether what each hidden layer puts out is normalised over its features.
     """
 
     inputs: int
@@ -49,6 +52,7 @@ class MlpShape:
     outputs: int
     activation: Activation = "relu"
     members: int = 1
+    layer_norm: bool = False
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
@@ -62,14 +66,24 @@ class MlpShape:
         return self.members * sum(a * b for a, b in self.layers)
 
     def parameters(self, name: str, offset: int) -> tuple[Parameter, ...]:
-        """Weights ``[M, out, in]`` and biases ``[M, out]``, layer by layer, from ``offset`` on."""
+        """Weights ``[M, out, in]`` and biases ``[M, out]``, layer by layer, from ``offset`` on.
+
+        Normalised layers have a scale and a shift ``[M, out]`` behind them.
+        """
         found: list[Parameter] = []
         for index, (inputs, outputs) in enumerate(self.layers):
-            weight = Parameter(f"{name}.{index}.weight", (self.members, outputs, inputs), offset)
-            bias = Parameter(f"{name}.{index}.bias", (self.members, outputs), weight.end)
-            found += [weight, bias]
-            offset = bias.end
+            normalised = self.layer_norm and index < len(self.hidden_sizes)
+            for kind in layer_kinds(layer_norm=normalised):
+                sizes = (outputs, inputs) if kind == "weight" else (outputs,)
+                parameter = Parameter(f"{name}.{index}.{kind}", (self.members, *sizes), offset)
+                found.append(parameter)
+                offset = parameter.end
         return tuple(found)
+
+
+def of_kind(parameters: Sequence[Parameter], kind: str) -> list[Parameter]:
+    """Those of a network's parameters that are weights, biases, scales or shifts, by layer."""
+    return [p for p in parameters if p.name.endswith(f".{kind}")]
 
 
 def draw_first_values(
@@ -77,10 +91,15 @@ def draw_first_values(
 ) -> None:
     """Draw weights and biases of an MLP uniformly within ``1 / sqrt(inputs)`` of zero.
 
+    Normalisations scale by 1 and shift by 0.
+
     Source: LeCun et al. 1998, efficient backprop; what torch does with linear layers.
     """
     limit = 0.0
     for parameter in parameters:
+        if normalises(parameter.name):
+            parameter.view(flat)[...] = float(parameter.name.endswith(".scale"))
+            continue
         if parameter.name.endswith(".weight"):
             limit = 1.0 / math.sqrt(parameter.shape[-1])
         parameter.view(flat)[...] = rng.uniform(-limit, limit, parameter.shape)
@@ -152,44 +171,52 @@ class NumpyMlp:
     ) -> None:
         self._shape = shape
         self._linear = -1 if activated else len(shape.layers) - 1  # the layer that is
-        self._tanh = shape.activation == "tanh"
-        views = [p.view(flat) for p in parameters]
-        self._weights, self._biases = views[0::2], [bias[:, :, None] for bias in views[1::2]]
-        gradients = [] if gradient is None else [p.view(gradient) for p in parameters]
-        self._weight_gradients, self._bias_gradients = gradients[0::2], gradients[1::2]
-        self._buffers: dict[int, list[F32]] = {}
+        self._activation = NONLINEARITIES[shape.activation]
+        self._weights = [p.view(flat) for p in of_kind(parameters, "weight")]
+        self._biases = [p.view(flat)[:, :, None] for p in of_kind(parameters, "bias")]
+        self._weight_gradients: list[F32] = []
+        self._bias_gradients: list[F32] = []
+        if gradient is not None:
+            self._weight_gradients = [p.view(gradient) for p in of_kind(parameters, "weight")]
+            self._bias_gradients = [p.view(gradient) for p in of_kind(parameters, "bias")]
+        scales, shifts = of_kind(parameters, "scale"), of_kind(parameters, "shift")
+        self._norms = [
+            LayerNorm(scale, shift, flat, gradient)
+            for scale, shift in zip(scales, shifts, strict=True)
+        ]
+        self._dtype = flat.dtype
+        self._buffers: dict[int, Buffers] = {}
         self._deltas: dict[int, tuple[list[F32], list[Bool]]] = {}
         self._ones: dict[int, F32] = {}
-        self._x: F32 = np.empty((0, 0), np.float32)
+        self._x: F32 = np.empty((0, 0), self._dtype)
         self._delta = self._x
 
     def forward(self, x: Columns) -> F32:
         """Map ``x [in, B]`` to ``[M, out, B]``."""
         assert isinstance(x, np.ndarray), "tensors are for TorchMlp"
         rows = x.shape[1]
-        if rows not in self._buffers:
-            self._allocate(rows)
-        outputs = self._buffers[rows]
+        buffers = self._buffers.get(rows) or self._allocate(rows)
         self._x = inputs = x
-        for index, output in enumerate(outputs):
-            np.matmul(self._weights[index], inputs, out=output)
-            np.add(output, self._biases[index], out=output)
+        for index, output in enumerate(buffers.outputs):
+            product = buffers.products[index]
+            np.matmul(self._weights[index], inputs, out=product)
+            np.add(product, self._biases[index], out=product)
             if index == self._linear:
                 break
-            if self._tanh:
-                np.tanh(output, out=output)
-            else:  # three times faster than a maximum with a number
-                np.clip(output, ZERO, INFINITY, out=output)
+            entering = buffers.entering[index]
+            if self._norms:
+                self._norms[index].forward(product, entering)
+            self._activation.forward(entering, output)
             inputs = output
         return output
 
     def backward(self, delta: F32, *, rows: int, inputs: slice | None = None) -> F32 | None:
         """Go back through the last `forward`; see `Mlp.backward`."""
         columns = self._x.shape[1]
-        outputs = self._buffers[columns]
-        deltas, masks = self._deltas_for(columns)
+        outputs = self._buffers[columns].outputs
+        deltas = self._deltas_for(columns)[0]
         if self._linear < 0:
-            self._through_activation(outputs[-1], delta, masks[-1])
+            self._through_activation(len(outputs) - 1, delta, rows)
         for index in reversed(range(len(outputs))):
             below = outputs[index - 1] if index else self._x
             if rows:
@@ -197,7 +224,7 @@ class NumpyMlp:
             if index == 0:
                 break
             delta = _down(self._weights[index], delta, deltas[index - 1])
-            self._through_activation(below, delta, masks[index - 1])
+            self._through_activation(index - 1, delta, rows)
         self._delta = delta.reshape(-1, columns)
         return None if inputs is None else self._down_to_inputs(inputs, slice(rows, None))
 
@@ -205,13 +232,14 @@ class NumpyMlp:
         """Gradient with respect to ``x[inputs, :rows]``; see `Mlp.slope`."""
         return self._down_to_inputs(inputs, slice(rows))
 
-    def _through_activation(self, output: F32, delta: F32, mask: Bool) -> None:
-        if self._tanh:
-            np.square(output, out=output)
-            np.subtract(ONE, output, out=output)
-            np.multiply(delta, output, out=delta)
-        else:
-            np.multiply(delta, np.greater(output, ZERO, out=mask), out=delta)
+    def _through_activation(self, index: int, delta: F32, rows: int) -> None:
+        """Go back through what follows the products of a hidden layer."""
+        columns = self._x.shape[1]
+        buffers, mask = self._buffers[columns], self._deltas[columns][1][index]
+        entering, output = buffers.entering[index], buffers.outputs[index]
+        self._activation.backward(delta, entering, output, mask)
+        if self._norms:
+            self._norms[index].backward(delta, buffers.products[index], rows)
 
     def _down_to_inputs(self, inputs: slice, columns: slice) -> F32:
         # All members' first layers as one: the sum over members is part of the product.
@@ -224,27 +252,48 @@ class NumpyMlp:
         rows = delta.shape[2]
         ones = self._ones.get(rows)
         if ones is None:
-            ones = self._ones[rows] = np.ones(rows, np.float32)
+            ones = self._ones[rows] = np.ones(rows, self._dtype)
         np.matmul(delta, ones, out=self._bias_gradients[index])
 
     def _deltas_for(self, rows: int) -> tuple[list[F32], list[Bool]]:
         """Buffers of the backward pass, which networks that only act never need."""
         found = self._deltas.get(rows)
         if found is None:
-            outputs = self._buffers[rows]
+            outputs = self._buffers[rows].outputs
             found = self._deltas[rows] = (
                 [np.empty_like(output) for output in outputs[:-1]],
                 [np.empty(output.shape, np.bool_) for output in outputs],
             )
         return found
 
-    def _allocate(self, rows: int) -> None:
+    def _allocate(self, rows: int) -> Buffers:
         if len(self._buffers) >= KEPT_SIZES:
             self._buffers.clear()
             self._deltas.clear()
             self._ones.clear()
         sizes = [(self._shape.members, outputs, rows) for _, outputs in self._shape.layers]
-        self._buffers[rows] = [np.empty(size, np.float32) for size in sizes]
+        outputs = [np.empty(size, self._dtype) for size in sizes]
+        hidden = outputs if self._linear < 0 else outputs[:-1]
+        # One array serves as long as nothing that is overwritten is needed on the way back.
+        entering = hidden if self._activation.in_place else [np.empty_like(h) for h in hidden]
+        products = [np.empty_like(h) for h in hidden] if self._norms else entering
+        products = [*products, *outputs[len(hidden) :]]
+        buffers = self._buffers[rows] = Buffers(products, entering, outputs)
+        return buffers
+
+
+class Buffers(NamedTuple):
+    """What a pass over ``B`` rows writes, ``[M, out, B]`` of each layer.
+
+    Attributes:
+        products: What the linear part puts out; normalised ones keep what is centred and scaled.
+        entering: What the activations of hidden layers take.
+        outputs: What leaves each layer.
+    """
+
+    products: list[F32]
+    entering: list[F32]
+    outputs: list[F32]
 
 
 def _down(weight: F32, delta: F32, out: F32) -> F32:
@@ -268,14 +317,31 @@ def make_torso(
         shape: The actor-critic.
         flat: The vector with its parameters.
         gradient: The vector that takes their gradients, if it learns.
-        only: One torso alone: 0 the policy's, -1 the value's.
+        only: One torso alone: 0 the policy's, -1 the value's; None where all have equal layers.
     """
-    layout, torsos = parameter_layout(shape), len(shape.torsos)
-    first, members = (0, torsos) if only is None else (only % torsos, 1)
-    parameters = [  # of one layer, weights of all torsos lie together, and biases
-        Parameter(layout[at].name, (members, *layout[at].shape), layout[at + first].offset)
-        for at in range(0, 2 * torsos * len(shape.hidden_sizes), torsos)
-    ]
-    *hidden, last = shape.hidden_sizes
-    ensemble = MlpShape(shape.inputs, tuple(hidden), last, shape.activation, members)
+    names = shape.torsos if only is None else (shape.torsos[only],)
+    return _make_ensemble(shape, names, flat, gradient)
+
+
+def make_torsos(shape: NetworkShape, flat: F32, gradient: F32 | None = None) -> list[NumpyMlp]:
+    """The same in as few ensembles as there are: torsos of different layers are two."""
+    return [_make_ensemble(shape, names, flat, gradient) for names in shape.ensembles]
+
+
+def _make_ensemble(
+    shape: NetworkShape, torsos: tuple[str, ...], flat: F32, gradient: F32 | None
+) -> NumpyMlp:
+    """Torsos of equal layers as one network."""
+    layout, members = {p.name: p for p in parameter_layout(shape)}, len(torsos)
+    sizes = shape.sizes(torsos[0])
+    parameters = []
+    for index in range(len(sizes)):
+        for kind in layer_kinds(layer_norm=shape.layer_norm):
+            # Of one layer, weights of all torsos lie together, and biases.
+            first = layout[f"{torsos[0]}.{index}.{kind}"]
+            parameters.append(Parameter(first.name, (members, *first.shape), first.offset))
+    *hidden, last = sizes
+    ensemble = MlpShape(
+        shape.inputs, tuple(hidden), last, shape.activation, members, shape.layer_norm
+    )
     return NumpyMlp(ensemble, tuple(parameters), flat, gradient, activated=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, ImageShape, cnn_features, cnn_layers
 from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 
 F32 = NDArray[np.float32]
-Activation = Literal["tanh", "relu"]
 OWN = ".own."
 
 
@@ -29,12 +28,14 @@ class NetworkShape:
     Attributes:
         inputs: Size of an encoded observation, without its images.
         hidden_sizes: Width of each hidden layer of a torso; at least one without images.
-        activation: What follows each hidden layer.
+        activation: What follows each hidden layer, and its normalisation.
         shared_torso: One torso under both heads, or one for each.
         outputs: Size of the policy head: logits of a discrete action, or means.
         gaussian: Whether the policy has a state-independent ``log_std`` per output.
         stretched: Whether means and deviations of a box's actions are those within [-1, 1],
             which is stretched over it.
+        value_sizes: Width of each hidden layer of the value's torso, where they are others.
+        layer_norm: Whether what each hidden layer puts out is normalised over its features.
         choices: Choices of each dimension of a multi-discrete action; empty for others.
         images: The images of an observation.
         cnn: The convolutional network for each of them.
@@ -54,6 +55,8 @@ class NetworkShape:
     memory: MemoryShape | None = None
     stretched: bool = False
     own: OwnShape | None = None
+    value_sizes: tuple[int, ...] | None = None
+    layer_norm: bool = False
 
     @property
     def joined(self) -> int:
@@ -62,15 +65,22 @@ class NetworkShape:
             return self.own.known.outputs
         return self.inputs + len(self.images) * cnn_features(self.cnn)
 
-    @property
-    def features(self) -> int:
-        """Numbers that leave a torso."""
-        return self.hidden_sizes[-1] if self.hidden_sizes else self.joined
+    def sizes(self, torso: str) -> tuple[int, ...]:
+        """Width of each hidden layer of one torso."""
+        own = self.value_sizes if torso == "value" else None
+        return self.hidden_sizes if own is None else own
 
     @property
-    def head_inputs(self) -> int:
-        """Numbers that enter the heads."""
-        return self.features if self.memory is None else self.memory.size
+    def features(self) -> int:
+        """Numbers that leave the policy's torso."""
+        return self._leaving(self.torsos[0])
+
+    def head_inputs(self, head: int) -> int:
+        """Numbers that enter the policy's head, 0, or the value's, -1."""
+        return self._leaving(self.torsos[head]) if self.memory is None else self.memory.size
+
+    def _leaving(self, torso: str) -> int:
+        return (self.joined, *self.sizes(torso))[-1]
 
     @property
     def products(self) -> int:
@@ -81,19 +91,23 @@ class NetworkShape:
             convolutions = sum(
                 layer.products for image in self.images for layer in cnn_layers(self.cnn, image)
             )
-        widths = (self.joined, *self.hidden_sizes)
-        dense = sum(a * b for a, b in pairwise(widths))
-        memory = 0 if self.memory is None else self.memory.products
-        return (
-            len(self.torsos) * (convolutions + dense)
-            + memory
-            + self.head_inputs * (self.outputs + 1)
+        dense = sum(
+            a * b for torso in self.torsos for a, b in pairwise((self.joined, *self.sizes(torso)))
         )
+        memory = 0 if self.memory is None else self.memory.products
+        heads = self.head_inputs(0) * self.outputs + self.head_inputs(-1)
+        return len(self.torsos) * convolutions + dense + memory + heads
 
     @property
     def torsos(self) -> tuple[str, ...]:
         """Names of the torsos; the policy reads the first, the value the last."""
         return ("torso",) if self.shared_torso else ("policy", "value")
+
+    @property
+    def ensembles(self) -> tuple[tuple[str, ...], ...]:
+        """The torsos, those of equal layers together."""
+        alike = len({self.sizes(torso) for torso in self.torsos}) == 1
+        return (self.torsos,) if alike else tuple((torso,) for torso in self.torsos)
 
 
 @dataclass(frozen=True)
@@ -127,10 +141,20 @@ class Parameter:
         return place.reshape(self.shape)
 
 
+def layer_kinds(*, layer_norm: bool) -> tuple[str, ...]:
+    """What the parameters of a hidden layer are called, in their order."""
+    return ("weight", "bias", "scale", "shift") if layer_norm else ("weight", "bias")
+
+
+def normalises(parameter: str) -> bool:
+    """Whether it scales or shifts what is normalised."""
+    return parameter.endswith((".scale", ".shift"))
+
+
 def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     """Lay all parameters out in one vector.
 
-    The same layer of all torsos lies together, weights first, so that one array
+    The same layer of all torsos of an ensemble lies together, weights first, so that one array
     ``[torsos, outputs, inputs]`` views them and one call computes them.
     """
     layout: list[Parameter] = []
@@ -147,22 +171,21 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
             for layer in cnn_layers(shape.cnn, image):
                 add(f"{torso}.image{index}.{layer.name}.weight", *layer.shape)
                 add(f"{torso}.image{index}.{layer.name}.bias", layer.shape[0])
-    width = shape.joined
-    for index, size in enumerate(shape.hidden_sizes):
-        for torso in shape.torsos:
-            add(f"{torso}.{index}.weight", size, width)
-        for torso in shape.torsos:
-            add(f"{torso}.{index}.bias", size)
-        width = size
+    for torsos in shape.ensembles:
+        width = shape.joined
+        for index, size in enumerate(shape.sizes(torsos[0])):
+            for kind in layer_kinds(layer_norm=shape.layer_norm):
+                for torso in torsos:
+                    add(f"{torso}.{index}.{kind}", size, *((width,) if kind == "weight" else ()))
+            width = size
     if shape.memory is not None:
         for name, dimensions in shape.memory.parameters:
             add(name, *dimensions)
-        width = shape.memory.size
-    add("policy.head.weight", shape.outputs, width)
+    add("policy.head.weight", shape.outputs, shape.head_inputs(0))
     add("policy.head.bias", shape.outputs)
     if shape.gaussian:
         add("policy.log_std", shape.outputs)
-    add("value.head.weight", 1, width)
+    add("value.head.weight", 1, shape.head_inputs(-1))
     add("value.head.bias", 1)
     return tuple(layout)
 
@@ -175,7 +198,7 @@ def own_prefix(torso: str) -> str:
 def initial_parameters(
     layout: tuple[Parameter, ...], rng: np.random.Generator, *, initial_log_std: float
 ) -> F32:
-    """Return a flat vector of orthogonal weights and zero biases.
+    """Return a flat vector of orthogonal weights, zero biases, and normalisations that scale by 1.
 
     Gains: sqrt(2) for hidden layers and convolutions, 0.1 for the last convolution of a residual
     block (features would grow with each block), 0.01 for the policy head (the first policy is
@@ -187,6 +210,8 @@ def initial_parameters(
             parameter.view(flat)[:] = initial_log_std
         elif OWN in parameter.name:
             continue  # the user's module draws them
+        elif parameter.name.endswith(".scale"):
+            parameter.view(flat)[:] = 1.0
         elif parameter.name.endswith(".weight"):
             rows = parameter.shape[0], math.prod(parameter.shape[1:])
             matrix = orthogonal(rng, rows, _gain(parameter.name))

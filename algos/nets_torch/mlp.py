@@ -8,14 +8,16 @@ on 256 rows, forward and backward; one thread, processor time, medians of 30: 9.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fast_core.algos.nets.mlp import KEPT_SIZES, Columns, MlpShape
+from fast_core.algos.nets.layer_norm import EPSILON
+from fast_core.algos.nets.mlp import KEPT_SIZES, Columns, MlpShape, of_kind
 from fast_core.algos.nets.networks import F32, Parameter
+from fast_core.algos.nets_torch import activations
 from fast_core.algos.nets_torch.networks import tensor_view
 from fast_core.algos.nets_torch.tables import Uploader
 
@@ -45,18 +47,30 @@ class TorchMlp:
         bf16: bool,
     ) -> None:
         self._shape, self._upload = shape, upload
-        self._tanh = shape.activation == "tanh"
         self._dtype = torch.bfloat16 if bf16 else torch.float32
-        views = [tensor_view(flat, p.offset, p.shape) for p in parameters]
-        self._masters = views[0::2], [bias[:, None] for bias in views[1::2]]
+
+        def views(of: Tensor, kind: str) -> list[Tensor]:
+            return [tensor_view(of, p.offset, p.shape) for p in of_kind(parameters, kind)]
+
+        def columns(of: Tensor, kind: str) -> list[Tensor]:
+            return [view[:, None] for view in views(of, kind)]
+
+        self._masters = views(flat, "weight"), columns(flat, "bias")
         # What passes use: the masters, or copies in bfloat16.
         self._weights, self._biases = (
             [master.to(self._dtype) for master in masters] for masters in self._masters
         )
-        gradients: list[Tensor] = []
+        self._weight_gradients: list[Tensor] = []
+        self._bias_gradients: list[Tensor] = []
+        self._norm_gradients: list[tuple[Tensor, Tensor]] = []
         if gradient is not None:
-            gradients = [tensor_view(gradient, p.offset, p.shape) for p in parameters]
-        self._weight_gradients, self._bias_gradients = gradients[0::2], gradients[1::2]
+            self._weight_gradients = views(gradient, "weight")
+            self._bias_gradients = views(gradient, "bias")
+            self._norm_gradients = list(
+                zip(views(gradient, "scale"), views(gradient, "shift"), strict=True)
+            )
+        # They stay float32, and so does what they make.
+        self._norms = list(zip(columns(flat, "scale"), columns(flat, "shift"), strict=True))
         self._narrow = [torch.empty_like(weight) for weight in self._weights] if bf16 else []
         self._buffers: dict[int, Buffers] = {}
         self._x = flat[:0]
@@ -96,8 +110,13 @@ class TorchMlp:
         buffers = self._buffers_for(len(x), x.device)
         self._x = inputs = x.to(self._dtype)
         for index, hidden in enumerate(buffers.hidden):
-            _affine(inputs, self._weights[index], self._biases[index], hidden)
-            _activate(hidden, self._tanh)
+            entering = buffers.entering[index]
+            _affine(inputs, self._weights[index], self._biases[index], entering)
+            if self._norms:
+                buffers.norms[index] = norm = Normalised.of(entering)
+                scale, shift = self._norms[index]
+                entering.copy_(torch.addcmul(shift, norm.output, scale))
+            activations.forward(self._shape.activation, entering, hidden)
             inputs = hidden
         if buffers.wide is not inputs:
             buffers.wide.copy_(inputs)
@@ -113,9 +132,9 @@ class TorchMlp:
                 self._write_gradients(index, delta[:, :rows], below[..., :rows, :])
             if index == 0:
                 break
-            into, output = buffers.deltas[index - 1], buffers.hidden[index - 1]
+            into = buffers.deltas[index - 1]
             _product(delta.to(self._dtype), self._weights[index], into)
-            _through_activation(into, output, self._tanh)
+            self._through_activation(index - 1, into, rows)
             delta, below = into, buffers.hidden[index - 2] if index > 1 else self._x
         if inputs is None:
             return None
@@ -125,6 +144,21 @@ class TorchMlp:
         for member in range(1, len(delta)):
             gradient = gradient + weight[member] @ delta[member, rows:].t()
         return gradient.float()
+
+    def _through_activation(self, index: int, delta: Tensor, rows: int) -> None:
+        """Go back through what follows the products of a hidden layer."""
+        buffers = self._buffers[len(self._x)]
+        activations.backward(
+            self._shape.activation, delta, buffers.entering[index], buffers.hidden[index]
+        )
+        if not self._norms:
+            return
+        norm, wide = buffers.norms[index], delta.float()
+        if rows:
+            scale, shift = self._norm_gradients[index]
+            torch.sum(wide[:, :rows] * norm.output[:, :rows], 1, out=scale)
+            torch.sum(wide[:, :rows], 1, out=shift)
+        delta.copy_(norm.backward(wide * self._norms[index][0]))
 
     def _write_gradients(self, index: int, delta: Tensor, below: Tensor) -> None:
         target = self._weight_gradients[index]
@@ -156,6 +190,8 @@ class Buffers:
 
     Attributes:
         hidden: ``[M, B, out]`` of each hidden layer.
+        entering: What its activation takes; the same memory, if nobody needs it on the way back.
+        norms: What of its normalisation is needed on the way back.
         deltas: Gradients with respect to them.
         wide: The last of ``hidden``, in float32.
         output: ``[M, B, out]`` float32.
@@ -166,10 +202,44 @@ class Buffers:
     ) -> None:
         sizes = [(shape.members, rows, size) for size in shape.hidden_sizes]
         self.hidden = [torch.empty(size, dtype=dtype, device=device) for size in sizes]
+        in_place = shape.activation in activations.IN_PLACE
+        self.entering = self.hidden if in_place else [torch.empty_like(h) for h in self.hidden]
+        self.norms: dict[int, Normalised] = {}
         self.deltas = [torch.empty_like(hidden) for hidden in self.hidden]
         last = self.hidden[-1]
         self.wide = last if dtype == torch.float32 else torch.empty_like(last, dtype=torch.float32)
         self.output = torch.empty((shape.members, rows, shape.outputs), device=device)
+
+
+class Normalised(NamedTuple):
+    """What a layer put out, before and after it was centred and scaled; float32.
+
+    Attributes:
+        input: ``[M, B, out]``.
+        mean: ``[M, B, 1]``.
+        inverse: ``[M, B, 1]``, one over the deviation.
+        output: ``[M, B, out]``.
+    """
+
+    input: Tensor
+    mean: Tensor
+    inverse: Tensor
+    output: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Normalised:
+        """Normalise over features; ``x`` may be overwritten afterwards."""
+        wide = x.float() if x.dtype != torch.float32 else x.clone()
+        output, mean, inverse = torch.native_layer_norm(wide, wide.shape[-1:], None, None, EPSILON)
+        return cls(wide, mean, inverse, output)
+
+    def backward(self, delta: Tensor) -> Tensor:
+        """The gradient with respect to the input."""
+        found: Tensor = torch.ops.aten.native_layer_norm_backward(
+            delta, self.input, self.input.shape[-1:], self.mean, self.inverse, None, None,
+            [True, False, False],
+        )[0]  # fmt: skip
+        return found
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -192,18 +262,3 @@ def _affine(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> None:
     for member in range(len(out)):
         inputs = x if x.dim() == 2 else x[member]
         torch.addmm(bias[member], inputs, weight[member].t(), out=out[member])
-
-
-def _activate(x: Tensor, tanh: bool) -> None:
-    if tanh:
-        x.tanh_()
-    else:
-        x.relu_()
-
-
-def _through_activation(delta: Tensor, output: Tensor, tanh: bool) -> None:
-    """Multiply ``delta`` by the activation's slope where it put out ``output``."""
-    if tanh:
-        torch.ops.aten.tanh_backward.grad_input(delta, output, grad_input=delta)
-    else:
-        torch.ops.aten.threshold_backward.grad_input(delta, output, 0, grad_input=delta)

@@ -10,7 +10,9 @@ from torch.nn import functional
 
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
 from fast_core.algos.nets.images import ImageShape
-from fast_core.algos.nets.networks import NetworkShape, own_prefix
+from fast_core.algos.nets.layer_norm import EPSILON
+from fast_core.algos.nets.networks import NetworkShape, layer_kinds, own_prefix
+from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import convolve
 from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.nets_torch.recurrent import TorchMemory
@@ -66,10 +68,13 @@ class Network:
             self._own = {torso: OwnModule(shape.own, device) for torso in shape.torsos[:torsos]}
         self._bf16 = bf16
         self._scaled = scaled
-        self._activation = torch.tanh if shape.activation == "tanh" else torch.relu
-        layers = range(len(shape.hidden_sizes))
+        self._activation = FUNCTIONS[shape.activation]
+        kinds = layer_kinds(layer_norm=shape.layer_norm)
         self._layers = {
-            torso: [(f"{torso}.{layer}.weight", f"{torso}.{layer}.bias") for layer in layers]
+            torso: [
+                [f"{torso}.{layer}.{kind}" for kind in kinds]
+                for layer in range(len(shape.sizes(torso)))
+            ]
             for torso in shape.torsos
         }
         self.memory = None if shape.memory is None else TorchMemory(shape.memory)
@@ -127,8 +132,8 @@ class Network:
             x = self._own[torso](rows.vector, rows.images)
         else:
             x = self._joined(leaves, torso, rows) if self._shape.images else rows.vector
-        for weight, bias in self._layers[torso]:
-            x = self._activation(functional.linear(x, leaves[weight], leaves[bias]))
+        for names in self._layers[torso]:
+            x = self._activation(dense(x, *(leaves[name] for name in names)))
         return x
 
     def _joined(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
@@ -196,6 +201,20 @@ def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
             flat.storage_offset() + offset,
         )
     return flat.narrow(0, offset, torch.Size(shape).numel()).view(shape)
+
+
+def dense(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+) -> Tensor:
+    """What enters the activation of a hidden layer, ``[B, out]``; normalised with a scale."""
+    x = functional.linear(x, weight, bias)
+    if scale is None:
+        return x
+    return functional.layer_norm(x.float(), x.shape[-1:], scale, shift, EPSILON).to(x.dtype)
 
 
 def _linear(leaves: dict[str, Tensor], name: str, x: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from fast_core.algorithm import Algorithm, Array, Backend, LearnerSetup, Policy, PolicySetup
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
-from fast_core.algos.nets.networks import Activation, NetworkShape, parameter_layout
+from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.algos.nets.own_shape import (
     Arguments,
@@ -131,9 +132,34 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             "convolutions or a network of your own."
         ),
     ] = None
+    actor_sizes: Annotated[
+        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the policy's hidden layers, where it has a torso of its own; "
+            "null: hidden_sizes."
+        ),
+    ] = None
+    critic_sizes: Annotated[
+        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Widths of the value's hidden layers, where it has a torso of its own; "
+            "null: hidden_sizes."
+        ),
+    ] = None
     activation: Annotated[
-        Activation, Meta(description="What follows each hidden layer; convolutions have relu.")
+        Activation,
+        Meta(
+            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
+            "gelu_tanh the approximation. Convolutions have relu."
+        ),
     ] = "tanh"
+    layer_norm: Annotated[
+        bool,
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned."
+        ),
+    ] = False
     shared_torso: Annotated[
         bool | None,
         Meta(
@@ -227,14 +253,20 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
                 f"{self.recurrent!r}: policy and value share what is remembered; got false."
             )
         begun = bool(images) or own is not None
-        hidden_sizes = () if begun else (64, 64)
-        shared = begun or self.recurrent != "none"
+        hidden_sizes = self.hidden_sizes or (() if begun else (64, 64))
+        actor_sizes = self.actor_sizes or hidden_sizes
+        critic_sizes = self.critic_sizes or hidden_sizes
+        shared = self.shared_torso
+        if shared is None:
+            shared = begun or self.recurrent != "none"
+        if shared:
+            self._check_sizes(environment)
         outputs = {"discrete": action.n, "multi_discrete": sum(action.counts)}
         shape = NetworkShape(
             inputs=encoded_size(environment, images),
-            hidden_sizes=hidden_sizes if self.hidden_sizes is None else self.hidden_sizes,
+            hidden_sizes=actor_sizes,
             activation=self.activation,
-            shared_torso=shared if self.shared_torso is None else self.shared_torso,
+            shared_torso=shared,
             outputs=outputs.get(action.kind, action.size),
             gaussian=action.kind == "box",
             choices=action.counts if action.kind == "multi_discrete" else (),
@@ -242,12 +274,35 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             cnn=cnn,
             stretched=self.normalize_actions,
             own=own,
+            value_sizes=None if critic_sizes == actor_sizes else critic_sizes,
+            layer_norm=self.layer_norm,
         )
         if self.recurrent == "none":
             return shape
         return replace(
             shape, memory=MemoryShape(self.recurrent, shape.features, self.recurrent_size)
         )
+
+    def _check_sizes(self, environment: EnvironmentSpec) -> None:
+        """Refuse layers of one's own under a head where both heads share them."""
+        for key in ("actor_sizes", "critic_sizes"):
+            if (sizes := getattr(self, key)) is None:
+                continue
+            if self.recurrent != "none":
+                why, advice = f"algorithm.recurrent is {self.recurrent!r}", ""
+            else:
+                why = "algorithm.shared_torso is true"
+                if self.shared_torso is None:
+                    seen = f"{environment.id!r} shows images"
+                    if is_own(self.network):
+                        seen = f"algorithm.network is {self.network!r}"
+                    why = f"{seen} (algorithm.shared_torso is null)"
+                advice = ", or set algorithm.shared_torso to false"
+            raise ConfigError(
+                f"algorithm.{key} can be set only where policy and value have hidden layers of "
+                f"their own; they share them here: {why}; got {list(sizes)}. Use "
+                f"algorithm.hidden_sizes for both{advice}."
+            )
 
     def state_size(self, environment: EnvironmentSpec) -> int:
         """What the recurrent layer remembers of each environment."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.adam import Adam
 from fast_core.algos.nets.distributions import I64, Bool, make_distribution
-from fast_core.algos.nets.mlp import make_torso
+from fast_core.algos.nets.mlp import make_torso, make_torsos
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.ppo.config import PPOConfig
@@ -32,9 +32,9 @@ class ExplicitCore:
         self._adam = Adam(parameters, epsilon=config.adam_epsilon)
         views = {p.name: p.view(parameters) for p in layout}
         gradients = {p.name: p.view(self._gradient) for p in layout}
-        self._torso = make_torso(shape, parameters, self._gradient)
+        self._torsos = make_torsos(shape, parameters, self._gradient)
         self._value_torso = make_torso(shape, parameters, only=-1)
-        self._delta: F32 = np.empty((0, 0, 0), np.float32)
+        self._deltas: list[F32] = []
         self._policy_head = Head(views, gradients, "policy")
         self._value_head = Head(views, gradients, "value")
         self._shared = shape.shared_torso
@@ -86,25 +86,27 @@ class ExplicitCore:
             advantage = standardise(advantage)
         features = self._forward(obs)
 
-        output = self._policy_head.forward(features[0])
+        output = self._policy_head.forward(features[0][0])
         mask = None if self._epoch.mask is None else self._epoch.mask[learned].T
         log_prob, entropy = self._distribution.evaluate(output, action, mask)
         surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
         output_gradient = self._distribution.backward(
             surrogate.log_prob_gradient, -config.entropy_coef / count
         )
-        value = self._value_head.forward(features[-1])[0]
+        value = self._value_head.forward(features[-1][-1])[0]
         value_loss, value_gradient = squared_error(
             value, target, old_value, config.value_clip_epsilon
         )
         value_gradient *= np.float32(config.value_coef)
 
-        if self._delta.shape != features.shape:
-            self._delta = np.empty(features.shape, np.float32)
-        delta = self._delta
-        self._policy_head.backward(features[0], output_gradient, delta[0], add=False)
-        self._value_head.backward(features[-1], value_gradient[None], delta[-1], add=self._shared)
-        self._backward(obs, delta)
+        if [delta.shape for delta in self._deltas] != [each.shape for each in features]:
+            self._deltas = [np.empty(each.shape, np.float32) for each in features]
+        to_policy, to_value = self._deltas[0][0], self._deltas[-1][-1]
+        self._policy_head.backward(features[0][0], output_gradient, to_policy, add=False)
+        self._value_head.backward(
+            features[-1][-1], value_gradient[None], to_value, add=self._shared
+        )
+        self._backward(obs, self._deltas)
         return GradientStats(
             gradient_norm=math.sqrt(float(np.dot(self._gradient, self._gradient))),
             policy_loss=surrogate.loss,
@@ -118,13 +120,14 @@ class ExplicitCore:
         """Which of these shuffled rows the loss is over."""
         return slice(start, stop)
 
-    def _forward(self, obs: F32) -> F32:
-        """What the heads take of those rows: ``[torsos, features, B]``."""
-        return self._torso.forward(obs.T)
+    def _forward(self, obs: F32) -> list[F32]:
+        """What the heads take of those rows: ``[torsos, features, B]`` of each ensemble."""
+        return [torsos.forward(obs.T) for torsos in self._torsos]
 
-    def _backward(self, obs: F32, delta: F32) -> None:
-        """Write the gradients of everything below the heads, from that of `_forward`'s result."""
-        self._torso.backward(delta, rows=len(obs))
+    def _backward(self, obs: F32, deltas: list[F32]) -> None:
+        """Write the gradients of everything below the heads, from those of `_forward`'s result."""
+        for torsos, delta in zip(self._torsos, deltas, strict=True):
+            torsos.backward(delta, rows=len(obs))
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step; the gradient is used up."""

@@ -69,7 +69,7 @@ class RecurrentExplicitCore(ExplicitCore):
         features: F32 = np.empty((self._features_size, len(obs)), np.float32)
         for first in range(0, len(obs), CHUNK):
             rows = obs[first : first + CHUNK]
-            features[:, first : first + CHUNK] = self._torso.forward(rows.T)[0]
+            features[:, first : first + CHUNK] = self._torsos[0].forward(rows.T)[0]
         return features
 
     def begin(self, columns: Columns) -> None:
@@ -90,18 +90,18 @@ class RecurrentExplicitCore(ExplicitCore):
         rows = self._learned_rows = self._minibatches.learned(start, stop)
         return slice(start, stop) if rows is None else start + rows
 
-    def _forward(self, obs: F32) -> F32:
-        self._features = super()._forward(obs)[0]
+    def _forward(self, obs: F32) -> list[F32]:
+        self._features = super()._forward(obs)[0][0]
         output = self._unrolled.forward(self._features, self._part.state, self._part.keep)
         rows = output.reshape(len(obs), -1)
-        return (rows if self._learned_rows is None else rows[self._learned_rows]).T[None]
+        return [(rows if self._learned_rows is None else rows[self._learned_rows]).T[None]]
 
-    def _backward(self, obs: F32, delta: F32) -> None:
-        keep, rows = self._part.keep, delta[0].T
+    def _backward(self, obs: F32, deltas: list[F32]) -> None:
+        keep, rows = self._part.keep, deltas[0][0].T
         if self._learned_rows is not None:
             rows = np.zeros((len(obs), self._size), np.float32)
-            rows[self._learned_rows] = delta[0].T
+            rows[self._learned_rows] = deltas[0][0].T
         gradient = np.ascontiguousarray(rows).reshape(*keep.shape, -1)
         below: F32 = np.empty((1, *self._features.shape), np.float32)
         self._unrolled.backward(self._features, gradient, keep, below[0])
-        super()._backward(obs, below)
+        super()._backward(obs, [below])

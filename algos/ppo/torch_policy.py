@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
-from fast_core.algos.nets.networks import F32, OWN, NetworkShape
+from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
@@ -73,7 +73,8 @@ class TorchPolicy(ActorPolicy):
             weight = weight * PIXEL
         # A user's network is cast by autocast, operation by operation.
         wide = name.startswith(("policy.head", "memory.", "policy.log_std")) or OWN in name
-        dtype = torch.bfloat16 if self._bf16 and not wide else torch.float32
+        narrow = self._bf16 and not wide and not normalises(name)
+        dtype = torch.bfloat16 if narrow else torch.float32
         return weight.to(self._device, dtype)
 
     def _output(self, obs: Array) -> F32:

@@ -25,6 +25,14 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
     policy_learning_rate: Annotated[
         Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
     ] = None
+    actor_sizes: Annotated[
+        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
+        Meta(description="Widths of the policy's hidden layers; null: hidden_sizes."),
+    ] = None
+    critic_sizes: Annotated[
+        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
+        Meta(description="Widths of each critic's hidden layers; null: hidden_sizes."),
+    ] = None
     critics: Annotated[
         Count, Meta(description="Value networks; the least of their values makes targets.")
     ] = 2
@@ -49,16 +57,23 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         """The network that acts."""
         return MlpShape(
             self.network_inputs(environment),
-            self.hidden(environment),
+            self.actor_sizes or self.hidden(environment),
             self.policy_outputs(environment.action.size),
             self.activation,
+            layer_norm=self.layer_norm is True,
         )
 
     def critic_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """The ensemble of critics, on observations with actions."""
         inputs = self.network_inputs(environment) + environment.action.size
-        hidden, outputs = self.hidden(environment), self.critic_outputs()
-        return MlpShape(inputs, hidden, outputs, self.activation, self.critics)
+        return MlpShape(
+            inputs,
+            self.critic_sizes or self.hidden(environment),
+            self.critic_outputs(),
+            self.activation,
+            self.critics,
+            layer_norm=bool(self.layer_norm),
+        )
 
     def policy_has_target(self) -> bool:
         """Whether targets are made with a slowly moving copy of the policy."""
@@ -83,7 +98,7 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Critics: forward, backward, the policy's actions there and back, targets; policy: 4."""
         if self.modular:
-            return self.modular_flops(environment)
+            return super().update_flops(environment, rows)
         critics = 6 * self.critic_shape(environment).products
         policy = 4 * self.policy_shape(environment).products
         # Of convolutions: forward and backward, the next observations in one or two networks.

@@ -107,19 +107,6 @@ class DQN(ReplayLearner):
         first = int(self._streams)
         return [p.view(flat)[first:] for p in self._layout.groups["critics"].parameters]
 
-    def _exploration(self) -> float:
-        return self.exploration(self._dqn, self._updates, self._env_steps)
-
-    @staticmethod
-    def exploration(settings: DQNConfig, updates: int, env_steps: int) -> float:
-        """The share of random actions, by the env steps behind the last batch."""
-        if updates == 0:
-            return 1.0 if settings.random_warmup else settings.epsilon_initial
-        share = min(1.0, env_steps / settings.epsilon_steps)
-        return settings.epsilon_initial + share * (
-            settings.epsilon_final - settings.epsilon_initial
-        )
-
 
 def action_values(output: F32, *, dueling: bool) -> F32:
     """Values ``[A, N]`` of choices, from what the network puts out.

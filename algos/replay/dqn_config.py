@@ -7,26 +7,20 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algorithm import Algorithm, LearnerSetup
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import is_own
-from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.choice_blueprint import ChoiceBlueprint
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
-from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
 
 
-class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
+class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
 
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
-    changeable: ClassVar[tuple[str, ...]] = (
-        *ReplaySettings.changeable,
-        "epsilon_initial",
-        "epsilon_final",
-    )
 
     name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
     double: Annotated[
@@ -40,6 +34,13 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
             "hidden layers of their own (arXiv:1511.06581)."
         ),
     ] = True
+    layer_norm: Annotated[
+        bool,
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned."
+        ),
+    ] = False
     target_interval: Annotated[
         Count, Meta(description="Steps between moves of the target network by target_rate.")
     ] = 1
@@ -47,15 +48,6 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Error from which the loss is linear; null: squared everywhere."),
     ] = 1.0
-    epsilon_initial: Annotated[
-        float, Meta(ge=0, le=1, description="Share of random actions at the first update.")
-    ] = 1.0
-    epsilon_final: Annotated[
-        float, Meta(ge=0, le=1, description="Share of random actions after epsilon_steps.")
-    ] = 0.05
-    epsilon_steps: Annotated[
-        Count, Meta(description="Env steps over which the share falls from one to the other.")
-    ] = 10_000
 
     def streams(self, environment: EnvironmentSpec) -> bool:
         """Whether value and advantages have hidden layers of their own."""
@@ -78,7 +70,8 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
         streams = self.streams(environment)
         outputs = environment.action.n + int(self.dueling and not streams)
         inputs, hidden = self.network_inputs(environment), self.hidden(environment)
-        return MlpShape(inputs, hidden, outputs, self.activation, 1 + int(streams))
+        members = 1 + int(streams)
+        return MlpShape(inputs, hidden, outputs, self.activation, members, self.layer_norm)
 
     def policy_shape(self, environment: EnvironmentSpec) -> MlpShape:
         """What acting needs of it: the advantages alone, if they have a stream of their own."""
@@ -88,40 +81,25 @@ class DQNConfig(ReplaySettings, frozen=True, kw_only=True):
         """Append the value network."""
         layout.add_network("critics", self.shape(environment), target=True)
 
-    def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
-        """Raise `ConfigError` if DQN can't train in this environment."""
-        if environment.action.kind != "discrete":
-            raise ConfigError(
-                f"algorithm.name 'dqn' takes one discrete action per step; {environment.id!r} has "
-                f"{environment.action.kind}. Use sac, td3 or dsact for boxes, ppo for anything."
-            )
-        super().check(environment, setup)
-
-    def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
-        """Two uniform numbers: whether to explore, and with what."""
-        return NoiseSpec("uniform", (2,))
-
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Forward and backward, and forward of the next observations in one or two networks."""
         if self.modular:
-            return self.modular_flops(environment)
+            return super().update_flops(environment, rows)
         passes = 5 if self.double else 4
         encoder = self.encoder(environment)
         products = self.shape(environment).products
         products += 0 if encoder is None else encoder.products
         return 2 * passes * products * self.batch_size
 
-    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
-        """Build a policy."""
-        from fast_core.algos.replay.policies import GreedyPolicy
-
+    def first_value(self, environment: EnvironmentSpec) -> int:
+        """Behind the value, if it is an output of the same network."""
         one = self.dueling and not (self.modular or self.streams(environment))
-        return GreedyPolicy(self.actor(environment, setup), environment, first=int(one))
+        return int(one)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:
-            return self.make_modular(environment, setup)
+            return super().make_algorithm(environment, setup)
         self.check(environment, setup)
         learner: Algorithm = own("fast_core.algos.replay.dqn:DQN")(self, environment, setup)
         return learner

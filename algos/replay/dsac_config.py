@@ -56,7 +56,7 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:
-            return self.make_modular(environment, setup)
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSAC
 
         self.check(environment, setup)
@@ -95,7 +95,7 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:
-            return self.make_modular(environment, setup)
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSACT
 
         self.check(environment, setup)

@@ -82,7 +82,7 @@ class ReplayLearner(ABC):
         self._observed = None
         if limit is not None:
             self._observed = ObservedRows(self._vectors, self._encoder, settings.batch_size)
-        self._left = 1.0
+        self._rows, self._left = setup.rows, 1.0
         self._updates = 0
         self._turn: int | None = None
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
@@ -190,7 +190,10 @@ class ReplayLearner(ABC):
     def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn
         if self._settings.learning_rate_schedule == "linear":
-            self._left = max(0.0, 1.0 - batch.progress)
+            # Of the horizon, where the round that granted the step began, as PPO counts: at its
+            # end the last round would learn nothing.
+            before = max(0, batch.env_steps - self._rows) / max(1, batch.env_steps)
+            self._left = 1.0 - batch.progress * before
 
     @property
     def _errors_are_finite(self) -> bool:
@@ -304,8 +307,8 @@ class ReplayLearner(ABC):
         return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
     def _exploration(self) -> float:
-        """Share of actions drawn uniformly: all until the first update."""
-        return float(self._settings.random_warmup and self._updates == 0)
+        """How much policies explore, by the env steps behind the last batch."""
+        return self._settings.exploration(self._updates, self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 

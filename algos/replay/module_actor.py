@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ class Acting(nn.Module):
     """
 
     def __init__(
-        self, learner: type[TorchAlgorithm], settings: ReplaySettings, networks: Networks
+        self, learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, networks: Networks
     ) -> None:
         super().__init__()
         self.networks = networks

@@ -43,7 +43,7 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:
-            return self.make_modular(environment, setup)
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.sac import SAC
 
         self.check(environment, setup)

@@ -16,10 +16,10 @@ from fast_core.algorithm import (
     PolicySetup,
     ReplaySpec,
 )
+from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.networks import Activation
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
 from fast_core.algos.ppo.config import Schedule
@@ -102,7 +102,20 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         ),
     ] = "auto"
     network_kwargs: Arguments = {}
-    activation: Annotated[Activation, Meta(description="What follows each hidden layer.")] = "relu"
+    activation: Annotated[
+        Activation,
+        Meta(
+            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
+            "gelu_tanh the approximation. Convolutions have relu."
+        ),
+    ] = "relu"
+    layer_norm: Annotated[
+        bool | Literal["critics"],
+        Meta(
+            description="Normalise what each hidden layer puts out over its features, before its "
+            "activation, with a scale and a shift that are learned; critics: in critics alone."
+        ),
+    ] = False
     backend: Annotated[
         Literal["auto", "numpy", "torch"],
         Meta(
@@ -201,6 +214,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """One: `update` takes one step, with a batch of its own."""
         return 1
 
+    def exploration(self, updates: int, env_steps: int) -> float:
+        """Share of actions drawn uniformly after so many updates: all until the first."""
+        return float(self.random_warmup and updates == 0)
+
     def replay(self) -> ReplaySpec:
         """Windows of at most ``n_step`` steps, ``batch_size`` of them."""
         return ReplaySpec(self.batch_size, self.n_step, self.gamma)
@@ -246,13 +263,13 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         self.add_networks(layout, environment)
         return layout
 
-    def modular_flops(self, environment: EnvironmentSpec) -> int:
-        """As `update_flops`, of torch modules: forward and back, their targets forward."""
+    def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
+        """Of torch modules: forward and back, their targets forward."""
         modules = self.modules(environment)
         products = sum(module.products * (4 if module.target else 3) for module in modules)
         return 2 * products * self.batch_size
 
-    def make_modular(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build the learner of torch modules."""
         self.check(environment, setup)
         found = own("fast_core.algos.replay.torch_algorithm:torch_learner")(self)

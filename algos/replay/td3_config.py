@@ -41,7 +41,7 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:
-            return self.make_modular(environment, setup)
+            return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.td3 import TD3
 
         self.check(environment, setup)

@@ -13,12 +13,13 @@ from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.networks import F32, layer_kinds, normalises
 from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import PIXEL
-from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.networks import Rows, dense
 from fast_core.algos.nets_torch.policy_module import ActionMode, Leaves, PolicyModule
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.replay.actors import actor_layout, take_statistics
@@ -75,7 +76,7 @@ class TorchActor:
                     weight = weight * PIXEL
                 if weight.dim() == 4:
                     weight = weight.contiguous(memory_format=torch.channels_last)
-                narrow = self._bf16 and not p.name.startswith(last)
+                narrow = self._bf16 and not p.name.startswith(last) and not normalises(p.name)
                 dtype = torch.bfloat16 if narrow else torch.float32
                 self._leaves[p.name] = weight.to(self._device, dtype)
 
@@ -101,12 +102,11 @@ class TorchActor:
         x = rows.vector
         if self._see is not None:
             x = see(self._see, leaves, rows, bf16=self._bf16, scaled=True)
-        hidden = len(self._shape.hidden_sizes)
-        activation = torch.tanh if self._shape.activation == "tanh" else torch.relu
+        hidden, activation = len(self._shape.hidden_sizes), FUNCTIONS[self._shape.activation]
+        kinds = layer_kinds(layer_norm=self._shape.layer_norm)
         for index in range(hidden):
-            weight = leaves[f"policy.{index}.weight"][0]
-            x = functional.linear(x.to(weight.dtype), weight, leaves[f"policy.{index}.bias"][0])
-            x = activation(x)
+            layer = [leaves[f"policy.{index}.{kind}"][0] for kind in kinds]
+            x = activation(dense(x.to(layer[0].dtype), *layer))
         last = leaves[f"policy.{hidden}.weight"][0]
         return functional.linear(x.float(), last, leaves[f"policy.{hidden}.bias"][0])
 

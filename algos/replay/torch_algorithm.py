@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -32,13 +32,21 @@ from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.device_inputs import TensorScaling
 from fast_core.algos.replay.learner import Losses, ReplayLearner
 from fast_core.algos.replay.settings import ReplaySettings
-from fast_core.algos.replay.torch_networks import Convolutions, Networks, OwnEncoder, width
+from fast_core.algos.replay.torch_networks import (
+    Convolutions,
+    Networks,
+    OwnEncoder,
+    best_choice,
+    pick,
+    width,
+)
 from fast_core.algos.replay.torch_vectors import TorchVectors
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import named
 
+__all__ = ["Loss", "Networks", "Rows", "TorchAlgorithm", "TorchBatch", "best_choice", "pick"]
 FIRST = 0  # purpose of a random stream
 
 
@@ -78,7 +86,10 @@ class Loss:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class TorchAlgorithm(ReplayLearner):
+Settings = TypeVar("Settings")
+
+
+class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     """A learner from replay; a subclass has `modules` and `loss`.
 
     Args:
@@ -102,31 +113,46 @@ class TorchAlgorithm(ReplayLearner):
     online: Networks
     target: Networks
 
-    def __init__(self, settings: Any, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
+    def __init__(
+        self, settings: Settings, environment: EnvironmentSpec, setup: LearnerSetup
+    ) -> None:
         self.settings, self.environment = settings, environment
         delay = getattr(settings, "policy_delay", 1)
         actions = environment.action.size if environment.action.kind == "box" else 0
+        assert isinstance(settings, ReplaySettings), "settings are those of a replay algorithm"
         super().__init__(settings, environment, setup, delay=delay, actions=actions)
 
     # --- for subclasses ------------------------------------------------------------------------
 
     @classmethod
     def modules(
-        cls, settings: Any, environment: EnvironmentSpec, seen: int | OwnShape, seed: int
+        cls, settings: Settings, environment: EnvironmentSpec, seen: int
     ) -> dict[str, nn.Module]:
         """The networks by name; parts that only a policy's step changes last, from ``policy`` on.
 
         Args:
             settings: Hyper-parameters.
             environment: What is learned.
-            seen: How many numbers `Networks.see` gives them; where `replaced` is set, a user's
-                module that takes actions itself.
-            seed: Of their first values; torch's generator is seeded with it already.
+            seen: How many numbers `Networks.see` gives them. Torch's generator is seeded.
         """
         raise NotImplementedError
 
     @classmethod
-    def output(cls, settings: Any, networks: Networks, rows: Rows) -> Tensor:
+    def own_modules(
+        cls, settings: Settings, environment: EnvironmentSpec, shape: OwnShape, seed: int
+    ) -> dict[str, nn.Module]:
+        """The same where a user's module is every network itself, if `replaced` says that it may.
+
+        Args:
+            settings: Hyper-parameters.
+            environment: What is learned.
+            shape: The module, without actions.
+            seed: Of its first values.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def output(cls, settings: Settings, networks: Networks, rows: Rows) -> Tensor:
         """What policies choose by, ``[B, out]``: values of choices, or means and deviations."""
         return networks("policy", networks.see(rows))
 
@@ -140,7 +166,7 @@ class TorchAlgorithm(ReplayLearner):
 
     def learning_rate(self, part: str) -> float:
         """Step size of a part."""
-        return float(self.settings.learning_rate)
+        return self._settings.learning_rate
 
     @property
     def policy_is_due(self) -> bool:
@@ -159,15 +185,15 @@ class TorchAlgorithm(ReplayLearner):
         bf16: bool = False,
     ) -> Networks:
         """All networks; the same seed gives the same bits. This is the one place."""
+        given: Any = settings  # of the type that the subclass names
         random = any(module.random for module in environment.modules)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder: nn.Module | None = None
-            seen: int | OwnShape
             if is_own(settings.network):
                 shape = own_shape(settings.network, settings.network_kwargs, environment)
                 if cls.replaced and takes_actions(shape):
-                    parts = cls.modules(settings, environment, shape, seed)
+                    parts = cls.own_modules(given, environment, shape, seed)
                     return Networks(None, parts, raw=True, bf16=bf16, random=random)
                 encoder = OwnEncoder(shape, seed)
                 seen = width(shape, encoder.own)
@@ -175,7 +201,7 @@ class TorchAlgorithm(ReplayLearner):
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)
                 seen = settings.network_inputs(environment)
-            parts = cls.modules(settings, environment, seen, seed)
+            parts = cls.modules(given, environment, seen)
             return Networks(encoder, parts, bf16=bf16, random=random)
 
     def _allocate(
@@ -286,7 +312,7 @@ class TorchAlgorithm(ReplayLearner):
         ]
 
 
-def torch_learner(settings: ReplaySettings) -> type[TorchAlgorithm]:
+def torch_learner(settings: ReplaySettings) -> type[TorchAlgorithm[Any]]:
     """The class that learns with torch modules.
 
     Raises:
@@ -312,9 +338,10 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
         shape = own_shape(settings.network, settings.network_kwargs, environment)
         looked["encoder"] = looked["policy"] = examine_own(shape, "encoder")
         if learner.replaced and takes_actions(shape):
-            if settings.hidden_sizes is not None:
+            names = ("hidden_sizes", "actor_sizes", "critic_sizes")
+            for name in [name for name in names if getattr(settings, name, None) is not None]:
                 raise ConfigError(
-                    f"algorithm.hidden_sizes can't be set with algorithm.network "
+                    f"algorithm.{name} can't be set with algorithm.network "
                     f"{settings.network!r}: a network that takes `actions` is each network itself, "
                     "with a linear layer on it. Leave it out, or leave `actions` out of __init__."
                 )

@@ -29,32 +29,38 @@ from fast_core.algos.replay.torch_networks import (
 from fast_core.spec import EnvironmentSpec
 
 
-class TorchBox(TorchAlgorithm):
+class TorchBox(TorchAlgorithm[Any]):
     """Critics on stored actions, and a policy that follows their slope at its own."""
 
     replaced: ClassVar[bool] = True
 
     @classmethod
     def modules(
-        cls, settings: Any, environment: EnvironmentSpec, seen: int | OwnShape, seed: int
+        cls, settings: Any, environment: EnvironmentSpec, seen: int
     ) -> dict[str, nn.Module]:
-        """Critics, their averages, the policy."""
+        """MLPs on what is seen."""
+        critics = replace(settings.critic_shape(environment), inputs=seen + environment.action.size)
+        policy = replace(settings.policy_shape(environment), inputs=seen)
+        return cls._named(settings, Critics(critics), Perceptron(policy))
+
+    @classmethod
+    def own_modules(
+        cls, settings: Any, environment: EnvironmentSpec, shape: OwnShape, seed: int
+    ) -> dict[str, nn.Module]:
+        """The user's module as each of them."""
         size, outputs = environment.action.size, settings.critic_outputs()
-        acts = settings.policy_outputs(size)
-        critics: nn.Module
-        policy: nn.Module
-        if isinstance(seen, OwnShape):
-            whole = replace(seen, actions=size)
-            critics = OwnCritics(whole, outputs, settings.critics, seed)
-            policy = OwnNetwork(seen, acts, seed + settings.critics)
-        else:
-            shape = settings.critic_shape(environment)
-            critics = Critics(replace(shape, inputs=seen + size))
-            policy = Perceptron(replace(settings.policy_shape(environment), inputs=seen))
-        found: dict[str, nn.Module] = {"critics": critics}
+        whole = replace(shape, actions=size)
+        critics = OwnCritics(whole, outputs, settings.critics, seed)
+        policy = OwnNetwork(shape, settings.policy_outputs(size), seed + settings.critics)
+        return cls._named(settings, critics, policy)
+
+    @classmethod
+    def _named(cls, settings: Any, critics: nn.Module, policy: nn.Module) -> dict[str, nn.Module]:
+        """Critics, their averages, the policy."""
+        averages = {}
         if settings.critic_numbers():
-            found["averages"] = Numbers(settings.critics, settings.critic_numbers())
-        return found | {"policy": policy}
+            averages["averages"] = Numbers(settings.critics, settings.critic_numbers())
+        return {"critics": critics, **averages, "policy": policy}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -128,15 +134,13 @@ class TorchEntropy(TorchBox):
     """A squashed Gaussian with an entropy bonus."""
 
     @classmethod
-    def modules(
-        cls, settings: Any, environment: EnvironmentSpec, seen: int | OwnShape, seed: int
-    ) -> dict[str, nn.Module]:
+    def _named(cls, settings: Any, critics: nn.Module, policy: nn.Module) -> dict[str, nn.Module]:
         """And the temperature's logarithm."""
         temperature, fixed = Numbers(1), settings.temperature
         first = settings.initial_temperature if isinstance(fixed, str) else fixed
         with torch.no_grad():
             temperature.values.fill_(math.log(first))
-        return super().modules(settings, environment, seen, seed) | {"temperature": temperature}
+        return super()._named(settings, critics, policy) | {"temperature": temperature}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets_torch.networks import Rows
-from fast_core.algos.replay.dqn import DQN
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm, TorchBatch
-from fast_core.algos.replay.torch_networks import Networks, Perceptron
+from fast_core.algos.replay.torch_networks import Networks, Perceptron, best_choice, pick
 from fast_core.spec import EnvironmentSpec
 
 
-class TorchDQN(TorchAlgorithm):
+class TorchDQN(TorchAlgorithm[DQNConfig]):
     """Deep Q-learning with double targets and dueling outputs."""
 
     acting: ClassVar[tuple[str, ...]] = ("critics",)
 
     @classmethod
     def modules(
-        cls, settings: Any, environment: EnvironmentSpec, seen: int | OwnShape, seed: int
+        cls, settings: DQNConfig, environment: EnvironmentSpec, seen: int
     ) -> dict[str, nn.Module]:
         """A value for each choice, and one more where there are dueling outputs."""
-        assert isinstance(seen, int)
         outputs = environment.action.n + int(settings.dueling)
         hidden = settings.hidden(environment)
-        return {"critics": Perceptron(MlpShape(seen, hidden, outputs, settings.activation))}
+        norm = settings.layer_norm is True
+        shape = MlpShape(seen, hidden, outputs, settings.activation, layer_norm=norm)
+        return {"critics": Perceptron(shape)}
 
     @classmethod
-    def output(cls, settings: Any, networks: Networks, rows: Rows) -> Tensor:
+    def output(cls, settings: DQNConfig, networks: Networks, rows: Rows) -> Tensor:
         """Values ``[B, A]`` of choices."""
         outputs = networks("critics", networks.see(rows))
         if not settings.dueling:
@@ -66,18 +65,4 @@ class TorchDQN(TorchAlgorithm):
 
     @property
     def _targets_are_due(self) -> bool:
-        return bool((self._updates + 1) % self.settings.target_interval == 0)
-
-    def _exploration(self) -> float:
-        """The share of random actions, by the env steps behind the last batch."""
-        return DQN.exploration(self.settings, self._updates, self._env_steps)
-
-
-def best_choice(values: Tensor, mask: Tensor | None) -> Tensor:
-    """The allowed choice of largest value in each row ``[N]``."""
-    return (values if mask is None else values.masked_fill(~mask, FORBIDDEN)).argmax(1)
-
-
-def pick(values: Tensor, choice: Tensor) -> Tensor:
-    """What belongs to each row's choice: of ``[N, A, ...]``, ``[N, ...]``."""
-    return values[torch.arange(len(values), device=values.device), choice]
+        return (self._updates + 1) % self.settings.target_interval == 0

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.encoder_shape import BRANCH_GAIN, GAIN, EncoderShape
+from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import OwnShape
+from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import as_module_takes, make, sample, tensors
 from fast_core.algos.replay.torch_encoder import see
@@ -26,16 +29,35 @@ Seen = Tensor | Rows
 
 
 class Linear(nn.Module):
-    """A linear layer of ``M`` networks at once: ``[M or 1, B, in]`` to ``[M, B, out]``."""
+    """A linear layer of ``M`` networks at once: ``[M or 1, B, in]`` to ``[M, B, out]``.
 
-    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+    Args:
+        members: ``M``.
+        inputs: Numbers that enter.
+        outputs: Numbers that leave.
+        layer_norm: Whether those are normalised, as `nets.layer_norm` has it.
+    """
+
+    def __init__(
+        self, members: int, inputs: int, outputs: int, *, layer_norm: bool = False
+    ) -> None:
         super().__init__()
         limit = 1.0 / math.sqrt(inputs)  # as `nets.mlp.draw_first_values` has it
         self.weight = nn.Parameter(torch.empty(members, outputs, inputs).uniform_(-limit, limit))
         self.bias = nn.Parameter(torch.empty(members, outputs).uniform_(-limit, limit))
 
+        self.scale = nn.Parameter(torch.ones(members, outputs)) if layer_norm else None
+        self.shift = nn.Parameter(torch.zeros(members, outputs)) if layer_norm else None
+
     def forward(self, x: Tensor) -> Tensor:
         """The outputs of all members."""
+        x = self._product(x)
+        if self.scale is None or self.shift is None:
+            return x
+        normal = functional.layer_norm(x.float(), x.shape[-1:], eps=EPSILON)
+        return (normal * self.scale[:, None] + self.shift[:, None]).to(x.dtype)
+
+    def _product(self, x: Tensor) -> Tensor:
         members = len(self.weight)
         if members == 1:
             return functional.linear(x[0], self.weight[0], self.bias[0])[None]
@@ -55,8 +77,12 @@ class Mlp(nn.ModuleList):
     """``M`` networks of one shape: ``[B, in]`` to ``[M, B, out]``; the last layer is float32."""
 
     def __init__(self, shape: MlpShape) -> None:
-        super().__init__([Linear(shape.members, a, b) for a, b in shape.layers])
-        self._activation = torch.tanh if shape.activation == "tanh" else torch.relu
+        hidden = len(shape.hidden_sizes)
+        super().__init__(
+            Linear(shape.members, a, b, layer_norm=shape.layer_norm and index < hidden)
+            for index, (a, b) in enumerate(shape.layers)
+        )
+        self._activation = FUNCTIONS[shape.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs of all members."""
@@ -227,6 +253,16 @@ class Networks(nn.Module):
         for part, module in self.parts.items():
             for name, tensor in tensors(module):
                 yield part, f"{part}.{name}", tensor
+
+
+def best_choice(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The allowed choice of largest value in each row ``[N]``."""
+    return (values if mask is None else values.masked_fill(~mask, FORBIDDEN)).argmax(1)
+
+
+def pick(values: Tensor, choice: Tensor) -> Tensor:
+    """What belongs to each row's choice: of ``[N, A, ...]``, ``[N, ...]``."""
+    return values[torch.arange(len(values), device=values.device), choice]
 
 
 def width(shape: OwnShape, module: nn.Module) -> int:

@@ -236,13 +236,12 @@ def result_of(outcome: Outcome) -> Result:
 
 
 def _interrupted(outcome: Outcome, result: Result | None) -> RunInterrupted:
-    if result is None:
-        return RunInterrupted(outcome.text, None)
-    return RunInterrupted(
-        f"{outcome.text}. What it reached is here as error.result; "
-        f"Run({str(result.run.directory)!r}).resume() goes on",
-        result,
-    )
+    text = outcome.text
+    if result is not None:
+        text += ". What it reached is in this exception's `result`"
+    if result is not None and result.run.checkpoints:
+        text += f"; Run({str(result.run.directory)!r}).resume() goes on"
+    return RunInterrupted(text, result)
 
 
 def _result(outcome: Outcome) -> Result | None:

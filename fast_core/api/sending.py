@@ -144,7 +144,7 @@ def _importable(name: str) -> bool:
         if found is not None:
             break
     if found is None or file is None:
-        return False
+        return found is not None and found.origin in ("built-in", "frozen")
     folders = [os.path.dirname(found.origin)] if found.origin else []
     places = [*(found.submodule_search_locations or ()), *folders]
     return any(os.path.realpath(file).startswith(os.path.realpath(p) + os.sep) for p in places)

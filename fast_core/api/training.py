@@ -44,6 +44,5 @@ def train(
     if mode is not None:
         made = made.changed({"mode": mode})
     source = None if resume is None else Path(resume)
-    return result_of(
-        launch(made.values, resume_from=source, environment=made.code, callbacks=callbacks)
-    )
+    outcome = launch(made.values, resume_from=source, callbacks=callbacks, environment=made.code)
+    return result_of(outcome)

@@ -338,7 +338,7 @@ class _Conversion:
         if tree is None:
             tree = {}  # The key stands there with everything below it commented out.
         if not isinstance(tree, dict):
-            self._wrong(path, "must be a group of keys", tree, "Indent its keys below it.")
+            self._wrong(path, "must be a group of keys", tree, "Give its keys: {KEY: VALUE}.")
             return None
         if kind is AlgorithmConfig:
             found = self._algorithm(tree, path)

@@ -6,7 +6,8 @@ this, so they can't disagree with what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -54,7 +55,8 @@ class Key:
         return [_brief(item) for item in self.default]
 
 
-def keys(section: type[Section]) -> dict[str, Key]:
+@functools.cache  # a sweep reads a hundred configurations
+def keys(section: type[Section]) -> Mapping[str, Key]:
     """Keys of a section by name, in the order of declaration."""
     return {field.encode_name: _key(field) for field in structs.fields(section)}
 
@@ -159,8 +161,12 @@ def describe(info: inspect.Type) -> str:
             return "text"
         case inspect.NoneType():
             return "null"
-        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return f"a list, each item {describe(item).replace(', or ', ' or ')}"
+        case (
+            inspect.ListType(item_type=item, min_length=least)
+            | inspect.VarTupleType(item_type=item, min_length=least)
+        ):
+            some = " of at least one" if least else ""
+            return f"a list{some}, each item {describe(item).replace(', or ', ' or ')}"
         case inspect.DictType(value_type=kind):
             return f"a group of keys with {describe(kind)} each"
         case inspect.StructType(cls=kind):

@@ -23,11 +23,14 @@ from torch.fx import Node
 TYPES = {
     torch.float32: "float",
     torch.float64: "double",
+    torch.float16: "float",  # C99 has no half; what is one is one in float too
     torch.int64: "long long",
     torch.int32: "int",
     torch.int16: "short",
     torch.int8: "signed char",
     torch.uint8: "unsigned char",
+    torch.uint16: "unsigned short",
+    torch.uint32: "unsigned int",
     torch.bool: "unsigned char",
 }
 # Of C's library, in double; with the suffix f in float.

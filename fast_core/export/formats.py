@@ -82,7 +82,7 @@ def _write_onnx(job: Job, path: Path) -> None:
 
     model = made.model
     model.metadata_props[METADATA] = job.interface.metadata()
-    for node in model.graph.all_nodes():
+    for node in model.graph:
         node.metadata_props.clear()  # what the exporter saw, of use to nobody else
     for value in (*model.graph.inputs, *model.graph.outputs):
         assert value.shape is not None, "torch.export knows every shape"

@@ -171,7 +171,13 @@ def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
             f"{compiler} refuses the header ({done.stderr.strip().splitlines()[0]}). Nothing was "
             "written. Please report it."
         )
-    act = ctypes.CDLL(os.fspath(library)).try_it
+    try:
+        act = ctypes.CDLL(os.fspath(library)).try_it
+    except OSError as error:
+        raise ExportError(
+            f"what {compiler} made of the header can't be tried ({error}). Write it to a folder "
+            "from which programs may run."
+        ) from error
     port = interface.outputs[0]
     dtype = np.float32 if number == "float" else np.int32
 

@@ -16,14 +16,14 @@ def launch(
     config: RunConfig,
     *,
     resume_from: Path | None = None,
-    environment: bytes | None = None,
     callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
 ) -> Outcome:
     """Train in a new run directory. See `fast_core.launcher.run`."""
     from fast_core.launcher.run import launch as implementation
 
     return implementation(
-        config, resume_from=resume_from, environment=environment, callbacks=callbacks
+        config, resume_from=resume_from, callbacks=callbacks, environment=environment
     )
 
 

@@ -17,6 +17,7 @@ from fast_core.errors import (
     CheckpointError,
     ConfigError,
     FastLoopError,
+    RunFailed,
     SegmentError,
     TopologyError,
 )
@@ -71,16 +72,16 @@ def launch(
     config: RunConfig,
     *,
     resume_from: Path | None = None,
-    environment: bytes | None = None,
     callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
 ) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
-        environment: What ``environment.pickled`` is to hold; where it lies by default.
         callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
+        environment: What ``environment.pickled`` is to hold; where it lies by default.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -251,7 +252,7 @@ def _run(session: Session) -> Outcome:
         interrupts.check_forced()
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
-        raise
+        raise RunFailed(str(error), run.path, "launcher", str(error), "") from error
 
 
 def _mode(session: Session, stack: ExitStack) -> Mode:

@@ -151,7 +151,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     nodes.start(specs)
     write_versions(run, datetime.now())  # while the nodes get ready
     nodes.run()
-    shell.end_callbacks(lambda: interrupts.count > 1)
+    before = interrupts.count
+    shell.end_callbacks(lambda: interrupts.count > before)
     return _finish(shell, display, trace, progress, interrupts)
 
 

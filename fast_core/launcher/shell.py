@@ -270,8 +270,7 @@ class Shell:
             self.evaluations[name] = view
             if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
                 self.bests[name] = view
-        best = self.bests.get(None)
-        self._telling.evaluated(event, best=best is self.evaluations[None])
+        self._telling.evaluated(event, best=self.bests.get(None) is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
@@ -427,7 +426,10 @@ class Shell:
     def end_callbacks(self, hurry: Callable[[], bool]) -> None:
         """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
         assert self.end is not None
-        for failed in self._telling.end(self.end, self._scheduler.statistics(), hurry):
+        faults, left = self._telling.end(self.end, self._scheduler.statistics(), hurry)
+        if left and not faults:
+            self._report(f"{left} has not returned, and is not waited for")
+        for failed in faults:
             self.take(failed)
             if self.end.reason == "finished":
                 text = f"{failed.node} failed while {failed.doing}: {failed.error}"

@@ -63,6 +63,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
 
 
+def cut(text: str, longest: int) -> str:
+    """Text that is no longer than so many characters, with dots where it was."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def stop_text(stop: StopCondition) -> str:
     """``env steps 240,128 / 500,000`` and the like."""
     word = _STOP_WORDS[stop.name]

@@ -20,20 +20,27 @@ def make_progress(stream: TextIO | None) -> Progress:
 
     None is a standard output that was closed before the start: the run trains quietly.
     """
+    if type(stream).__module__.startswith("ipykernel."):
+        return NotebookProgress(cast(TextIO, stream))
+    screen, capable = screen_of(stream)
+    if not capable:
+        return PlainProgress(screen)
+    from fast_core.monitor.live_progress import LiveProgress  # rich costs start-up time
+
+    return LiveProgress(screen)
+
+
+def screen_of(stream: TextIO | None) -> tuple[TextIO, bool]:
+    """What to write to, which keeps nobody waiting, and whether it can show a table in place."""
     if stream is None:
-        return PlainProgress(io.StringIO())
+        return io.StringIO(), False
     if not isinstance(stream, io.TextIOWrapper):  # a program's own, whatever its descriptor is
-        in_cell = type(stream).__module__.startswith("ipykernel.")
-        return NotebookProgress(stream) if in_cell else PlainProgress(stream)
+        return stream, False
     with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor can't block
         stream = cast(TextIO, PatientStream(stream))
     encoding = (stream.encoding or "").lower().replace("-", "")
     capable = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and encoding == "utf8"
-    if not capable:
-        return PlainProgress(stream)
-    from fast_core.monitor.live_progress import LiveProgress  # rich costs start-up time
-
-    return LiveProgress(stream)
+    return stream, capable
 
 
 def show_failure(report: str) -> None:

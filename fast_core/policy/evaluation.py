@@ -18,7 +18,6 @@ from fast_core.algorithm import Array
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
-from fast_core.config import yaml_text as config_yaml
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
@@ -77,7 +76,7 @@ def evaluate(
             the environment takes it.
         environment: None for that of the policy's run. Else a Gymnasium environment, which is left
             open; a function that makes one; an environment's id, played as the policy's own
-            (stacked frames, mask, wrappers); or a configuration: of a run (`RunConfig`, its file
+            (stacked frames, mask, wrappers); or a configuration: of a run (`Config`, its file
             or directory, a dict) or of an environment alone (a dict with ``id``).
         episodes: How many; None takes what the configuration says, or 20.
         seed: Of the episodes; None takes that of the run, or 0.
@@ -263,13 +262,19 @@ def setting_of(
             )
         if policy.run is not None:
             return _of_run(run_config(policy.run, list(overrides)))
-        tree: dict[str, object] = {"environment": policy.file.played}
-        return _of_tree(tree, overrides, f"the policy of {policy.origin.run}")
+        if policy.file.played.get("pickled"):
+            raise ConfigError(
+                f"the environment {policy.environment.id!r} of this policy was given as a Python "
+                "object, which is in its run and not in its file. Name the run, or say where to "
+                "evaluate it."
+            )
+        return _of_file(policy, overrides)
     own = _own(policy)
-    if isinstance(environment, RunConfig):
-        return _of_run(environment)
     if isinstance(environment, EnvironmentConfig):
         return Setting(environment, EvaluationConfig())
+    values = getattr(environment, "values", environment)  # of a `Config`
+    if isinstance(values, RunConfig):
+        return _of_run(values)
     if isinstance(environment, dict):
         tree = environment if "id" not in environment else {"environment": environment}
         return _of_tree(tree, overrides, "the environment's configuration")
@@ -295,13 +300,21 @@ def _named(name: str, own: EnvironmentConfig | None) -> Setting:
     if own is None:
         return Setting(EnvironmentConfig(id=name), EvaluationConfig())
     if own.id != name:
-        own = msgspec.structs.replace(own, id=name, kwargs={})
+        own = msgspec.structs.replace(own, id=name, kwargs={}, pickled=None)
     return Setting(own, EvaluationConfig())
 
 
 def _own(policy: Policy | None) -> EnvironmentConfig | None:
     """The environment that a policy was trained in."""
-    return None if policy is None else setting_of(policy).environment
+    if policy is None:
+        return None
+    setting = _of_file(policy) if policy.run is None else _of_run(run_config(policy.run))
+    return setting.environment
+
+
+def _of_file(policy: Policy, overrides: Sequence[str] = ()) -> Setting:
+    played = {**policy.file.played, "pickled": None}
+    return _of_tree({"environment": played}, overrides, f"the policy of {policy.origin.run}")
 
 
 def _of_run(config: RunConfig) -> Setting:
@@ -309,12 +322,12 @@ def _of_run(config: RunConfig) -> Setting:
     return Setting(config.environment, config.evaluation, config.seed, number)
 
 
-def _of_tree(tree: dict[str, object], overrides: Sequence[str], source: str) -> Setting:
+def _of_tree(tree: dict[str, Any], overrides: Sequence[str], source: str) -> Setting:
     """The environment and evaluation of a tree that may lack what an evaluation needs not."""
     rest = {"name": "evaluation", "algorithm": {"name": "ppo"}, "stop": {"env_steps": 10**12}}
     kept = {key: value for key, value in tree.items() if key in ("environment", "evaluation")}
-    text = config_yaml.dump({**rest, **kept})
-    return _of_run(config_file.loads(text, overrides, algorithm_config_type, source=source))
+    whole = {**rest, **kept}
+    return _of_run(config_file.from_tree(whole, overrides, algorithm_config_type, source=source))
 
 
 def _given(
@@ -327,8 +340,9 @@ def _given(
     spec = getattr(given, "spec", None)
     name = str(getattr(spec, "id", None) or getattr(given, "__name__", type(given).__name__))
     around = own or EnvironmentConfig(id=name)
-    config = msgspec.structs.replace(around, id=name, kwargs={}, wrappers=(), atari=None)
-    config = msgspec.structs.replace(config, backend="gymnasium")
+    config = msgspec.structs.replace(
+        around, id=name, kwargs={}, wrappers=(), atari=None, pickled=None, backend="gymnasium"
+    )
 
     def maker(config: EnvironmentConfig, place: Place) -> Env:
         made = make()

@@ -132,7 +132,9 @@ def describe(
         origin: Where it comes from.
     """
     fields: Sequence[FieldSpec] = config.algorithm.policy_fields(environment)
-    backend = config.policy.backend
+    backend, played = config.policy.backend, config.environment
+    if played.pickled is not None:  # by its name alone: it is in the run, and stays there
+        played = msgspec.structs.replace(played, pickled=Path(played.pickled).name)
     return PolicyFile(
         algorithm=_plain(config.algorithm),
         environment=environment,
@@ -143,7 +145,7 @@ def describe(
         state_size=config.algorithm.state_size(environment),
         backend=config.algorithm.policy_backend(environment) if backend == "auto" else backend,
         precision=config.policy.precision,
-        played=_plain(config.environment),
+        played=_plain(played),
         origin=origin,
     )
 
@@ -242,6 +244,11 @@ def _damaged(path: Path, how: str) -> CheckpointError:
 # --- the best one of a run ------------------------------------------------------------------------
 
 BEST = "best"
+
+
+def best_name(environment: str | None = None) -> str:
+    """What the best policy is called; that in one of ``evaluation.environments``."""
+    return BEST if environment is None else f"{BEST}-{environment}"
 
 
 def best_policy_path(run_directory: str | Path, environment: str | None = None) -> Path:

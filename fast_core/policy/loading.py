@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,8 @@ def load_policy(
             its newest run; or one of its checkpoints.
         device: Torch device.
         checkpoint: Which policy of a run: ``best``, ``best-NAME`` (in one of
-            ``evaluation.environments``), ``newest`` or a name under ``checkpoints``; None takes
-            the best one if there is any, else the newest.
+            ``evaluation.environments``), ``newest`` or a name under ``checkpoints``; None takes the
+            best one if there is any, else the newest.
         seed: Of actions with ``deterministic=False``.
 
     Raises:
@@ -108,16 +109,13 @@ def _of_folder(path: Path, checkpoint: str | None) -> tuple[PolicyFile, Path, st
 
 
 def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
-    best = best_policy_path(run.path)
-    elsewhere = _best_elsewhere(run)
-    if checkpoint is not None and checkpoint in elsewhere:
-        best, checkpoint = elsewhere[checkpoint], BEST
-    if checkpoint == BEST or (checkpoint is None and best.exists()):
-        if not best.exists():
-            raise CheckpointError(
-                f"run {str(run.path)!r} keeps no best policy: none was evaluated, or "
-                f"checkpoint.best is false. {_offer(run)}"
-            )
+    bests = _bests(run)
+    if checkpoint == BEST and not bests:
+        raise CheckpointError(
+            f"run {str(run.path)!r} keeps no best policy: none was evaluated, or "
+            f"checkpoint.best is false. {_offer(run)}"
+        )
+    if best := bests.get(BEST if checkpoint is None else checkpoint):
         found = read_policy(best)
         return found if isinstance(found, PolicyFile) else _explained(found, run)
     if checkpoint is None or checkpoint == NEWEST:
@@ -128,19 +126,18 @@ def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
     return _of_checkpoint(run, name, name)
 
 
+def _bests(run: RunDirectory) -> dict[str, Path]:
+    """The best policy, and the best in each of ``evaluation.environments``, by their names."""
+    main = best_policy_path(run.path)
+    return {
+        path.stem.replace(main.stem, BEST): path
+        for path in sorted(main.parent.glob(f"{main.stem}*{main.suffix}"))
+    }
+
+
 def _offer(run: RunDirectory) -> str:
-    names = complete_names(run.checkpoints)
-    if best_policy_path(run.path).exists():
-        names.append(BEST)
-    names += _best_elsewhere(run)
+    names = [*complete_names(run.checkpoints), *_bests(run)]
     return f"It has {', '.join(names)}." if names else "It has none at all yet."
-
-
-def _best_elsewhere(run: RunDirectory) -> dict[str, Path]:
-    """The best policies in ``evaluation.environments``, by ``best-NAME``."""
-    best = best_policy_path(run.path)
-    found = sorted(best.parent.glob(f"{best.stem}-*{best.suffix}"))
-    return {f"{BEST}-{path.stem.removeprefix(f'{best.stem}-')}": path for path in found}
 
 
 def _newest(run: RunDirectory) -> PolicyFile:
@@ -214,13 +211,14 @@ def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
 
 def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
     """What the run's best policy says of its environment; without one it is tried."""
-    best = best_policy_path(run.path)
-    if best.exists() and isinstance(found := read_policy(best), PolicyFile):
-        return found.environment
+    with contextlib.suppress(CheckpointError):  # none, or a damaged one
+        found = read_policy(best_policy_path(run.path))
+        if isinstance(found, PolicyFile):
+            return found.environment
     # here, because it imports Gymnasium, which a policy file does without
     from fast_core.envs.probe import probe
 
-    return probe(config.environment, config.seed)
+    return config.algorithm.examine(probe(config.environment, config.seed))
 
 
 def _name(run: RunDirectory, config: RunConfig) -> str:

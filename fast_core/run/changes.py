@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, RunConfig, Values, schema
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Values, schema
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.events import Value
@@ -44,6 +44,23 @@ def attributes(config: RunConfig, changed: Mapping[str, Value]) -> Values:
     """What ``environment.attributes`` are with ``changed``, by key of the configuration."""
     given = config.environment.attributes
     return {name: changed.get(f"{ATTRIBUTES}{name}", value) for name, value in given.items()}
+
+
+def evaluated(
+    config: RunConfig, environment: EnvironmentConfig, changed: Mapping[str, Value]
+) -> Values:
+    """The attributes of one of the environments that policies are evaluated in.
+
+    With ``evaluation.attributes: current`` they follow training's, but where ``environment`` is one
+    of ``evaluation.environments`` that gives a value of its own.
+    """
+    if config.evaluation.attributes != "current":
+        return environment.attributes
+    given, now = config.environment.attributes, attributes(config, changed)
+    return {
+        name: now[name] if name in given and value == given[name] else value
+        for name, value in environment.attributes.items()
+    }
 
 
 def checked(config: RunConfig, key: str, value: object) -> Value:

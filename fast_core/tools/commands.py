@@ -133,6 +133,50 @@ def sweep(
     raise typer.Exit(carry_out(file, overrides or []).exit_code)
 
 
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run directories, or folders of runs or a sweep."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write an .svg, .png, .csv or .json."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of metrics.jsonl; eval/return_mean.")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(min=1, metavar="ENV_STEPS", help="Compare there, not at the end.")
+    ] = None,
+    score: Annotated[
+        float | None, typer.Option(metavar="VALUE", help="Count the env steps to this value too.")
+    ] = None,
+    across: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Take runs that differ in it as alike too.")
+    ] = None,
+) -> None:
+    """Compare runs that differ in more than their seeds: mean, spread, interquartile mean."""
+    surroundings.reserve_output()
+    from fast_core.tools.compare.table import compare_and_show
+
+    raise typer.Exit(
+        compare_and_show(runs, output=output, metric=metric, at=at, score=score, across=across)
+    )
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to look.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array instead.")] = False,
+) -> None:
+    """List runs, newest first: how each stands, what it reached, whether it can be resumed."""
+    surroundings.reserve_output()
+    from fast_core.tools.listing import show_runs
+
+    raise typer.Exit(show_runs(folder, as_json=as_json))
+
+
 @app.command("eval")
 def evaluate(
     run: Annotated[

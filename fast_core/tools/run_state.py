@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import msgspec
 import yaml
 
 from fast_core.metrics import MetricsRow
+from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
@@ -101,11 +103,11 @@ def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:
     if RunDirectory(folder).stamp is not None:
         yield folder
         return
-    if depth:
-        with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for path in below:
-            yield from find_runs(Path(path), depth - 1)
+    below: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for path in below if depth else ():
+        yield from find_runs(Path(path), depth - 1)
 
 
 def size_bytes(path: Path) -> int:
@@ -139,7 +141,7 @@ def _outcome(run: RunDirectory, pid: int | None, end: JournalEntry | None) -> tu
 def first_cause(run: RunDirectory) -> str:
     """The line of ``crash.txt`` that says what failed; it is the last one."""
     lines = _tail(run.crash).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip()[:_CAUSE] if lines else "crash.txt is empty"
+    return cut(lines[-1].strip(), _CAUSE) if lines else "crash.txt is empty"
 
 
 def _end(events: Path) -> JournalEntry | None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -35,6 +38,12 @@ MIXED = EnvironmentSpec(
             ("doors", SpaceSpec("multi_discrete", (2,), "int64", counts=(2, 3))),
         ]
     ),
+    choices(3),
+    action_mask="open",
+)
+MIXED_WITHOUT_IMAGE = EnvironmentSpec(
+    "Mixed-v0",
+    SpaceSpec.composite([part for part in MIXED.observation.parts if part[0] != "camera"]),
     choices(3),
     action_mask="open",
 )
@@ -189,6 +198,18 @@ def test_lazy_layers_see_a_batch_before_anything_is_built():
 def test_arguments_without_a_module_are_refused(make_environment):
     with pytest.raises(ConfigError, match=r"network_kwargs are for .* got width with 'auto'"):
         PPOConfig(network_kwargs={"width": 3}).examine(make_environment())
+
+
+def test_networks_of_the_documentation_keep_the_contract(tmp_path, monkeypatch, make_environment):
+    text = (Path(__file__).parents[2] / "docs" / "own-networks.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "my_documented_net.py").write_text("\n\n".join(blocks))
+    monkeypatch.syspath_prepend(tmp_path)
+    environment = make_environment()
+    environments = {"Net": environment, "Fused": MIXED_WITHOUT_IMAGE, "Each": environment}
+    for name, environment in environments.items():
+        config = PPOConfig(network=f"my_documented_net:{name}", network_kwargs={"width": 6})
+        assert config.examine(environment).modules[0].outputs == 6
 
 
 def test_function_may_make_the_module(make_environment):

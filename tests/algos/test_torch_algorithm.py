@@ -43,7 +43,14 @@ def pair(name, **changes):
 
 
 @every
-@pytest.mark.parametrize("more", [{}, {"learning_rate_schedule": "linear", "max_grad_norm": 0.3}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"learning_rate_schedule": "linear", "max_grad_norm": 0.3},
+        {"layer_norm": True, "activation": "gelu"},
+    ],
+)
 def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
     own, by_hand, environment = pair(name, **more)
     for turn in range(4):

@@ -285,6 +285,17 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_attributes_are_refused_where_nothing_has_them() -> None:
+    given = "environment.attributes={gravity: 9.8}"
+    assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
+    message = refusal(MINIMAL, "environment.attributes={a-b: 1}")
+    assert "environment.attributes must have names of attributes; got 'a-b'" in message
+    message = refusal(MINIMAL, given, "environment.backend=envpool")
+    assert "can't be combined with environment.backend envpool" in message
+    message = refusal(MINIMAL, given, "environment.atari={}")
+    assert "can't be combined with environment.atari" in message
+
+
 def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
     assert read(MINIMAL, "nodes.policy.count=3")
     message = refusal(MINIMAL, "nodes.policy.count=3", "policy.placement=node")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ExportError
 from fast_core.export import check_target, export, write
@@ -20,7 +21,8 @@ from fast_core.export import formats as formats_module
 from fast_core.export import header as header_module
 from fast_core.export.interface import make_interface
 from fast_core.export.samples import Reference, draw
-from tests.export.cases import CASES, FIVE, Case, ppo
+from fast_core.spec import EnvironmentSpec
+from tests.export.cases import CASES, FIVE, Case, box, ppo
 from tests.export.cases import discrete as choice
 from tests.export.own import PARAMETERS, Module, own
 from tests.export.test_formats import STRICT, build
@@ -259,3 +261,10 @@ def test_compiler_is_the_one_that_the_user_names(
     with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: no licence\)"):
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
     assert STRICT  # the header itself is compiled with all warnings in test_formats
+
+
+def test_example_of_an_own_algorithm_is_exported(tmp_path: Path) -> None:
+    config = algorithm_config_type("examples.a2c:A2CConfig")(name="examples.a2c:A2CConfig")
+    environment = EnvironmentSpec("Test-v0", box(2, 2, dtype="float64"), choice(3, start=5))
+    case = Case(config, environment)
+    assert written(case, tmp_path / "p.ts").difference == 0.0

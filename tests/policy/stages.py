@@ -43,6 +43,13 @@ KINDS = {
         "environment: {id: 'FastLoopTest/Doors-v0', kwargs: {where: info},"
         " action_mask: info.doors}\nalgorithm: {name: dqn}"
     ),
+    "own network": (
+        "environment: {id: CartPole-v1}\n"
+        "algorithm: {name: ppo, network: 'tests.algos.own_networks:Plain'}"
+    ),
+    "normalised sac": (
+        "environment: {id: Pendulum-v1}\nalgorithm: {name: sac, normalize_observations: true}"
+    ),
     "sac": "environment: {id: Pendulum-v1}\nalgorithm: {name: sac, hidden_sizes: [16]}",
     "dqn": "environment: {id: CartPole-v1}\nalgorithm: {name: dqn, hidden_sizes: [16]}",
 }
@@ -83,7 +90,7 @@ def play(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Played:
         text = text.replace("replay: {capacity: 2000, learning_starts: 100}\n", "")
         text = text.replace("algorithm: {", "algorithm: {minibatch_size: 16, ")
     config = config_file.loads(text, [], algorithm_config_type, source="test")
-    spec = probe(config.environment, config.seed)
+    spec = config.algorithm.examine(probe(config.environment, config.seed))
     played = Played(folder)
     original = Actor.__call__
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from fast_core import Config, train
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig
 from fast_core.config import file as config_file
@@ -118,6 +119,7 @@ def test_one_environment_in_every_form(policy: Policy, run: Path, tmp_path: Path
         DRAWING,
         config,
         config.environment,
+        Config.of(config),
         {"id": DRAWING},
         {"environment": {"id": DRAWING}},
         tmp_path / "some.yaml",
@@ -344,6 +346,26 @@ def test_what_can_not_be_recorded_is_refused_before_anything_is_played(tmp_path:
     with pytest.raises(PolicyError, match=r"1605 columns.*ends in .npz"):
         evaluate(always(1), env, episodes=1, record=tmp_path / "w.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
+
+
+def test_an_environment_given_as_an_object_stays_in_its_run(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {
+        "name": "given",
+        "directory": str(tmp_path),
+        "mode": "inline",
+        "environment": lambda: gymnasium.make("CartPole-v1", max_episode_steps=9),
+        "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16},
+        "rollout": {"shards": 1, "envs_per_shard": 2, "steps": 8},
+        "evaluation": {"every_env_steps": 16, "episodes": 2},
+        "stop": {"env_steps": 16},
+    }
+    policy = train(tree).policy
+    assert evaluate(policy, episodes=2).lengths.max() == 9
+    policy.save(tmp_path / "p")
+    assert policy.file.played["pickled"] == "environment.pkl", "no path of this machine"
+    with pytest.raises(ConfigError, match=r"was given as a Python object.*say where to evaluate"):
+        evaluate(tmp_path / "p")
+    assert evaluate(tmp_path / "p", "CartPole-v1", episodes=2).lengths.max() > 9
 
 
 def test_an_environment_of_its_own_kind_keeps_the_policys_frames(

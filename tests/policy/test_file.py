@@ -155,6 +155,9 @@ def test_checkpoints_are_policies_too(tmp_path: Path) -> None:
     assert np.isnan(direct.origin.mean_return)
     with pytest.raises(ConfigError, match=r"checkpoint='best' needs a run's directory"):
         load_policy(run.checkpoints / "000000000001", checkpoint="best")
+    best_policy_path(run.path).write_bytes(b"damaged")
+    tried = load_policy(run.path, checkpoint="newest").file
+    assert tried.parameters == named[1].file.parameters
     with pytest.raises(CheckpointError, match=r"'7'.*000000000001, 000000000002, best"):
         load_policy(run.path, checkpoint="7")
 

@@ -251,6 +251,19 @@ def test_a_device_that_is_not_there_is_refused(cartpole: Played) -> None:
         load_policy(cartpole.file, device="cup")
 
 
+@pytest.mark.parametrize("kind", ["ppo", "pixels", "recurrent"])
+def test_on_a_gpu_it_does_the_same(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is none")
+    played = play(tmp_path, kind, monkeypatch)
+    here, there = load_policy(played.file), load_policy(played.file, device="cuda")
+    given = batch(here, played.asked[0][0])
+    np.testing.assert_allclose(there(given)[0], here(given)[0], atol=1e-3)
+
+
 def test_another_networks_parameters_are_refused(cartpole: Played) -> None:
     import msgspec
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.process.harness import TOY, Launched, Workplace, digests, eventually
+from tests.process.harness import ROOT, TOY, Launched, Workplace, digests, eventually
 from tests.process.replay_runs import TASKS as REPLAYED
 from tests.process.test_equality import TASKS
 from tests.process.test_resume import ROWS, UPDATES_PER_TICKET, kill_after
@@ -137,3 +138,12 @@ def test_what_is_no_callback_leaves_nothing(workplace: Workplace) -> None:
     assert run.wait() == 2, run.screen
     assert "module 'listening' has no 'Missing'" in run.screen
     assert not Path(run.home / "runs").exists()
+
+
+@pytest.mark.slow
+def test_curriculum_of_the_examples_reaches_the_top(workplace: Workplace) -> None:
+    values = yaml.safe_load((ROOT / "examples" / "curriculum.yaml").read_text())
+    run = workplace.launch("metrics.tensorboard=false", config=values)
+    assert run.wait(120) == 0, run.screen
+    assert "with the goal at 0.5 (examples.curriculum:MovingGoal.on_evaluation)" in run.screen
+    assert len(changes(run)) == 8

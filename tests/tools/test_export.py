@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import warnings
 from pathlib import Path
 
@@ -47,3 +48,20 @@ def test_what_can_not_be_written_is_refused_before_anything_is_loaded(tmp_path: 
     with pytest.raises(CheckpointError, match=r"no checkpoint 'lost'\. It has 000000000001, best"):
         export_run(run.path, tmp_path / "p.ts", "lost")
     assert not (tmp_path / "p.ts").exists()
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_trained(tmp_path / "runs", checkpoints=1)
+    (tmp_path / "out").mkdir()
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert list((tmp_path / "out").iterdir()) != []
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.jit, "save", interrupted)
+        patch.setattr(torch.jit, "trace", lambda *_, **__: None)
+        assert export_run(run.path, tmp_path / "out" / "p.ts") == 130
+    assert list((tmp_path / "out").iterdir()) == []
+    assert signal.getsignal(signal.SIGINT) is before

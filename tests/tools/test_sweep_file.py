@@ -78,7 +78,11 @@ def test_written_file_is_the_same_sweep(tmp_path: Path) -> None:
     sweep = read_sweep(path, ["algorithm.gamma=0.5", f"directory={tmp_path}/runs"])
     sweep.folder.mkdir(parents=True)
     (sweep.folder / "sweep.yaml").write_text(sweep.text)
-    assert read_sweep(sweep.folder) == sweep
+    found = read_sweep(sweep.folder)
+    assert (found.folder, found.variants, found.seeds) == (sweep.folder, sweep.variants, (0, 1))
+    assert read_sweep(sweep.folder, ["name=x"]).folder == sweep.folder.with_name("x")
+    moved = sweep.folder.rename(tmp_path / "moved")
+    assert read_sweep(moved).folder == moved
 
 
 @pytest.mark.parametrize(
@@ -88,9 +92,11 @@ def test_written_file_is_the_same_sweep(tmp_path: Path) -> None:
         ({"grid": {"algorithm.gama": [1]}}, "algorithm.gama is not a key.*Did you mean"),
         ({"grid": {"algorithm.gamma": 1}}, r"must be a list of values.*\[1\]"),
         ({"grid": {"algorithm.gamma": [0.9, 2]}}, r"gamma must be a number.*got 2 .*line \d"),
+        ({"grid": {"algorithm.gamma": [0.9, 0.90]}}, "gamma has a value twice"),
         ({"grid": {"seed": [1]}}, "seed can't differ within a sweep.*`seeds`"),
         ({"variants": [{"directory": "x"}]}, "directory can't differ"),
         ({"variants": [{"stop": 1}], "grid": {"stop": [2]}}, "stop is given in variants"),
+        ({"name": "../x"}, "name must be usable as a folder name"),
         ({"seeds": 0}, "seeds must be an integer of at least 1"),
         ({"seeds": [1, 1]}, "seeds must be.*different"),
         ({"jobs": 0}, "jobs must be 'auto'"),

@@ -27,6 +27,7 @@ SMALL = Need(cores=1, nbytes=100)
         (["nodes.env.count=4", "nodes.optimizer.threads=6", "scheduler.off_policy_degree=1"], 10),
         (["nodes.optimizer.count=2", "nodes.optimizer.threads=3"], 6),
         (["nodes.optimizer.threads=8", "nodes.optimizer.device=cuda"], 1),
+        (["nodes.env.count=4", "nodes.optimizer.threads=2", "mode=inline"], 2),
         (["policy.placement=node", "nodes.policy.count=2"], 3),
     ],
 )

@@ -159,18 +159,23 @@ class Host:
         )
         return self._failed
 
-    def end(self, end: End, limit_s: float | None, key: str, hurry: Callable[[], bool]) -> None:
+    def end(self, end: End, limit_s: float | None, key: str, hurry: Callable[[], bool]) -> str:
         """Call what is still to be called, and `on_end`; `take` has what came of it.
 
         Each call may take ``limit_s``. Nothing is waited for once ``hurry`` says so.
+
+        Returns:
+            What has not returned by then, empty if everything has.
         """
         hangs = self._place is not None and self._failed is not None
         self._put(partial(self._tell, None, (("on_end", end),), over=True))
         while self._calling and not hangs and not hurry():
             if (late := self.overdue(limit_s, key)) is not None:
                 self._answers.append(late)
-                return
+                break
             time.sleep(LOOK_S)
+        place = self._place
+        return "" if place is None else place[0]
 
     def close(self) -> None:
         """Let the thread end. May be called twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,7 +43,8 @@ class Live:
     @property
     def values(self) -> Mapping[str, Value]:
         """See `LiveRun.values`."""
-        return {**changeable(self.config), **self._changed, **self._changes}
+        # a copy, because what is changed in place would look as if it had been so before
+        return copy.deepcopy({**changeable(self.config), **self._changed, **self._changes})
 
     def change(self, key: str, value: object) -> None:
         """See `LiveRun.change`."""

@@ -123,10 +123,16 @@ class Telling:
             return None
         return self.host.overdue(self._supervision.work_timeout_s, WORK_KEY)
 
-    def end(self, end: EndRun, now: Statistics, hurry: Callable[[], bool]) -> list[Failed]:
-        """Tell of the end and wait until everybody knows; returns what went wrong."""
+    def end(
+        self, end: EndRun, now: Statistics, hurry: Callable[[], bool]
+    ) -> tuple[list[Failed], str]:
+        """Tell of the end, and wait until everybody knows.
+
+        Returns:
+            What went wrong, and what was not waited for any longer.
+        """
         if self.host is None or not self._begun:
-            return []
+            return [], ""
         names, best = complete_names(self._run.checkpoints), best_policy_path(self._run.path)
         record = End(
             outcome=end.reason,
@@ -141,5 +147,5 @@ class Telling:
         limit_s, key = self._supervision.work_timeout_s, WORK_KEY
         if end.reason == "interrupted":
             limit_s, key = self._supervision.grace_s, GRACE_KEY
-        self.host.end(record, limit_s, key, hurry)
-        return [answer for answer in self.host.take() if isinstance(answer, Failed)]
+        left = self.host.end(record, limit_s, key, hurry)
+        return [answer for answer in self.host.take() if isinstance(answer, Failed)], left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,8 +19,8 @@ from fast_core.nodes.act.recording import Recording
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
-from fast_core.policy.file import BEST, BestPolicy, Origin, best_policy_path, describe
-from fast_core.run.changes import attributes
+from fast_core.policy.file import BestPolicy, Origin, best_name, best_policy_path, describe
+from fast_core.run.changes import evaluated
 
 STEPS_PER_UNIT = 64
 
@@ -42,9 +43,8 @@ class EvaluatorNode(Node):
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._actor = Actor(
-            plan.blueprint, plan.environment, self._policy, plan.config.evaluation.envs
-        )
+        envs = plan.config.evaluation.envs
+        self._actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
         others = plan.config.evaluation.environments.items()
         self._stages = [
             Stage(context, self._actor, number, name, environment)
@@ -53,12 +53,12 @@ class EvaluatorNode(Node):
         self._request: Evaluate | None = None
         self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
         self._recording = Recording(context, self._policy)
-        self._changed = plan.changed
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
         """Build the environments and step one for real."""
-        self._begin(self.context.plan.config.evaluation.episodes)
+        for stage in self._stages:
+            stage.begin(self.context.plan.config.evaluation.episodes, self.context.plan.changed)
 
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
@@ -71,26 +71,12 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
-            self._changed = command.changed
-            self._begin(command.episodes)
             self._left = list(self._stages)
+            for stage in self._stages:
+                stage.begin(command.episodes, command.changed)
             if self._recording.wanted(command):
-                self._recording.begin(command, self._attributes())
+                self._recording.begin(command)
                 self._left.append(self._recording)
-
-    def _begin(self, episodes: int) -> None:
-        """Be at the beginning everywhere; what callbacks change counts where training is."""
-        first, *others = self._stages
-        first.begin(episodes, self._attributes())
-        for stage in others:
-            stage.begin(episodes)
-
-    def _attributes(self) -> Values:
-        """Those of ``environment`` in evaluations."""
-        config = self.context.plan.config
-        if config.evaluation.attributes == "current":
-            return attributes(config, self._changed)
-        return config.environment.attributes
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
@@ -165,29 +151,24 @@ class Stage:
     ) -> None:
         """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
         self._actor = actor
-        self._context, self._number, self._environment = context, number, environment
+        self._context, self._number = context, number
+        self._name, self._environment = name, environment
         self.where = "" if name is None else f" in {name!r}"
-        self._source = BEST if name is None else f"{BEST}-{name}"
         self._episodes = 0
         self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
         self._unwritten = False  # the best, for want of room
 
-    def begin(self, episodes: int, changed: Values | None = None) -> None:
-        """Be at the beginning, with ``environment.attributes`` that may have changed.
-
-        Environments are kept while their number fits.
-        """
-        config, environment = self._context.plan.config, self._environment
-        if changed is not None:
-            environment = msgspec.structs.replace(environment, attributes=changed)
+    def begin(self, episodes: int, changed: Values) -> None:
+        """Be at the beginning; environments are kept while their number fits."""
+        config = self._context.plan.config
+        attributes = evaluated(config, self._environment, changed)
         if self._episodes == episodes:
-            if changed is not None:
-                self.runner.change(changed)
+            self.runner.change(attributes)
             self.runner.restart()
             return
         self.close_runner()
         self.runner = make_runner(
-            environment,
+            msgspec.structs.replace(self._environment, attributes=attributes),
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,
@@ -205,15 +186,15 @@ class Stage:
         """Show that no environment hangs, however long the slowest evaluation takes."""
         self._context.stats.words[StatsColumn.PROGRESS] += 1
 
-    def played(self, request: Evaluate, parameters: list[Array]) -> Played:
+    def played(self, request: Evaluate, parameters: Sequence[Array]) -> Played:
         """What has been played; keeps the policy if it is the best here, and warns."""
-        plan, runner, log = self._context.plan, self.runner, self._context.log
+        runner, log, plan = self.runner, self._context.log, self._context.plan
         config = plan.config
         result = Played(tuple(runner.returns), tuple(runner.lengths), runner.info_means())
         if config.checkpoint.best and result.score is not None:
             origin = Origin(
                 run=f"{config.name}/{Path(plan.run_directory).name}",
-                source=self._source,
+                source=best_name(self._name),
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,

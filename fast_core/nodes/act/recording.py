@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from fast_core.algorithm import Policy
-from fast_core.config import Values
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
@@ -19,6 +18,7 @@ from fast_core.events import Evaluate
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.actor import Actor
+from fast_core.run.changes import evaluated
 
 FOLDER = "videos"
 KEY = "evaluation.video_every"
@@ -38,8 +38,9 @@ class Recording:
         """``policy`` is that of the evaluation; nothing is made yet."""
         config = context.plan.config
         self._context, self._config = context, config
-        plan = context.plan
-        self._actor = Actor(plan.blueprint, plan.environment, policy, config.evaluation.envs)
+        self._actor = Actor(
+            context.plan.blueprint, context.plan.environment, policy, config.evaluation.envs
+        )
         self._folder = Path(context.plan.run_directory) / FOLDER
         self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
         self._runner: Runner | None = None
@@ -52,8 +53,8 @@ class Recording:
         every = self._config.evaluation.video_every
         return every is not None and request.request % every == 0
 
-    def begin(self, request: Evaluate, attributes: Values) -> None:
-        """Be at the beginning of the video of an evaluation with these attributes."""
+    def begin(self, request: Evaluate) -> None:
+        """Be at the beginning of the video of an evaluation."""
         self._close_files()
         try:
             self._folder.mkdir(exist_ok=True)
@@ -62,6 +63,7 @@ class Recording:
             self._gif = Gif(path.with_suffix(".gif")) if self._gifs else None
             if self._runner is None:
                 self._runner = self._make_runner()
+            attributes = evaluated(self._config, self._config.environment, request.changed)
             self._runner.change(attributes)
             self._runner.restart()
         except (FastLoopError, OSError) as error:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from fast_core.algos.registry import algorithm_config_type
@@ -122,16 +123,20 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
         )
     source = str(file)
     document = config_yaml.parse(config_file.read_text(file), source)
+    if begun:  # wherever it was moved to
+        where = path.resolve()
+        document.tree.update(name=where.name, directory=str(where.parent))
     own, others = _divided(overrides)
     config = config_file.read_section(
         SweepConfig, document, own, algorithm_config_type, source=source
     )
-    name = config.name or (path.resolve().name if begun else file.stem)
+    name = config.name or file.stem
     base, base_source = _base(config.config, document, source)
     base.tree.setdefault("name", name)
     shared = config_file.read(base, others, algorithm_config_type, source=base_source)
+    config_file.validate(msgspec.structs.replace(shared, name=name), source)
     directory = config.directory or shared.directory
-    folder = path if begun else expanded(directory, "directory") / name
+    folder = expanded(directory, "directory") / name
     combinations = list(_combinations(config, document.lines, source))
     variants = _variants(combinations, base, base_source, shared.name, str(folder.absolute()))
     seeds = _seeds(config.seeds, shared.seed)
@@ -231,6 +236,8 @@ def _flat(
                 f"grid: {key} must be a list of values; got {value!r:.80} ({source}). Write "
                 f"`{key}: [{config_yaml.inline(value)}]`, or set it in the configuration."
             )
+        elif len({config_yaml.inline(one) for one in value}) < len(value):
+            raise ConfigError(f"grid: {key} has a value twice; got {value!r:.80} ({source}).")
         else:
             yield key, value
 

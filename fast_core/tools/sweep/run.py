@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import select
 import shlex
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.config import RunConfig
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, SegmentError, TopologyError
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
 from fast_core.launcher.verdict import Found, Verdict, judge
@@ -23,6 +24,7 @@ from fast_core.run.needs import SHARE_OFFERED, private_nbytes
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
+from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, find_runs
 from fast_core.tools.sweep.file import SWEEP_FILE, Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
@@ -80,18 +82,18 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
     planned = read_sweep(Path(path), overrides)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        screen = Screen()
+        screen = Screen(sys.stdout)
         stack.callback(screen.close)
         tasks = _settled(planned)
         try:
-            need = _examined(tasks, interrupts)
+            need = _examined(tasks, interrupts, screen)
         except Interrupted:
             return _result(planned, tasks, interrupts)
         planned.folder.mkdir(parents=True, exist_ok=True)
         stack.callback(_lock(planned).close)
         write_durably(planned.folder / SWEEP_FILE, planned.text.encode())
         divided = _divided(planned, len(tasks), need)
-        _tell_begin(planned, tasks, divided, screen)
+        _tell_begin(planned, tasks, divided, need, screen)
         _carry_out(tasks, divided, interrupts, screen)
         screen.close()
         _tell_end(planned, tasks, screen)
@@ -99,26 +101,26 @@ def sweep(path: str | Path, overrides: Sequence[str] = ()) -> SweepResult:
 
 
 def _settled(planned: Sweep) -> list[Task]:
-    tasks = tasks_of(planned)
+    tasks, configs = tasks_of(planned), RunConfigs()
     for task in tasks:
         task.settle()
-        task.check()
+        task.check(configs)
     return tasks
 
 
-def _examined(tasks: Sequence[Task], interrupts: Interrupts) -> Need:
+def _examined(tasks: Sequence[Task], interrupts: Interrupts, screen: Screen) -> Need:
     """Come to the verdict of a launch about every configuration that is to run; what it needs.
 
-    Each environment is made once, by a process of its own.
+    Each environment is made once, by a process of its own. The cores are what the whole sweep
+    needs, so that what is left of it later gets the same share.
     """
     found: dict[bytes, Found] = {}
-    need = Need(1, 0)
     variants = {id(task.variant): task.variant for task in tasks if task.status == "waiting"}
-    for variant in variants.values():
-        verdict = _verdict(variant, found, interrupts)
-        one = _need(variant.config, verdict)
-        need = Need(max(need.cores, one.cores), max(need.nbytes, one.nbytes))
-    return need
+    if len(variants) > 1:
+        screen.say(f"checking {len(variants)} configurations")
+    nbytes = [_nbytes(_verdict(each, found, interrupts)) for each in variants.values()]
+    cores = max(needed_cores(task.variant.config) for task in tasks)
+    return Need(cores, max(nbytes, default=0))
 
 
 def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts) -> Verdict:
@@ -127,22 +129,24 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
     config = msgspec.structs.replace(variant.config, directory=str(folder))
     nodes = config.nodes
     key = msgspec.json.encode((config.environment, nodes.optimizer, nodes.policy, config.policy))
-    if (known := found.get(key)) is not None:
-        interrupts.check()
-        seen = Found(known.environment, config)
-        return judge(config, lambda: seen, str(folder))
     try:
+        if (known := found.get(key)) is not None:
+            interrupts.check()
+            seen = Found(known.environment, config)
+            there = next(above for above in (folder, *folder.parents) if above.is_dir())
+            return judge(config, lambda: seen, str(there))
         verdict = examine(config, interrupts)
-    except ConfigError as error:
-        raise ConfigError(f"{variant.name}: {error}") from error
+    except (ConfigError, TopologyError, SegmentError) as error:
+        raise type(error)(f"{variant.name}: {error}") from error
     found[key] = verdict.found
     return verdict
 
 
-def _need(config: RunConfig, verdict: Verdict) -> Need:
+def _nbytes(verdict: Verdict) -> int:
+    """Memory that a run takes: what is shared, and its processes."""
     plan = verdict.plan
     shared = layout_of(structures(plan)).nbytes + private_nbytes(plan)
-    return Need(needed_cores(config), shared + PROCESS_BYTES * (1 + len(plan.names.all)))
+    return shared + PROCESS_BYTES * (1 + len(plan.names.all))
 
 
 def _lock(planned: Sweep) -> RunLock:
@@ -167,26 +171,26 @@ def _carry_out(
 ) -> None:
     """Run what is to be run; whatever happens here, no process is left."""
     free = list(range(divided.jobs))
-    pressed, looked_s = 0, 0
+    pressed, look_s = 0, 0.0
     try:
         while True:
             for task in tasks:
                 if task.poll(stopping=pressed > 0):
                     free.append(task.slot)
                     screen.changed(task)
-                elif task.status == "elsewhere":
-                    task.settle()
             if not pressed:
                 _start(tasks, free, divided, screen)
             running = [task for task in tasks if task.child is not None]
             left = [task for task in tasks if task.status in ("waiting", "elsewhere")]
             if not running and (pressed or not left):
                 return
-            looked_s += 1
-            if looked_s * _POLL_S >= _LOOK_S:
-                looked_s = 0
+            if time.monotonic() >= look_s:
+                look_s = time.monotonic() + _LOOK_S
                 for task in running:
                     task.look()
+                for task in tasks:
+                    if task.status == "elsewhere":
+                        task.settle()
             screen.update(tasks)
             select.select([interrupts], [], [], _POLL_S)
             interrupts.drain()
@@ -217,7 +221,9 @@ def _stop(tasks: Sequence[Task], pressed: int) -> None:
             task.child.kill()
 
 
-def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: Screen) -> None:
+def _tell_begin(
+    planned: Sweep, tasks: Sequence[Task], divided: Share, need: Need, screen: Screen
+) -> None:
     variants, seeds = len(planned.variants), len(planned.seeds)
     cores = len(divided.slots[0])
     screen.say(
@@ -225,10 +231,19 @@ def _tell_begin(planned: Sweep, tasks: Sequence[Task], divided: Share, screen: S
         f"({_plural(variants, 'variant')}, {_plural(seeds, 'seed')}), {divided.jobs} at once on "
         f"{_plural(cores, 'core')} each ({divided.why})"
     )
+    if need.cores > cores:
+        screen.say(
+            f"a run keeps {_plural(need.cores, 'core')} busy, as its nodes.*.count and "
+            "nodes.*.threads say: its processes will wait for one another",
+            "yellow",
+        )
     done = sum(task.status == "finished" for task in tasks)
     going_on = sum(task.status == "waiting" and task.state is not None for task in tasks)
+    elsewhere = sum(task.status == "elsewhere" for task in tasks)
     if done or going_on:
         screen.say(f"{done} finished before, {going_on} begun before")
+    if elsewhere:
+        screen.say(f"{_plural(elsewhere, 'run')} in the hands of other processes: waited for")
     if left := others(planned, find_runs(planned.folder)):
         screen.say(f"{_plural(left, 'run')} in {planned.folder} not of this sweep: left alone")
 

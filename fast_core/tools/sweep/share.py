@@ -49,12 +49,12 @@ class Share:
 def needed_cores(config: RunConfig) -> int:
     """Cores that a run keeps busy with the counts that its configuration states; auto is one."""
     nodes = config.nodes
-    env = 1 if nodes.env.count == "auto" else nodes.env.count
+    env = 1 if nodes.env.count == "auto" or config.mode == "inline" else nodes.env.count
     threads = 1 if nodes.optimizer.threads == "auto" else nodes.optimizer.threads
     learning = nodes.optimizer.count * (threads if nodes.optimizer.device == "cpu" else 1)
     if config.policy.placement == "node":
         env += nodes.policy.count
-    take_turns = config.scheduler.off_policy_degree == 0
+    take_turns = config.scheduler.off_policy_degree == 0 or config.mode == "inline"
     return max(env, learning) if take_turns else env + learning
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,13 +10,14 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
-from fast_core.monitor.figures import UNKNOWN, count, duration, number
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number
+from fast_core.monitor.screen import screen_of
 from fast_core.tools.sweep.tasks import Status, Task
 
 _SHORTEST_S, _LONGEST_S = 5.0, 60.0
 _LIVE_S = 0.5
+_CAUSE = 120
 _STYLES: dict[Status, str] = {
     "running": "bold",
     "elsewhere": "bold",
@@ -40,26 +39,36 @@ _ORDER: tuple[Status, ...] = (
 class Screen:
     """Shows the runs; a screen that is gone goes quiet and stops nothing."""
 
-    def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        out: TextIO = stream or sys.stdout or io.StringIO()
-        self._console = Console(file=out, highlight=False, soft_wrap=True, emoji=False)
+    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._lives = screen_of(stream)
+        self._console = Console(file=self._stream, force_terminal=self._lives, highlight=False)
         self._clock = clock
         self._began_s = clock()
         self._started_s: dict[int, tuple[float, int]] = {}
         self._told_s: dict[int, float] = {}
         self._next_s = 0.0
         self._live: Live | None = None
-        self._lives = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._quiet = False
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line."""
+        self._safely(lambda: self._print(text, style))
+
+    def _print(self, text: str, style: str) -> None:
+        if self._live is not None:
+            self._console.print(text, style=style, markup=False, soft_wrap=True)
+            return
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(f"{text}\n".encode(encoding, "replace").decode(encoding))
+        self._stream.flush()
+
+    def _safely(self, show: Callable[[], None]) -> None:
+        if self._quiet:
+            return
         try:
-            self._console.print(Text(text, style=style), soft_wrap=True)
-        except (OSError, ValueError):
-            self._console = Console(file=io.StringIO())
-            self._lives = False
+            show()
+        except (OSError, ValueError):  # the pipe or terminal is closed
+            self._quiet = True
 
     def changed(self, task: Task) -> None:
         """A run has begun or ended."""
@@ -70,7 +79,7 @@ class Screen:
             text = f"goes on at {count(steps)} env steps" if steps else "started"
         else:
             text = self._figures(task)
-        self.say(f"{self._time()} {task.name}: {text}", _STYLES[task.status] if self._lives else "")
+        self.say(f"{self._time()} {task.name}: {text}", _STYLES[task.status])
 
     def update(self, tasks: Sequence[Task]) -> None:
         """Redraw the table, or print a line of each run that has been quiet for long enough."""
@@ -78,12 +87,13 @@ class Screen:
         if self._lives:
             if now_s >= self._next_s:
                 self._next_s = now_s + _LIVE_S
-                self._draw(tasks)
+                self._safely(lambda: self._draw(tasks))
             return
         for task in tasks:
             started_s = self._started_s.get(id(task), (now_s, 0))[0]
             every_s = min(max((now_s - started_s) / 20, _SHORTEST_S), _LONGEST_S)
-            if task.status == "running" and now_s >= self._told_s[id(task)] + every_s:
+            steps = task.state.env_steps if task.state is not None else 0
+            if task.child and steps and now_s >= self._told_s[id(task)] + every_s:
                 self._told_s[id(task)] = now_s
                 self.say(f"{self._time()} {task.name}: {self._figures(task)}")
 
@@ -91,16 +101,13 @@ class Screen:
         """Take the table away; may be called twice."""
         live, self._live = self._live, None
         if live is not None:
-            live.stop()
+            self._safely(live.stop)
 
     def _draw(self, tasks: Sequence[Task]) -> None:
-        try:
-            if self._live is None:
-                self._live = Live(console=self._console, auto_refresh=False, transient=True)
-                self._live.start()
-            self._live.update(self._table(tasks, self._console.height - 4), refresh=True)
-        except (OSError, ValueError):
-            self._lives = False
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(self._table(tasks, self._console.height - 4), refresh=True)
 
     def _table(self, tasks: Sequence[Task], rows: int) -> Table:
         counts = Counter(task.status for task in tasks)
@@ -128,7 +135,7 @@ class Screen:
     def _figures(self, task: Task) -> str:
         """A run's line: what it is doing, how far it is, what it reaches."""
         if task.status == "failed":
-            return f"failed: {task.cause}"
+            return f"failed: {cut(task.cause, _CAUSE)}"
         if task.state is None:
             return "starting" if task.status == "running" else task.status
         steps, part, left, last, best = self._cells(task)
@@ -137,7 +144,7 @@ class Screen:
             parts[0] += "" if part == UNKNOWN else f" ({part}, {left} left)"
             parts.append(f"return {last}")
         else:
-            parts.append(f"best {best}")
+            parts.append(f"return {last}" if best == UNKNOWN else f"best {best}")
         return ", ".join(parts)
 
     def _left_s(self, task: Task) -> float | None:

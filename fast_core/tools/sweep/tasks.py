@@ -11,10 +11,11 @@ from typing import Literal
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.errors import ConfigError
-from fast_core.launcher.run import load_run_config
+from fast_core.monitor.figures import cut
 from fast_core.monitor.run_directory import RunDirectory, runs_in
 from fast_core.system.durable import write_durably
 from fast_core.tools.config_leaves import differences
+from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import RunState, read_state
 from fast_core.tools.sweep.child import Child
 from fast_core.tools.sweep.file import Sweep, Variant
@@ -81,7 +82,7 @@ class Task:
         states: dict[str, Status] = {"finished": "finished", "running": "elsewhere"}
         self.status = states.get(self.state.state, "waiting") if self.state else "waiting"
 
-    def check(self) -> None:
+    def check(self, configs: RunConfigs) -> None:
         """See whether its directory is that of the run that the sweep asks for.
 
         Raises:
@@ -90,9 +91,7 @@ class Task:
         if self.state is None:
             return
         run = RunDirectory(self.state.path)
-        for key, (wanted, found) in differences(
-            self.variant.config, load_run_config(run, [])
-        ).items():
+        for key, (wanted, found) in differences(self.variant.config, configs[run]).items():
             raise ConfigError(
                 f"{key} is {config_yaml.inline(wanted)} in the sweep, but a run of it was made "
                 f"with {config_yaml.inline(found)} ({str(run.config)!r}). More seeds and more "
@@ -142,12 +141,12 @@ class Task:
         return next((run for run in reversed(mine) if RunDirectory(run).config.is_file()), None)
 
     def _last_words(self, status: int) -> str:
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
         with self.log.open("rb") as file:
             file.seek(self._log_from)
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
-        said = lines[-1].removeprefix("fastloop: ")[:_CAUSE] if lines else "it said nothing"
-        if status < 0:
-            return f"killed by {signal.Signals(-status).name}; last it said: {said}"
+        said = cut(lines[-1].removeprefix("fastloop: "), _CAUSE) if lines else "it said nothing"
         return said
 
 

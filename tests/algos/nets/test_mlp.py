@@ -1,10 +1,21 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup
-from fast_core.algos.nets.mlp import Mlp, MlpShape, draw_first_values
+from fast_core.algos.nets.mlp import Mlp, MlpShape, NumpyMlp, draw_first_values
+from fast_core.algos.nets.networks import normalises
 from fast_core.algos.replay.vectors import Layout, NumpyVectors
+from tests.algos.nets.test_activations import LOOSE, MODULES
+
+KINDS = ("weight", "bias", "scale", "shift")
+# What follows a layer knows nothing of how many networks and outputs there are.
+CASES = [
+    *itertools.product(["relu", "tanh"], [False], [1, 3], [1, 2, 5]),
+    *((name, layer_norm, 3, 2) for name in MODULES for layer_norm in (False, True)),
+]
 
 
 def build(backend: str, shape: MlpShape, seed: int = 0, precision="fp32"):
@@ -26,25 +37,41 @@ def build(backend: str, shape: MlpShape, seed: int = 0, precision="fp32"):
 
 def reference(layout, vectors, shape, x):
     """Outputs ``[M, N, out]`` under autograd, and the leaves."""
-    leaves = [
-        torch.tensor(p.view(vectors.parameters()), requires_grad=True)
+    leaves = {
+        p.name: torch.tensor(p.view(vectors.parameters()), requires_grad=True)
         for p in layout.groups["net"].parameters
-    ]
-    for index in range(0, len(leaves), 2):
-        x = x @ leaves[index].transpose(1, 2) + leaves[index + 1][:, None]
-        if index < len(leaves) - 2:
-            x = torch.tanh(x) if shape.activation == "tanh" else torch.relu(x)
-    return x, leaves
+    }
+    return by_modules(shape, leaves, x), list(leaves.values())
+
+
+def by_modules(shape, leaves, x):
+    """Outputs ``[M, N, out]`` by torch's modules, member by member."""
+    outputs = []
+    for member in range(shape.members):
+        y = x
+        for index in range(len(shape.layers)):
+            layer = {kind: leaves.get(f"net.{index}.{kind}") for kind in KINDS}
+            y = torch.nn.functional.linear(y, layer["weight"][member], layer["bias"][member])
+            if index == len(shape.layers) - 1:
+                break
+            if shape.layer_norm:
+                scale, shift = layer["scale"][member], layer["shift"][member]
+                y = torch.nn.functional.layer_norm(y, y.shape[-1:], scale, shift)
+            y = MODULES[shape.activation](y)
+        outputs.append(y)
+    return torch.stack(outputs)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("outputs", [1, 2, 5])
-def test_passes_equal_autograd(backend, activation, members, outputs):
-    shape = MlpShape(6, (9, 7), outputs, activation, members)
+@pytest.mark.parametrize(("activation", "layer_norm", "members", "outputs"), CASES)
+def test_passes_equal_autograd(backend, activation, layer_norm, members, outputs):
+    shape = MlpShape(6, (9, 7), outputs, activation, members, layer_norm)
     layout, vectors = build(backend, shape)
     rng = np.random.default_rng(1)
+    if layer_norm:
+        for p in layout.groups["net"].parameters:
+            if normalises(p.name):
+                p.view(vectors.parameters())[...] += rng.normal(0, 0.3, p.shape)
     x = rng.normal(size=(6, 10)).astype(np.float32)
     delta = rng.normal(size=(members, outputs, 10)).astype(np.float32)
     net: Mlp = vectors.network("net")
@@ -62,6 +89,47 @@ def test_passes_equal_autograd(backend, activation, members, outputs):
         np.testing.assert_allclose(ours, gradient.numpy(), rtol=1e-4, atol=1e-5)
     (wanted,) = torch.autograd.grad(weighted.sum(), tensor)
     np.testing.assert_allclose(slope, wanted.numpy().T[2:, 4:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("activation", MODULES)
+def test_passes_in_float64_equal_autograd_to_nine_digits(activation, layer_norm):
+    tolerance = max(1e-9, LOOSE.get(activation, 0.0))
+    shape = MlpShape(6, (9, 7), 2, activation, 3, layer_norm)
+    parameters = shape.parameters("net", 0)
+    rng = np.random.default_rng(1)
+    flat = rng.normal(0, 0.4, parameters[-1].end)
+    gradient = np.zeros_like(flat)
+    net = NumpyMlp(shape, parameters, flat, gradient)
+    x, delta = rng.normal(size=(6, 10)), rng.normal(size=(3, 2, 10))
+    leaves = {p.name: torch.tensor(p.view(flat), requires_grad=True) for p in parameters}
+    tensor = torch.tensor(x.T.copy(), requires_grad=True)
+    expected = by_modules(shape, leaves, tensor)
+    wanted = expected.detach().numpy().transpose(0, 2, 1)
+    np.testing.assert_allclose(net.forward(x), wanted, rtol=tolerance, atol=tolerance)
+    slope = net.backward(delta.copy(), rows=10, inputs=slice(0, 6))
+    assert slope.shape == (6, 0)
+    (expected * torch.tensor(delta).transpose(1, 2)).sum().backward()
+    for p in parameters:
+        np.testing.assert_allclose(
+            p.view(gradient), leaves[p.name].grad.numpy(), rtol=tolerance, atol=10 * tolerance
+        )
+    np.testing.assert_allclose(
+        net.slope(slice(0, 6), 10).T, tensor.grad.numpy(), rtol=tolerance, atol=10 * tolerance
+    )
+
+
+def test_normalisation_begins_as_plain_centring_and_scaling():
+    shape = MlpShape(3, (4,), 2, members=2, layer_norm=True)
+    layout, vectors = build("numpy", shape)
+    views = {p.name: p.view(vectors.parameters()) for p in layout.groups["net"].parameters}
+    assert [*views] == [
+        "net.0.weight", "net.0.bias", "net.0.scale", "net.0.shift", "net.1.weight", "net.1.bias",
+    ]  # fmt: skip
+    assert (views["net.0.scale"] == 1).all() and (views["net.0.shift"] == 0).all()
+    plain_layout, plain = build("numpy", MlpShape(3, (4,), 2, members=2))
+    for p in plain_layout.groups["net"].parameters:
+        np.testing.assert_array_equal(p.view(plain.parameters()), views[p.name])
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -114,8 +182,9 @@ def test_target_network_is_a_copy_and_follows_by_its_rate(backend):
     np.testing.assert_array_equal(net.forward(x), target.forward(x))
 
 
-def test_bf16_stays_near_and_keeps_parameters_float32():
-    shape = MlpShape(6, (32, 32), 2, members=2)
+@pytest.mark.parametrize(("activation", "layer_norm"), [("relu", False), ("gelu", True)])
+def test_bf16_stays_near_and_keeps_parameters_float32(activation, layer_norm):
+    shape = MlpShape(6, (32, 32), 2, activation, 2, layer_norm)
     layout, vectors = build("torch", shape, precision="bf16")
     rng = np.random.default_rng(1)
     x = rng.normal(size=(6, 10)).astype(np.float32)

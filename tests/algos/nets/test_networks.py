@@ -23,9 +23,17 @@ def shape(**changes):
     return NetworkShape(**(fields | changes))
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_layout_covers_the_vector_without_gap_or_overlap(shared):
-    layout = parameter_layout(shape(shared_torso=shared))
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"shared_torso": True},
+        {"layer_norm": True},
+        {"value_sizes": (4, 9, 2), "layer_norm": True},
+    ],
+)
+def test_layout_covers_the_vector_without_gap_or_overlap(given):
+    layout = parameter_layout(shape(**given))
     places = np.zeros(layout[-1].end, np.float32)
     for parameter in layout:
         view = parameter.view(places)
@@ -47,6 +55,18 @@ def test_policy_parameters_exclude_the_values():
         "torso.0.weight", "torso.0.bias", "torso.1.weight", "torso.1.bias",
         "policy.head.weight", "policy.head.bias",
     ]  # fmt: skip
+
+
+def test_layers_of_different_torsos_and_their_heads_have_their_own_widths():
+    own = shape(value_sizes=(7,), layer_norm=True)
+    shapes = {p.name: p.shape for p in parameter_layout(own)}
+    assert shapes["policy.1.weight"] == (5, 8) and shapes["policy.head.weight"] == (2, 5)
+    assert shapes["value.0.weight"] == (7, 3) and shapes["value.head.weight"] == (1, 7)
+    assert shapes["value.0.scale"] == shapes["value.0.shift"] == (7,)
+    assert own.products == 3 * 8 + 8 * 5 + 5 * 2 + 3 * 7 + 7
+    acting = [p.name for p in parameter_layout(own) if p.belongs_to_policy]
+    assert [name for name in acting if "scale" in name] == ["policy.0.scale", "policy.1.scale"]
+    assert not any(name.startswith("value") for name in acting)
 
 
 @pytest.mark.parametrize("size", [(8, 3), (3, 8), (5, 5), (1, 4)])

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from fast_core.algos.nets.mlp import KEPT_SIZES, make_torso
+from fast_core.algos.nets.mlp import KEPT_SIZES, make_torso, make_torsos
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets_torch.networks import Network, Rows
 
 
-def case(activation, shared, sizes=(7, 5)):
-    shape = NetworkShape(3, sizes, activation, shared, 2, False)
+def case(activation, shared, sizes=(7, 5), **given):
+    shape = NetworkShape(3, sizes, activation, shared, 2, False, **given)
     layout = parameter_layout(shape)
     rng = np.random.default_rng(0)
     flat = rng.normal(0, 0.5, layout[-1].end).astype(np.float32)
@@ -17,14 +17,28 @@ def case(activation, shared, sizes=(7, 5)):
 
 @pytest.mark.parametrize("sizes", [(7, 5), (6,), (4, 4, 4)])
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_forward_and_backward_match_autograd(activation, shared, sizes):
-    shape, layout, flat, x, rng = case(activation, shared, sizes)
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "silu"])
+def test_forward_and_backward_match_autograd(activation, layer_norm, shared, sizes):
+    check_torsos(*case(activation, shared, sizes, layer_norm=layer_norm))
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("value_sizes", [(4,), (7, 6), (9, 3, 5)])
+def test_torsos_of_different_layers_match_autograd(value_sizes, layer_norm):
+    shape, *rest = case("tanh", False, value_sizes=value_sizes, layer_norm=layer_norm)
+    assert shape.ensembles == (("policy",), ("value",))
+    check_torsos(shape, *rest)
+
+
+def check_torsos(shape, layout, flat, x, rng):
     gradient = np.full_like(flat, 99.0)
-    torso = make_torso(shape, flat, gradient)
-    features = torso.forward(x.T).copy()
-    upstream = rng.normal(size=features.shape).astype(np.float32)
-    torso.backward(upstream.copy(), rows=len(x))
+    torsos = make_torsos(shape, flat, gradient)
+    features = [member for each in torsos for member in each.forward(x.T).copy()]
+    upstream = [rng.normal(size=each.shape).astype(np.float32) for each in features]
+    rest = [each.copy() for each in upstream]
+    for each, names in zip(torsos, shape.ensembles, strict=True):
+        each.backward(np.stack([rest.pop(0) for _ in names]), rows=len(x))
 
     leaves = {p.name: torch.tensor(p.view(flat)).requires_grad_() for p in layout}
     network = Network(shape)

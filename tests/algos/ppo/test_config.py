@@ -16,7 +16,7 @@ def setup(rows: int) -> LearnerSetup:
     [
         {"learning_rate": 0.0}, {"gamma": 1.01}, {"gae_lambda": -0.1}, {"clip_epsilon": 0.0},
         {"epochs": 0}, {"minibatch_size": 0}, {"max_grad_norm": 0.0}, {"hidden_sizes": []},
-        {"hidden_sizes": [64, 0]}, {"activation": "gelu"}, {"learning_rat": 1e-3},
+        {"hidden_sizes": [64, 0]}, {"activation": "swish"}, {"learning_rat": 1e-3},
         {"nonfinite_limit": 0}, {"target_kl": -1.0},
     ],
 )  # fmt: skip
