@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.images import ImageShape
-from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
@@ -54,21 +54,6 @@ class ActionMode:
             return output.reshape(-1, len(self.choices), self.choices[0]).argmax(2)
         parts = torch.split(output, list(self.choices), 1)
         return torch.stack([part.argmax(1) for part in parts], 1)
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """How the numbers of observations are normalised.
-
-    Attributes:
-        mean: Subtracted, ``[in]``.
-        inverse_std: Multiplied with, ``[in]``.
-        limit: What remains is clipped to.
-    """
-
-    mean: F32
-    inverse_std: F32
-    limit: float
 
 
 class Leaves(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
@@ -19,7 +20,6 @@ from fast_core.algos.nets_torch.policy_module import (
     Leaves,
     Output,
     PolicyModule,
-    Scaling,
 )
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.policies import ActorPolicy

@@ -14,6 +14,7 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.policy_module import ActionMode, PolicyModule
 from fast_core.algos.nets_torch.staging import make_staging
 from fast_core.algos.replay.actors import take_statistics
 from fast_core.algos.replay.settings import ReplaySettings
@@ -43,6 +44,18 @@ class Acting(nn.Module):
         return self._learner.output(self._settings, self.networks, Rows(vector, images))
 
 
+class _OfRows(nn.Module):
+    """`Acting` as a `PolicyModule` calls its network."""
+
+    def __init__(self, acting: Acting) -> None:
+        super().__init__()
+        self._acting = acting
+
+    def forward(self, rows: Rows) -> Tensor:
+        output: Tensor = self._acting(rows.vector, *rows.images)
+        return output
+
+
 class ModuleActor:
     """Torch modules that only act; implements `replay.actors.Actor`.
 
@@ -53,7 +66,7 @@ class ModuleActor:
         observation_clip: Limit of normalised observations; None where they are not normalised.
 
     Attributes:
-        module: The networks, with the parameters that were loaded.
+        acting: The networks, with the parameters that were loaded.
     """
 
     def __init__(
@@ -63,7 +76,8 @@ class ModuleActor:
         setup: PolicySetup,
         observation_clip: float | None,
     ) -> None:
-        self.encoder = ObservationEncoder(environment, settings.images(environment))
+        self._environment, self._images = environment, settings.images(environment)
+        self.encoder = ObservationEncoder(environment, self._images)
         self._limit = observation_clip
         self._device = torch.device(setup.device)
         self._staging = make_staging(self._device)
@@ -75,7 +89,7 @@ class ModuleActor:
         networks.keep({module.name for module in settings.modules(environment) if module.acts})
         networks.to(self._device).eval().requires_grad_(False)
         self._tensors = [tensor for _, _, tensor in networks.named_tensors()]
-        self.module = Acting(learner, settings, networks)
+        self.acting = Acting(learner, settings, networks)
         self._scaling = take_statistics([], None)
 
     def load(self, parameters: Sequence[Array]) -> None:
@@ -93,8 +107,15 @@ class ModuleActor:
             vector = self._scaling(vector)
         images = [self._tensor(image) for image in self.encoder.images(obs)]
         with torch.inference_mode():
-            output: F32 = self.module(self._tensor(vector), *images).cpu().numpy().T
+            output: F32 = self.acting(self._tensor(vector), *images).cpu().numpy().T
         return output
+
+    def module(self, mode: ActionMode, *, stretch: bool) -> PolicyModule:
+        """See `TorchActor.module`."""
+        network = _OfRows(self.acting)
+        return PolicyModule(
+            self._environment, self._images, network, mode, stretch=stretch, scaling=self._scaling
+        )
 
     def _tensor(self, rows: Array) -> Tensor:
         if self._staging is not None:

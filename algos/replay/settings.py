@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -308,8 +308,8 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         from fast_core.algos.nets_torch.policy_module import ActionMode
         from fast_core.algos.replay.torch_actor import TorchActor
 
-        actor = self.actor(environment, PolicySetup(backend="torch"))
-        assert isinstance(actor, TorchActor), "torch was asked for"
+        # Or a `ModuleActor`, which is asked in the same way.
+        actor = cast(TorchActor, self.actor(environment, PolicySetup(backend="torch")))
         actor.load(parameters[:-1])
         action = environment.action
         if action.kind == "box":

@@ -96,7 +96,9 @@ class TorchActor:
         """
         images = () if self._see is None else self._see.images
         network = Leaves(self._leaves, self._run)
-        return PolicyModule(self._environment, images, network, mode, stretch=stretch)
+        return PolicyModule(
+            self._environment, images, network, mode, stretch=stretch, scaling=self._scaling
+        )
 
     def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         x = rows.vector

@@ -12,6 +12,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.api import sending
 from fast_core.config import (
     AlgorithmConfig,
+    CallbackConfig,
     CheckpointConfig,
     DiagnosticsConfig,
     EnvironmentConfig,
@@ -67,6 +68,7 @@ class Config:
     stop: StopConfig
     memory: MemoryConfig
     metrics: MetricsConfig
+    callbacks: tuple[CallbackConfig, ...]
     supervision: SupervisionConfig
     diagnostics: DiagnosticsConfig
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,13 @@ def masked(observation: SpaceSpec, choices: int) -> SpaceSpec:
     return SpaceSpec.composite([*parts, ("action_mask", box(choices, low=0, high=1, dtype="bool"))])
 
 
+def examined(case: Case) -> Case:
+    """With what is known of a network of one's own once it was looked at."""
+    return replace(case, environment=case.config.examine(case.environment))
+
+
 FIVE = box(5)
+OWN_NETWORK = "tests.algos.own_networks:Plain"
 CASES: dict[str, Callable[[], Case]] = {
     "ppo": lambda: ppo(FIVE, discrete(3)),
     "ppo_start": lambda: ppo(FIVE, discrete(3, start=-4, dtype="int32"), shared_torso=True),
@@ -144,6 +150,13 @@ CASES: dict[str, Callable[[], Case]] = {
         SEEN["small"][0], discrete(3), frames=2, flat=False, recurrent="gru", recurrent_size=6
     ),
     "sac": lambda: replay("sac", FIVE, ODD_BOX),
+    "sac_normalized": lambda: replay("sac", FIVE, ODD_BOX, normalize_observations=True),
+    "sac_own": lambda: examined(
+        replay("sac", FIVE, ODD_BOX, flat=False, network=OWN_NETWORK, normalize_observations=True)
+    ),
+    "ppo_own": lambda: examined(
+        ppo(FIVE, discrete(3), flat=False, network=OWN_NETWORK, hidden_sizes=None)
+    ),
     "sac_doubles": lambda: replay(
         "sac", box(5, dtype="float64"), box(1, 2, low=-0.1, high=0.3, dtype="float64")
     ),

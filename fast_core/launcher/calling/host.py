@@ -9,9 +9,11 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
@@ -30,6 +32,7 @@ from fast_core.system.text import encodable
 CALLBACKS_FILE = "callbacks.msgpack"
 LOOK_S = 0.01  # between looks at interrupts and limits while the launcher waits for a callback
 JOIN_S = 1.0
+MOST_UNHEARD = 1000  # of what was asked for; the launcher hears of it within milliseconds
 
 Call = tuple[str, object]  # name of a method, and what it is told
 Answer = Told | Saved | Failed
@@ -44,6 +47,14 @@ class Host:
     the next comes only when callbacks have been told of the one before, and one row of metrics,
     which a newer one replaces.
 
+    What was asked for and not heard of yet when a checkpoint was cut belongs to it all the same: a
+    callback that remembers to have asked must not have asked in vain. So it stands in the
+    callbacks' part, and a resumed run begins with it.
+
+    Attributes:
+        changed: Values that are not the configuration's, by key, as callbacks have asked for them.
+            Of the checkpoint's, set before the first `tell`; the thread's from then on.
+
     Concurrency: tasks and answers are deques (append and popleft are atomic); `_place` is written
     by the thread and read by others, whole.
     """
@@ -56,7 +67,10 @@ class Host:
         self._answers: deque[Answer] = deque()
         self._there = threading.Semaphore(0)
         self._metrics: Metrics | None = None
-        self._changed: Mapping[str, Value] = {}
+        self.changed: dict[str, Value] = {}
+        self._asked: deque[tuple[int, Asked]] = deque(maxlen=MOST_UNHEARD)  # with serial numbers
+        self._serial = self._heard = 0  # of what was asked for last, and of what was heard of last
+        self._unheard: list[Asked] = []  # of the part of the run that the checkpoint is of
         self._place: tuple[str, float] | None = None  # what is being called, and since when
         self._given_tasks = self._done_tasks = 0  # each counted by one thread alone
         self._failed: Failed | None = None
@@ -111,24 +125,23 @@ class Host:
     def _calling(self) -> bool:
         return self._done_tasks < self._given_tasks
 
-    def tell(self, moment: Moment, calls: Sequence[Call], changed: Mapping[str, Value]) -> None:
-        """Call these methods of all callbacks, and answer with `Told`.
-
-        ``changed`` are the values that are not the configuration's.
-        """
-        self._changed = changed
+    def tell(self, moment: Moment, calls: Sequence[Call]) -> None:
+        """Call these methods of all callbacks, and answer with `Told`."""
         self._put(partial(self._tell, moment, tuple(calls)))
 
-    def offer(self, metrics: Metrics, changed: Mapping[str, Value]) -> None:
+    def hear(self, told: Told) -> None:
+        """The scheduler is given this answer now."""
+        self._heard += len(told.asked)
+
+    def offer(self, metrics: Metrics) -> None:
         """Tell of a row of metrics, unless a newer one comes before its turn."""
-        self._changed = changed
         waits, self._metrics = self._metrics is not None, metrics
         if not waits:
             self._put(self._tell_metrics)
 
     def save(self, command: Save) -> None:
-        """Write what callbacks want to remember into a checkpoint."""
-        self._put(partial(self._save, command))
+        """Write what callbacks want to remember into a checkpoint that is cut now."""
+        self._put(partial(self._save, command, self._heard))
 
     def take(self) -> list[Answer]:
         """What has come of it since the last time."""
@@ -237,15 +250,16 @@ class Host:
     def _tell(self, moment: Moment | None, calls: Sequence[Call], over: bool = False) -> None:
         if self._failed is not None and not over:
             return
-        asked: list[Asked] = []
-        changed = dict(self._changed)
+        asked, self._unheard = self._unheard, []
+        for each in asked:
+            self._note(each)
         for name, record in calls:
             for callback in self.callbacks:
                 method = callback.method(name)
                 if method is None:
                     continue
                 by = f"{callback.name}.{name}"
-                live = Live(by, self._config, self._directory, changed, over=over)
+                live = Live(by, self._config, self._directory, self.changed, over=over)
                 try:
                     self._call(by, partial(method, record, live))
                 except _Raised as raised:
@@ -254,20 +268,26 @@ class Host:
                     self._answer(raised.failed)  # the others are to end all the same
                 if (wanted := live.take()) is not None:
                     asked.append(wanted)
-                    changed |= wanted.changes
+                    self._note(wanted)
         if moment is not None or asked:
             self._answer(Told(moment, tuple(asked)))
+
+    def _note(self, asked: Asked) -> None:
+        self._serial += 1
+        self._asked.append((self._serial, asked))
+        self.changed |= asked.changes
 
     def _tell_metrics(self) -> None:
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             self._tell(None, (("on_metrics", metrics),))
 
-    def _save(self, command: Save) -> None:
+    def _save(self, command: Save, heard: int) -> None:
         states = self._states()
+        unheard = [msgspec.to_builtins(asked) for serial, asked in self._asked if serial > heard]
         path, error = Path(command.directory) / CALLBACKS_FILE, ""
         try:
-            save(path, {"callbacks": states})
+            save(path, {"callbacks": states, "unheard": unheard})
         except OSError as full:
             error = str(full)
         files = () if error else (CALLBACKS_FILE,)
@@ -313,9 +333,13 @@ class Host:
     def _restore(self, checkpoint: Path) -> tuple[str, ...]:
         """Give callbacks back what they had; the k-th of a name gets what the k-th had."""
         path = checkpoint / CALLBACKS_FILE
-        saved = load(path).get("callbacks") if path.exists() else []
+        if not path.exists():
+            return ()
+        content = load(path)
+        saved = content.get("callbacks")
         if not isinstance(saved, list):
             raise CheckpointError(f"{path} holds no states of callbacks")
+        self._unheard = msgspec.convert(content.get("unheard", []), list[Asked])
         for callback in self.callbacks:
             method = callback.method("load_state_dict")
             mine = next((each for each in saved if each["name"] == callback.name), None)
