@@ -60,11 +60,20 @@ def load(
 
 def beside(folder: Path, config: RunConfig) -> RunConfig:
     """The configuration with the whole path of what lies in ``folder`` beside its file."""
-    if config.environment.pickled is None:
-        return config
-    whole = str(folder.absolute() / config.environment.pickled)
-    environment = msgspec.structs.replace(config.environment, pickled=whole)
-    return msgspec.structs.replace(config, environment=environment)
+    return with_pickled(config, lambda path: str(folder.absolute() / path))
+
+
+def with_pickled(config: RunConfig, place: Callable[[str], str]) -> RunConfig:
+    """The configuration with ``environment.pickled``, wherever it is inherited too, ``place``d."""
+    replace = msgspec.structs.replace
+
+    def placed(environment: EnvironmentConfig) -> EnvironmentConfig:
+        path = environment.pickled
+        return environment if path is None else replace(environment, pickled=place(path))
+
+    others = {name: placed(each) for name, each in config.evaluation.environments.items()}
+    evaluation = replace(config.evaluation, environments=others)
+    return replace(config, environment=placed(config.environment), evaluation=evaluation)
 
 
 def loads(
@@ -212,10 +221,7 @@ def dumps(config: RunConfig) -> str:
 
     What belongs beside the file is named without its folder, so that both can be moved.
     """
-    if config.environment.pickled is not None:
-        name = Path(config.environment.pickled).name
-        environment = msgspec.structs.replace(config.environment, pickled=name)
-        config = msgspec.structs.replace(config, environment=environment)
+    config = with_pickled(config, lambda path: Path(path).name)
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
@@ -306,7 +312,7 @@ def _inherit(tree: dict[str, object]) -> None:
         merged = {**training, **stated}
         own, inherited = stated.get("kwargs", {}), training.get("kwargs")
         if "id" in stated:
-            merged["kwargs"] = own
+            merged |= {"kwargs": own, "pickled": stated.get("pickled")}
         elif isinstance(own, dict) and isinstance(inherited, dict):
             merged["kwargs"] = {**inherited, **own}
         others[name] = merged

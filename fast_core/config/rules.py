@@ -67,14 +67,17 @@ def _name(config: RunConfig) -> Iterator[Problem]:
 
 
 def _environment(config: RunConfig) -> Iterator[Problem]:
-    environment = config.environment
-    if environment.pickled is not None and environment.backend != "gymnasium":
-        yield Problem(
-            "environment.backend",
-            "must be gymnasium for an environment that is a Python object",
-            repr(environment.backend),
-            "Leave it out, or register the environment and give its id.",
-        )
+    others = config.evaluation.environments.items()
+    named = {"environment": config.environment}
+    named |= {f"evaluation.environments.{name}": each for name, each in others}
+    for key, environment in named.items():
+        if environment.pickled is not None and environment.backend != "gymnasium":
+            yield Problem(
+                f"{key}.backend",
+                "must be gymnasium for an environment that is a Python object",
+                repr(environment.backend),
+                "Leave it out, or register the environment and give its id.",
+            )
 
 
 def _attributes(config: RunConfig) -> Iterator[Problem]:

@@ -532,7 +532,7 @@ def repaired(run: Section) -> Section:
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
     others = {
         f"other-{number}": msgspec.structs.replace(
-            each, step_timeout_s=run.environment.step_timeout_s
+            each, step_timeout_s=run.environment.step_timeout_s, pickled=None
         )
         for number, each in enumerate(run.evaluation.environments.values())
     }
