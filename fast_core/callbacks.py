@@ -152,9 +152,9 @@ class LiveRun(Protocol):
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """What may be changed, by key of the configuration, and its value now.
+        """What may be changed, by key of the configuration, and its value.
 
-        What this method has changed counts already.
+        What callbacks have asked for counts already.
         """
         ...
 

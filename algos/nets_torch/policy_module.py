@@ -7,7 +7,7 @@ numbers, stands here in torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.images import ImageShape
-from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
@@ -56,34 +56,24 @@ class ActionMode:
         return torch.stack([part.argmax(1) for part in parts], 1)
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """How the numbers of observations are normalised.
-
-    Attributes:
-        mean: Subtracted, ``[in]``.
-        inverse_std: Multiplied with, ``[in]``.
-        limit: What remains is clipped to.
-    """
-
-    mean: F32
-    inverse_std: F32
-    limit: float
-
-
 class Leaves(nn.Module):
     """A pass over named parameters as a module that owns a copy of them.
 
     Args:
         leaves: The parameters.
         run: Maps them and `Rows` to outputs; with memory to outputs and the state after them.
+        modules: Those that ``run`` calls besides.
     """
 
     def __init__(
-        self, leaves: Mapping[str, Tensor], run: Callable[[dict[str, Tensor], Rows], Output]
+        self,
+        leaves: Mapping[str, Tensor],
+        run: Callable[[dict[str, Tensor], Rows], Output],
+        modules: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self._run = run
+        self.own = nn.ModuleList(modules)
         self._names = {name: name.replace(".", "_") for name in leaves}
         for name, leaf in leaves.items():
             self.register_buffer(self._names[name], leaf.clone())

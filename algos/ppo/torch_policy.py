@@ -11,6 +11,7 @@ from torch import Tensor
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
@@ -19,7 +20,6 @@ from fast_core.algos.nets_torch.policy_module import (
     Leaves,
     Output,
     PolicyModule,
-    Scaling,
 )
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.policies import ActorPolicy
@@ -94,10 +94,12 @@ class TorchPolicy(ActorPolicy):
         if self._clip is not None:
             scaling = Scaling(self._mean, self._inverse_std, self._clip)
         choices = () if shape.gaussian else shape.choices or (shape.outputs,)
+        # A user's modules hold what is theirs.
+        leaves = {name: leaf for name, leaf in self._leaves.items() if OWN not in name}
         return PolicyModule(
             environment,
             shape.images,
-            Leaves(self._leaves, self._run),
+            Leaves(leaves, self._run, self._network.modules),
             ActionMode(shape.outputs, choices=choices),
             stretch=shape.stretched,
             scaling=scaling,

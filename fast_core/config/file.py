@@ -27,6 +27,7 @@ S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
+_OF_ITS_ID = ("kwargs", "attributes", "pickled")  # of an environment: not another one's
 _PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
@@ -60,20 +61,24 @@ def load(
 
 def beside(folder: Path, config: RunConfig) -> RunConfig:
     """The configuration with the whole path of what lies in ``folder`` beside its file."""
-    return with_pickled(config, lambda path: str(folder.absolute() / path))
+    return with_pickled(config, lambda name: str(folder.absolute() / name))
 
 
-def with_pickled(config: RunConfig, place: Callable[[str], str]) -> RunConfig:
-    """The configuration with ``environment.pickled``, wherever it is inherited too, ``place``d."""
-    replace = msgspec.structs.replace
+def with_pickled(config: RunConfig, path: Callable[[str], str]) -> RunConfig:
+    """The configuration with ``path(pickled)`` wherever an environment has ``pickled``."""
 
-    def placed(environment: EnvironmentConfig) -> EnvironmentConfig:
-        path = environment.pickled
-        return environment if path is None else replace(environment, pickled=place(path))
+    def moved(environment: EnvironmentConfig) -> EnvironmentConfig:
+        if environment.pickled is None:
+            return environment
+        return msgspec.structs.replace(environment, pickled=path(environment.pickled))
 
-    others = {name: placed(each) for name, each in config.evaluation.environments.items()}
-    evaluation = replace(config.evaluation, environments=others)
-    return replace(config, environment=placed(config.environment), evaluation=evaluation)
+    evaluation = config.evaluation
+    others = {name: moved(each) for name, each in evaluation.environments.items()}
+    return msgspec.structs.replace(
+        config,
+        environment=moved(config.environment),
+        evaluation=msgspec.structs.replace(evaluation, environments=others),
+    )
 
 
 def loads(
@@ -309,13 +314,14 @@ def _inherit(tree: dict[str, object]) -> None:
         if given is not None and not isinstance(given, dict):
             continue
         stated = dict(given or {})
-        merged = {**training, **stated}
-        own, inherited = stated.get("kwargs", {}), training.get("kwargs")
-        if "id" in stated:
-            merged |= {"kwargs": own, "pickled": stated.get("pickled")}
-        elif isinstance(own, dict) and isinstance(inherited, dict):
-            merged["kwargs"] = {**inherited, **own}
-        others[name] = merged
+        inherited = dict(training)
+        for key in _OF_ITS_ID:
+            whole, part = inherited.get(key), stated.get(key)
+            if "id" in stated:
+                inherited.pop(key, None)
+            elif isinstance(whole, dict) and isinstance(part, dict):
+                stated[key] = {**whole, **part}
+        others[name] = {**inherited, **stated}
 
 
 class _Conversion:
