@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,34 @@ def test_file_that_says_something_else_is_not_left(tmp_path: Path) -> None:
 )
 def test_other_shape_dtype_or_nan_is_a_difference(exported: Module, tmp_path: Path) -> None:
     assert "differ by up to inf" in refused(tmp_path, "p.ts", own(torch.tanh, exported=exported))
+
+
+def test_file_that_can_not_be_run_here_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(path: Path, interface: object) -> Any:
+        assert path.stat().st_size
+        raise RuntimeError("no kernel\nfor this")
+
+    real = formats_module.FORMATS[".ts"]
+    monkeypatch.setitem(formats_module.FORMATS, ".ts", replace(real, open=opened))
+    said = refused(tmp_path, "p.ts", own(torch.tanh))
+    assert "what runs such files here can't run it: RuntimeError: no kernel. It is not kept" in said
+
+
+def test_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    assert "p.ts': No space left on device. Name a file" in refused(
+        tmp_path, "p.ts", own(torch.tanh)
+    )
+
+
+def test_home_folder_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert check_target("~/p.ts") == tmp_path / "p.ts"
 
 
 def test_file_that_is_there_is_replaced(tmp_path: Path) -> None:
