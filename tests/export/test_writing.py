@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import subprocess
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from fast_core.spec import EnvironmentSpec
 from tests.export.cases import CASES, FIVE, Case, box, ppo
 from tests.export.cases import discrete as choice
 from tests.export.own import PARAMETERS, Module, own
-from tests.export.test_formats import STRICT, build
+from tests.export.test_formats import build
 
 
 def refused(folder: Path, name: str, given: Any) -> str:
@@ -248,7 +249,7 @@ def test_header_refuses_what_is_not_finite_and_describes_itself(tmp_path: Path) 
     case = CASES["ppo_box_half"]()
     written(case, tmp_path / "2 fast.h")
     text = (tmp_path / "2 fast.h").read_text()
-    assert "learned in\n * Test-v0" in text or "learned in Test-v0" in text
+    assert "The policy that ppo of FastLoop" in text and "learned in Test-v0." in text
     assert "obs[0..4]: observation, any number" in text
     assert "action[0..1]: action, -inf to 0.1, -0.1 to inf" in text
     assert "#define POLICY_2_FAST_OBS 5\n#define POLICY_2_FAST_ACTION 2" in text
@@ -265,7 +266,7 @@ def test_header_refuses_what_is_not_finite_and_describes_itself(tmp_path: Path) 
     )
     program = tmp_path / "main"
     build("cc", "-std=c99", "-o", program, tmp_path / "main.c", "-lm")
-    assert os.waitstatus_to_exitcode(os.system(f"'{program}'")) == 0
+    assert subprocess.run([program], check=False).returncode == 0
 
 
 def test_header_without_a_compiler_is_written_and_said_to_be_untried(
@@ -290,7 +291,6 @@ def test_compiler_is_the_one_that_the_user_names(
     assert header_module.find_compiler() == str(compiler)
     with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: no licence\)"):
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
-    assert STRICT  # the header itself is compiled with all warnings in test_formats
 
 
 def test_example_of_an_own_algorithm_is_exported(tmp_path: Path) -> None:
