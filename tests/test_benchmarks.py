@@ -25,6 +25,7 @@ BENCHMARKS = (
     "replay_memory",
     "rounds",
     "optimizers",
+    "policy",
 )
 
 
