@@ -18,12 +18,12 @@ two, both or none, keep what it must remember in checkpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from fast_core.config import RunConfig
-from fast_core.events import Value
+from fast_core.events import Played, Value
 
 METHODS = ("on_start", "on_metrics", "on_evaluation", "on_checkpoint", "on_end")
 
@@ -76,6 +76,8 @@ class Evaluation:
         info: Mean of each number of the info of the episodes' last steps.
         mean: Mean of ``returns``; None where an outcome is not known.
         best: Whether no evaluation of the run before had a higher mean.
+        others: What each of ``evaluation.environments`` came to, by name: `returns`, `lengths`,
+            `info`, and as ``score`` the mean.
     """
 
     number: int
@@ -87,6 +89,7 @@ class Evaluation:
     info: Mapping[str, float]
     mean: float | None
     best: bool
+    others: Mapping[str, Played] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class Telling:
             info=event.info,
             mean=event.score,
             best=best,
+            others=event.others,
         )
 
     # --- what comes of it ----------------------------------------------------------------------
