@@ -16,6 +16,7 @@ PAGES = (
     "docs/policies.md",
     "docs/sweeps.md",
     "docs/callbacks.md",
+    "docs/deploying.md",
     "docs/metrics.md",
 )
 

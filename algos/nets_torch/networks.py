@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
@@ -78,6 +78,11 @@ class Network:
             for torso in shape.torsos
         }
         self.memory = None if shape.memory is None else TorchMemory(shape.memory)
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """A user's modules; whoever uses the network trains or moves them as theirs."""
+        return [own.module for own in self._own.values()]
 
     def bind(self, leaves: dict[str, Tensor]) -> None:
         """Let a user's modules learn in the memory of ``leaves``; see `OwnModule.bind`."""

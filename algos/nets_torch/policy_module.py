@@ -7,7 +7,7 @@ numbers, stands here in torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -62,13 +62,18 @@ class Leaves(nn.Module):
     Args:
         leaves: The parameters.
         run: Maps them and `Rows` to outputs; with memory to outputs and the state after them.
+        modules: Those that ``run`` calls besides.
     """
 
     def __init__(
-        self, leaves: Mapping[str, Tensor], run: Callable[[dict[str, Tensor], Rows], Output]
+        self,
+        leaves: Mapping[str, Tensor],
+        run: Callable[[dict[str, Tensor], Rows], Output],
+        modules: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self._run = run
+        self.own = nn.ModuleList(modules)
         self._names = {name: name.replace(".", "_") for name in leaves}
         for name, leaf in leaves.items():
             self.register_buffer(self._names[name], leaf.clone())

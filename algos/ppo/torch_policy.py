@@ -94,10 +94,12 @@ class TorchPolicy(ActorPolicy):
         if self._clip is not None:
             scaling = Scaling(self._mean, self._inverse_std, self._clip)
         choices = () if shape.gaussian else shape.choices or (shape.outputs,)
+        # A user's modules hold what is theirs.
+        leaves = {name: leaf for name, leaf in self._leaves.items() if OWN not in name}
         return PolicyModule(
             environment,
             shape.images,
-            Leaves(self._leaves, self._run),
+            Leaves(leaves, self._run, self._network.modules),
             ActionMode(shape.outputs, choices=choices),
             stretch=shape.stretched,
             scaling=scaling,

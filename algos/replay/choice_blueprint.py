@@ -53,10 +53,6 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
         share = min(1.0, env_steps / self.epsilon_steps)
         return self.epsilon_initial + share * (self.epsilon_final - self.epsilon_initial)
 
-    def first_value(self, environment: EnvironmentSpec) -> int:
-        """Which output of the network that acts is the value of the first choice."""
-        return 0
-
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
         from fast_core.algos.replay.policies import GreedyPolicy

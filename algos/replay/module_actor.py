@@ -14,9 +14,10 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.networks import Rows
-from fast_core.algos.nets_torch.policy_module import ActionMode, PolicyModule
+from fast_core.algos.nets_torch.policy_module import PolicyModule
 from fast_core.algos.nets_torch.staging import make_staging
 from fast_core.algos.replay.actors import take_statistics
+from fast_core.algos.replay.policy_module import make_module
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_algorithm import TorchAlgorithm, torch_learner
 from fast_core.algos.replay.torch_networks import Networks
@@ -45,15 +46,15 @@ class Acting(nn.Module):
 
 
 class _OfRows(nn.Module):
-    """`Acting` as a `PolicyModule` calls its network."""
+    """`Acting` as `PolicyModule` calls it."""
 
     def __init__(self, acting: Acting) -> None:
         super().__init__()
-        self._acting = acting
+        self.acting = acting
 
     def forward(self, rows: Rows) -> Tensor:
-        output: Tensor = self._acting(rows.vector, *rows.images)
-        return output
+        outputs: Tensor = self.acting(rows.vector, *rows.images)
+        return outputs
 
 
 class ModuleActor:
@@ -100,6 +101,11 @@ class ModuleActor:
             for tensor, array in zip(self._tensors, arrays, strict=True):
                 tensor.copy_(torch.from_numpy(np.array(array, np.float32)))
 
+    def exported(self, *, first: int) -> PolicyModule:
+        """See `replay.actors.Exporting`."""
+        network, scaling = _OfRows(self.acting), self._scaling
+        return make_module(self._environment, self._images, network, first=first, scaling=scaling)
+
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
         vector = self.encoder.vector(obs)
@@ -109,13 +115,6 @@ class ModuleActor:
         with torch.inference_mode():
             output: F32 = self.acting(self._tensor(vector), *images).cpu().numpy().T
         return output
-
-    def module(self, mode: ActionMode, *, stretch: bool) -> PolicyModule:
-        """See `TorchActor.module`."""
-        network = _OfRows(self.acting)
-        return PolicyModule(
-            self._environment, self._images, network, mode, stretch=stretch, scaling=self._scaling
-        )
 
     def _tensor(self, rows: Array) -> Tensor:
         if self._staging is not None:

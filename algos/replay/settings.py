@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -23,7 +23,7 @@ from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
 from fast_core.algos.ppo.config import Schedule
-from fast_core.algos.replay.actors import Actor, NumpyActor
+from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
@@ -305,18 +305,14 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
         """The networks in torch, whichever act; how much is explored doesn't matter."""
-        from fast_core.algos.nets_torch.policy_module import ActionMode
-        from fast_core.algos.replay.torch_actor import TorchActor
-
-        # Or a `ModuleActor`, which is asked in the same way.
-        actor = cast(TorchActor, self.actor(environment, PolicySetup(backend="torch")))
+        actor = self.actor(environment, PolicySetup(backend="torch"))
+        assert isinstance(actor, Exporting), "torch was asked for"
         actor.load(parameters[:-1])
-        action = environment.action
-        if action.kind == "box":
-            return actor.module(ActionMode(action.size, squashed=True), stretch=True)
-        outputs = self.policy_shape(environment).outputs
-        mode = ActionMode(action.n, first=outputs - action.n, choices=(action.n,))
-        return actor.module(mode, stretch=False)
+        return actor.exported(first=self.first_value(environment))
+
+    def first_value(self, environment: EnvironmentSpec) -> int:
+        """Which output of the network that acts is the value of the first choice."""
+        return 0
 
     def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
         """The networks of a policy; only the torch backend imports torch.

@@ -20,9 +20,10 @@ from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Rows, dense
-from fast_core.algos.nets_torch.policy_module import ActionMode, Leaves, PolicyModule
+from fast_core.algos.nets_torch.policy_module import Leaves, PolicyModule
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.replay.actors import actor_layout, take_statistics
+from fast_core.algos.replay.policy_module import make_module
 from fast_core.algos.replay.torch_encoder import see
 from fast_core.spec import EnvironmentSpec
 
@@ -87,18 +88,11 @@ class TorchActor:
             output: F32 = x.cpu().numpy().T
         return output
 
-    def module(self, mode: ActionMode, *, stretch: bool) -> PolicyModule:
-        """What acts with the parameters that were loaded last, without exploration.
-
-        Args:
-            mode: What the outputs stand for.
-            stretch: Whether boxes are stored as [-1, 1].
-        """
+    def exported(self, *, first: int) -> PolicyModule:
+        """See `replay.actors.Exporting`."""
         images = () if self._see is None else self._see.images
-        network = Leaves(self._leaves, self._run)
-        return PolicyModule(
-            self._environment, images, network, mode, stretch=stretch, scaling=self._scaling
-        )
+        network, scaling = Leaves(self._leaves, self._run), self._scaling
+        return make_module(self._environment, images, network, first=first, scaling=scaling)
 
     def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         x = rows.vector

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import SEEN
@@ -113,13 +114,9 @@ def masked(observation: SpaceSpec, choices: int) -> SpaceSpec:
     return SpaceSpec.composite([*parts, ("action_mask", box(choices, low=0, high=1, dtype="bool"))])
 
 
-def examined(case: Case) -> Case:
-    """With what is known of a network of one's own once it was looked at."""
-    return replace(case, environment=case.config.examine(case.environment))
-
-
 FIVE = box(5)
-OWN_NETWORK = "tests.algos.own_networks:Plain"
+OWN = "tests.algos.own_networks"
+QRDQN = "examples.qrdqn:QRDQNConfig"
 CASES: dict[str, Callable[[], Case]] = {
     "ppo": lambda: ppo(FIVE, discrete(3)),
     "ppo_start": lambda: ppo(FIVE, discrete(3, start=-4, dtype="int32"), shared_torso=True),
@@ -151,12 +148,6 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "sac": lambda: replay("sac", FIVE, ODD_BOX),
     "sac_normalized": lambda: replay("sac", FIVE, ODD_BOX, normalize_observations=True),
-    "sac_own": lambda: examined(
-        replay("sac", FIVE, ODD_BOX, flat=False, network=OWN_NETWORK, normalize_observations=True)
-    ),
-    "ppo_own": lambda: examined(
-        ppo(FIVE, discrete(3), flat=False, network=OWN_NETWORK, hidden_sizes=None)
-    ),
     "sac_doubles": lambda: replay(
         "sac", box(5, dtype="float64"), box(1, 2, low=-0.1, high=0.3, dtype="float64")
     ),
@@ -169,6 +160,57 @@ CASES: dict[str, Callable[[], Case]] = {
     "dqn_masked": lambda: replay("dqn", masked(FIVE, 4), discrete(4), mask="action_mask"),
     "sac_cnn": lambda: replay("sac", SEEN["composite"][0], ODD_BOX, flat=False),
     "dqn_cnn": lambda: replay("dqn", SEEN["stacked"][0], discrete(3), frames=3, flat=False),
+    "ppo_options": lambda: ppo(FIVE, ODD_BOX, activation="gelu", layer_norm=True),
+    "ppo_lstm_options": lambda: ppo(
+        FIVE, discrete(3), activation="silu", layer_norm=True, recurrent="lstm", recurrent_size=6
+    ),
+    "sac_options": lambda: replay(
+        "sac",
+        MIXED,
+        ODD_BOX,
+        activation="elu",
+        layer_norm=True,
+        actor_sizes=(8, 9, 10),
+        normalize_observations=True,
+    ),
+    "dqn_options": lambda: replay(
+        "dqn",
+        SEEN["composite"][0],
+        discrete(3),
+        flat=False,
+        activation="leaky_relu",
+        normalize_observations=True,
+    ),
+    "ppo_own": lambda: ppo(FIVE, discrete(3), network=f"{OWN}:Plain"),
+    "ppo_own_parts": lambda: ppo(
+        masked(MIXED, 5),
+        multi((2, 3)),
+        mask="action_mask",
+        network=f"{OWN}:Parts",
+        hidden_sizes=None,
+        shared_torso=False,
+        recurrent="none",
+    ),
+    "ppo_own_gru": lambda: ppo(
+        FIVE, ODD_BOX, network=f"{OWN}:Plain", recurrent="gru", recurrent_size=6
+    ),
+    "ppo_own_frames": lambda: ppo(
+        SEEN["stacked"][0], discrete(3), frames=3, flat=False, network=f"{OWN}:Frames"
+    ),
+    "sac_own": lambda: replay("sac", FIVE, ODD_BOX, network=f"{OWN}:Plain"),
+    "ddpg_own_each": lambda: replay(
+        "ddpg", FIVE, ODD_BOX, network=f"{OWN}:Both", hidden_sizes=None
+    ),
+    "td3_own_parts": lambda: replay(
+        "td3", MIXED, ODD_BOX, network=f"{OWN}:Parts", normalize_observations=True
+    ),
+    "dqn_own": lambda: replay(
+        "dqn", masked(FIVE, 4), discrete(4), mask="action_mask", network=f"{OWN}:Parts"
+    ),
+    "qrdqn": lambda: Case(
+        algorithm_config_type(QRDQN)(name=QRDQN),
+        EnvironmentSpec("Test-v0", FIVE, discrete(3, start=2)),
+    ),
     "dqn_cnn_small": lambda: replay(
         "dqn", SEEN["small"][0], discrete(3), frames=2, flat=False, dueling=False
     ),

@@ -73,6 +73,7 @@ def test_c_balances_the_pole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.timeout(300)
 def test_trained_policy_goes_the_whole_way(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     if shutil.which("cc") is None:
@@ -89,7 +90,7 @@ def test_trained_policy_goes_the_whole_way(tmp_path: Path) -> None:
 def test_code_in_the_documentation_is_the_examples_code() -> None:
     examples = "\n".join(path.read_text("utf-8") for path in sorted(DEPLOY.iterdir()))
     text = (ROOT / "docs" / "deploying.md").read_text("utf-8")
-    blocks = re.findall(r"```(?:python|c)\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
+    blocks = re.findall(r"```c\n(.*?)```", text, re.DOTALL)  # its Python runs as it stands there
+    assert len(blocks) == 1
     for block in blocks:
         assert block.strip() in examples, f"not in the examples:\n{block}"

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -83,7 +84,7 @@ class Host:
         """Make the callbacks, and give them back what a checkpoint has of them.
 
         Returns:
-            Names of those of which the checkpoint has something, but which this run has not.
+            Names of those that the run of the checkpoint had, but this one has not.
 
         Raises:
             ConfigError: One can't be made, is none, or has nothing that a checkpoint can hold.
@@ -102,11 +103,6 @@ class Host:
         if isinstance(found, FastLoopError):
             raise found
         return found
-
-    @property
-    def saves(self) -> bool:
-        """Whether any callback has something to remember in checkpoints."""
-        return any(callback.saves for callback in self.callbacks)
 
     def wants(self, method: str) -> bool:
         """Whether any callback has this method."""
@@ -294,20 +290,19 @@ class Host:
         self._answer(Saved(CALLBACKS, command.checkpoint, files, error))
 
     def _states(self) -> list[dict[str, object]]:
-        """What each callback wants to remember, under its name.
+        """What each callback wants to remember, None for nothing, under its name.
 
         Raises:
             _Raised: One raised, or gave what a checkpoint can't hold.
         """
         states: list[dict[str, object]] = []
         for callback in self.callbacks:
-            method = callback.method("state_dict")
+            method, state, by = callback.method("state_dict"), None, f"{callback.name}.state_dict"
             if method is not None:
-                by = f"{callback.name}.state_dict"
                 state = self._call(by, method)
                 if fault := _fault(state):
                     raise _Raised(Failed(CALLBACKS, f"calling {by}", fault, "", {}))
-                states.append({"name": callback.name, "state": state})
+            states.append({"name": callback.name, "state": state})
         return states
 
     def _make(self, checkpoint: Path | None) -> FastLoopError | tuple[str, ...]:
@@ -332,21 +327,57 @@ class Host:
 
     def _restore(self, checkpoint: Path) -> tuple[str, ...]:
         """Give callbacks back what they had; the k-th of a name gets what the k-th had."""
-        path = checkpoint / CALLBACKS_FILE
-        if not path.exists():
-            return ()
-        content = load(path)
-        saved = content.get("callbacks")
-        if not isinstance(saved, list):
-            raise CheckpointError(f"{path} holds no states of callbacks")
-        self._unheard = msgspec.convert(content.get("unheard", []), list[Asked])
+        content = read_callbacks(checkpoint)
+        saved = content.callbacks
         for callback in self.callbacks:
             method = callback.method("load_state_dict")
-            mine = next((each for each in saved if each["name"] == callback.name), None)
-            if method is not None and mine is not None:
-                saved.remove(mine)
-                self._call(f"{callback.name}.load_state_dict", partial(method, mine["state"]))
-        return tuple(str(each["name"]) for each in saved)
+            mine = next((each for each in saved if each.name == callback.name), None)
+            if mine is None:
+                continue
+            saved.remove(mine)
+            if method is not None and mine.state is not None:
+                self._call(f"{callback.name}.load_state_dict", partial(method, mine.state))
+        self._unheard = content.unheard
+        return tuple(each.name for each in saved)
+
+
+class CallbackState(msgspec.Struct):
+    """A callback's part of a checkpoint.
+
+    Attributes:
+        name: Its class.
+        state: What it wanted to remember, None for nothing.
+    """
+
+    name: str
+    state: Any
+
+
+class CallbacksState(msgspec.Struct):
+    """What a checkpoint has of callbacks.
+
+    Attributes:
+        callbacks: Each one's part, in order.
+        unheard: What they had asked for and nobody had heard of yet.
+    """
+
+    callbacks: list[CallbackState] = []
+    unheard: list[Asked] = []
+
+
+def read_callbacks(checkpoint: Path) -> CallbacksState:
+    """What a checkpoint has of callbacks, nothing where its run had none.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    path = checkpoint / CALLBACKS_FILE
+    if not path.exists():
+        return CallbacksState()
+    try:
+        return msgspec.convert(load(path), CallbacksState)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{path} holds no states of callbacks: {error}") from error
 
 
 class _Raised(Exception):

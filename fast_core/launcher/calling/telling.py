@@ -57,9 +57,7 @@ class Telling:
             return settings
         moments: list[Moment] = ["start"]
         moments += [moment for method, moment in _METHODS.items() if self.host.wants(method)]
-        return msgspec.structs.replace(
-            settings, moments=tuple(moments), callbacks_save=self.host.saves
-        )
+        return msgspec.structs.replace(settings, moments=tuple(moments), callbacks_save=True)
 
     # --- what happens --------------------------------------------------------------------------
 

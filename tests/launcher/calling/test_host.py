@@ -115,6 +115,7 @@ def test_callback_sees_what_was_changed_before_it(office: Any) -> None:
         (RATE, "fast", r"must be a number above 0; got 'fast'"),
         ("environment.attributes.wind", 1, r"Attributes of the environment stand in environment"),
         ("environment.attributes.g", "low", r"must be of the kind of 9.8, .* got 'low'"),
+        ("environment.attributes.g", True, r"must be of the kind of 9.8, .* got True"),
         ("environment.attributes.g", None, r"must be of the kind of 9.8, .* got None"),
         ("environment.attributes.g", object(), r"must be a number, text, .*; got <object"),
     ],
@@ -221,14 +222,14 @@ class Remembering:
 def test_what_callbacks_remember_comes_back_from_a_checkpoint(office: Any, tmp_path: Path) -> None:
     first = office(Remembering(1), listening(on_start=print), Remembering(2))
     assert first.begin() == ()
-    assert first.host.saves
     first.host.save(Save(7, str(tmp_path)))
     assert first.answers() == [Saved("callbacks", 7, (CALLBACKS_FILE,))]
     callbacks = Remembering(), Remembering(), Remembering(5)
-    assert office(*callbacks).begin(tmp_path) == ()
+    assert office(*callbacks, listening(on_start=print)).begin(tmp_path) == ()
     assert [each.count for each in callbacks] == [1, 2, 5]
     name = f"{__name__}:Remembering"
-    assert office(Remembering()).begin(tmp_path) == (name,), "nobody has it"
+    lost = "types:SimpleNamespace", name
+    assert office(Remembering()).begin(tmp_path) == lost, "nobody has these"
 
 
 def test_what_was_asked_for_before_the_cut_and_not_heard_of_is_asked_again(
