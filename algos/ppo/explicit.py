@@ -24,6 +24,8 @@ CHUNK = 4096  # rows of one forward of the values: bounds the memory of large ro
 class ExplicitCore:
     """An actor-critic, its gradient and its optimizer over flat vectors."""
 
+    defers = False
+
     def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         layout = parameter_layout(shape)
         self._config = config
@@ -136,6 +138,16 @@ class ExplicitCore:
     def change(self, settings: PPOConfig) -> None:
         """Go on with these settings."""
         self._config = settings
+
+    def take(
+        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
+    ) -> None:
+        """Not here: there is no device to wait for."""
+        raise NotImplementedError
+
+    def taken(self) -> list[GradientStats]:
+        """Nothing."""
+        return []
 
     def parameters(self) -> F32:
         """Current flat parameters; shares memory."""

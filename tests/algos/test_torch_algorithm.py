@@ -202,3 +202,25 @@ def _nothing():
     from contextlib import nullcontext
 
     return nullcontext()
+
+
+@every
+def test_losses_and_steps_wait_for_nothing(name):
+    from tests.algos.test_own_networks import NoWaiting
+
+    environment = environment_for(name)
+    learner = make_learner(make_config(name, network=f"{HERE}:Plain"), environment)
+    batch = make_batch(environment)
+    learner.update(batch)
+    learner.update(batch)  # the first steps, of the policy too, make Adam's state
+    host = learner._host
+
+    def watched(*arguments):
+        watching.__exit__(None, None, None)
+        return host(*arguments)
+
+    learner._host = watched
+    for _ in range(2):
+        watching = NoWaiting()
+        watching.__enter__()
+        assert learner.update(batch).updates == 1
