@@ -25,7 +25,9 @@ ENVIRONMENTS = {
     "box2d": ["gymnasium[box2d]>=1.0"],
     "envpool": ["envpool>=1.2"],
 }
-VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`
+VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
+WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
+ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
     name="fastloop",
@@ -33,11 +35,13 @@ setup(
     description="Trains reinforcement-learning policies as fast as the machine allows.",
     license="Apache-2.0",
     python_requires=">=3.11",
-    # `algos/` is linked into fast_core and imported as fast_core.algos: a user's own folder of that
-    # name is another one, wherever it stands.
-    packages=find_packages(include=["fast_core", "fast_core.*"]),
+    # `algos/` and `configs/` are linked into fast_core: a user's own folders of these names are
+    # others, wherever they stand.
+    # `fastloop` is another name of it, for who imports what they have installed.
+    packages=["fastloop", *find_packages(include=["fast_core", "fast_core.*"])],
     package_data={
-        "fast_core": ["py.typed"],
+        "fastloop": ["py.typed", "__init__.pyi"],
+        "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],
@@ -51,6 +55,7 @@ setup(
         "pyyaml",
         "gymnasium[classic-control]>=1.0",
         "msgspec",
+        "cloudpickle",
         "rich",
         "typer",
         "tensorboard",
@@ -60,6 +65,9 @@ setup(
     extras_require={
         **ENVIRONMENTS,
         "video": VIDEO,
+        "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
+        "wandb": WANDB,
+        "onnx": ONNX,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -69,14 +77,20 @@ setup(
             "mypy",
             "types-PyYAML",
             "psutil",
+            "ipykernel",
+            "nbclient",
+            "pandas",
             *chain.from_iterable(ENVIRONMENTS.values()),
             *VIDEO,
+            *WANDB,
+            *ONNX,
         ],
         # Every peer of a benchmark that is on the index, and the simulators they run on.
         "bench": [
             "stable-baselines3",
             "cpprb",
             "torchrl",
+            "onnxruntime",
             *ENVIRONMENTS["atari"],
             *ENVIRONMENTS["mujoco"],
         ],

@@ -74,6 +74,12 @@ class A2CConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
         return A2CLearner(self, environment, setup)
 
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """What `fastloop export` writes."""
+        from examples.a2c_learner import A2CModule
+
+        return A2CModule(parameters, environment.action.start)
+
 
 class A2CPolicy:
     """One hidden layer in NumPy; no process that only acts has to import torch."""

@@ -94,3 +94,19 @@ class A2CLearner:
         self._networks.load_state_dict(state["networks"])
         adam = {int(index): each for index, each in state["adam"].items()}
         self._adam.load_state_dict({**self._adam.state_dict(), "state": adam})
+
+
+class A2CModule(nn.Module):
+    """`A2CPolicy` without exploration in torch, from observations to the environment's actions."""
+
+    def __init__(self, parameters: Sequence[Array], start: int) -> None:
+        super().__init__()
+        tensors = [torch.tensor(np.array(parameter)) for parameter in parameters]
+        self.layers = nn.ParameterList(tensors)
+        self._start = start
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """``[B, ...]`` to ``[B]``."""
+        weight, bias, head_weight, head_bias = self.layers
+        hidden = torch.tanh(nn.functional.linear(obs.flatten(1).float(), weight, bias))
+        return nn.functional.linear(hidden, head_weight, head_bias).argmax(1) + self._start

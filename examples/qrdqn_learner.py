@@ -39,7 +39,7 @@ class QRDQN(TorchAlgorithm[QRDQNConfig]):
     def quantiles(cls, settings: QRDQNConfig, networks: Networks, rows: Rows) -> Tensor:
         """``[B, choice, quantile]``."""
         found = networks("critics", networks.see(rows))
-        return found.reshape(len(found), -1, settings.quantiles)
+        return found.unflatten(1, (-1, settings.quantiles))
 
     def loss(self, batch: TorchBatch) -> Loss:
         """The quantile Huber loss."""

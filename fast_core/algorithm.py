@@ -276,6 +276,18 @@ class Prefetching(Protocol):
         ...
 
 
+@runtime_checkable
+class Changeable(Protocol):
+    """What an `Algorithm` has besides, where its blueprint names keys that are `changeable`."""
+
+    def change(self, settings: Blueprint) -> None:
+        """Go on with these settings, the blueprint; nothing but changeable keys differs.
+
+        Called between two updates, and after `Algorithm.load_state_dict` in a resumed run.
+        """
+        ...
+
+
 class SharedAlgorithm(Algorithm, Protocol):
     """An `Algorithm` whose step has two halves, so that several optimizers can work together.
 
@@ -391,9 +403,12 @@ class Blueprint:
 
     Attributes:
         learns_from: Whether `Algorithm.update` takes a `RolloutBatch` or a `ReplayBatch`.
+        changeable: Keys that callbacks may change while a run goes on; the learner is a
+            `Changeable` if there are any.
     """
 
     __slots__ = ()
+    changeable: ClassVar[tuple[str, ...]] = ()
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "rollouts"
 
     # --- sizes, before anything is built -------------------------------------------------------
@@ -483,3 +498,14 @@ class Blueprint:
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         raise NotImplementedError
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The deterministic policy with these parameters as a ``torch.nn.Module``, to export it.
+
+        Its ``forward`` takes a tensor ``[B, ...]`` for each part of an observation, in their order
+        and dtypes (the whole where it is not composite), and last the state ``[B, S]`` where
+        `state_size` is not 0. It returns the actions ``[B, ...]`` that the environment takes, what
+        `Policy.act` without exploration and `Policy.environment_action` make of the same; with
+        memory a tuple of them and the state after them. None: there is no such module.
+        """
+        return None

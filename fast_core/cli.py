@@ -41,7 +41,13 @@ def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from fast_core.errors import ConfigError, FastLoopError, SegmentError, TopologyError
+    from fast_core.errors import (
+        ConfigError,
+        FastLoopError,
+        PolicyError,
+        SegmentError,
+        TopologyError,
+    )
     from fast_core.system.surroundings import explained, mend, working_folder
     from fast_core.tools.commands import app
 
@@ -57,7 +63,8 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
         print(f"fastloop: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError | TopologyError | SegmentError) else 1
+        refused = ConfigError | PolicyError | TopologyError | SegmentError
+        return 2 if isinstance(error, refused) else 1
     except OSError as error:
         if (sentence := explained(error)) is None or os.environ.get("FASTLOOP_DEBUG") == "1":
             raise

@@ -10,11 +10,15 @@ hands on unopened to every node that declares to consume them.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from fast_core.metrics import RunEnd
+
 StopReason = Literal["finished", "failed", "interrupted"]
+Moment = Literal["start", "evaluation", "checkpoint"]
+Value = Any  # whatever YAML can hold
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
@@ -145,12 +149,29 @@ class Snapshot(Message, frozen=True):
 
 
 class Evaluate(Message, frozen=True):
-    """Evaluate the snapshot for exactly ``episodes`` episodes."""
+    """Evaluate the snapshot for exactly ``episodes`` episodes.
+
+    Attributes:
+        changed: Values that are not the configuration's, by key.
+    """
 
     request: int
     version: int
     env_steps: int
     episodes: int
+    changed: dict[str, Value] = {}
+
+
+class Change(Message, frozen=True):
+    """Go on with other values of the configuration; nothing is open.
+
+    Attributes:
+        number: Serial number in this part of the run.
+        values: Everything that is not as the configuration says, by key.
+    """
+
+    number: int
+    values: dict[str, Value]
 
 
 class Save(Message, frozen=True):
@@ -167,12 +188,19 @@ class Stop(Message, frozen=True):
 
 
 class Record(Message, frozen=True):
-    """Write one row of metrics."""
+    """Write one row of metrics; see `fast_core.metrics.MetricsRow`."""
 
     env_steps: int
     updates: int
     time_s: float
     values: dict[str, float]
+    videos: dict[str, str] = {}
+
+
+class Finish(Message, frozen=True):
+    """The run has ended so; for sinks of metrics, after the last row."""
+
+    summary: RunEnd
 
 
 # --- events: node -> scheduler -----------------------------------------------------------------
@@ -264,18 +292,14 @@ class SnapshotTaken(Message, frozen=True):
     env_steps: int
 
 
-class Evaluated(Message, frozen=True):
-    """Result of one evaluation, for the evaluated version, in episode order.
+class Played(msgspec.Struct, frozen=True):
+    """What the episodes of an evaluation came to in one environment, in their order.
 
     Attributes:
         returns: NaN where an episode met NaN or infinity: its outcome is not known.
         info: Mean of each number of the info of the episodes' last steps.
     """
 
-    node: str
-    request: int
-    version: int
-    env_steps: int
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     info: dict[str, float] = {}
@@ -288,6 +312,36 @@ class Evaluated(Message, frozen=True):
         """
         mean = sum(self.returns) / len(self.returns)
         return None if math.isnan(mean) else mean
+
+
+class Evaluated(Message, frozen=True):
+    """Result of one evaluation, for the evaluated version; see `Played`.
+
+    Attributes:
+        others: That in each of ``evaluation.environments``, by name.
+        video: Path of its video in the run directory, empty without one.
+    """
+
+    node: str
+    request: int
+    version: int
+    env_steps: int
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    info: dict[str, float] = {}
+    others: dict[str, Played] = {}
+    video: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """See `Played.score`; that in the environment of training."""
+        return self.played[None].score
+
+    @property
+    def played(self) -> dict[str | None, Played]:
+        """Everything by the name of its environment; None is that of training."""
+        own = Played(self.returns, self.lengths, self.info)
+        return dict([(None, own), *self.others.items()])
 
 
 class Noted(Message, frozen=True):
@@ -308,6 +362,13 @@ class Saved(Message, frozen=True):
     checkpoint: int
     files: tuple[str, ...] = ()
     error: str = ""
+
+
+class Changed(Message, frozen=True):
+    """The node goes on with the values of `Change` ``number``."""
+
+    node: str
+    number: int
 
 
 class Heartbeat(Message, frozen=True):
@@ -387,6 +448,34 @@ class CheckpointWritten(Message, frozen=True):
     error: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a callback asked for while it was called.
+
+    Attributes:
+        by: Its method, as ``module:Class.method``.
+        stop: Why the run shall end; None if it need not.
+        save: Whether a checkpoint is wanted now.
+        changes: New values by key of the configuration.
+    """
+
+    by: str
+    stop: str | None = None
+    save: bool = False
+    changes: dict[str, Value] = {}
+
+
+class Told(Message, frozen=True):
+    """The callbacks have been told, and nothing of what they asked for has been done yet.
+
+    Attributes:
+        moment: What the run waited for them to be told of, None where it did not wait.
+        asked: What they asked for, in order.
+    """
+
+    moment: Moment | None
+    asked: tuple[Asked, ...] = ()
+
+
 class Tick(Message, frozen=True):
     """Time passed; carries nothing but the clock that comes with it."""
 
@@ -411,6 +500,12 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Tell(Message, frozen=True):
+    """Tell the callbacks what has just happened, and answer with `Told`."""
+
+    moment: Moment
+
+
 class EndRun(Message, frozen=True):
     """Stop every node and finish with this outcome."""
 
@@ -427,7 +522,18 @@ class Decision(Message, frozen=True):
 
 
 WireCommand = (
-    Assign | Collect | Transform | Train | Snapshot | Evaluate | Save | Stop | Record | Envelope
+    Assign
+    | Collect
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Change
+    | Save
+    | Stop
+    | Record
+    | Finish
+    | Envelope
 )
 WireEvent = (
     Restoring
@@ -437,6 +543,7 @@ WireEvent = (
     | Trained
     | SnapshotTaken
     | Evaluated
+    | Changed
     | Noted
     | Saved
     | Heartbeat
@@ -447,5 +554,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision

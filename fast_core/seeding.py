@@ -9,9 +9,11 @@ PCG64, never change.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import random
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -114,3 +116,14 @@ def seed_global_generators(seed: int, *key: int) -> None:
     words = sequence(seed, Role.ENVIRONMENT_CONSTRUCTOR, *key).generate_state(2)
     random.seed(int(words[0]))
     np.random.seed(int(words[1]))  # noqa: NPY002, it is the legacy generator that needs a seed
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Give the global generators back as they were: they are a program's own."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002

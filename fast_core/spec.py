@@ -125,6 +125,25 @@ class SpaceSpec(msgspec.Struct, frozen=True):
         return np.broadcast_to(values.reshape(() if values.size == 1 else self.shape), self.shape)
 
 
+class Branch(msgspec.Struct, frozen=True):
+    """A Dict or Tuple space inside an observation.
+
+    Attributes:
+        name: Its path, empty for the whole observation.
+        keys: Keys of its parts, or their indices.
+        parts: Names of its leaves, or further branches.
+        named: Whether it is a Dict.
+    """
+
+    name: str
+    keys: tuple[str | int, ...]
+    parts: tuple[Branch | str, ...]
+    named: bool
+
+
+Tree = Branch | str
+
+
 class ModuleSpec(msgspec.Struct, frozen=True):
     """A torch module, as far as those must know it who don't import torch.
 
@@ -168,6 +187,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             the other), None where every action always is.
         cast: What of its observations is cast to what their space declares ("float64 for
             float32"), mostly nothing.
+        tree: Where the leaves of a composite observation lie in what the environment returns,
+            empty where it is none; see `fast_core.envs.records.rows_of`.
         modules: The algorithm's torch modules for these observations, where only a process that
             imports torch can tell what they are (`Blueprint.examine`).
     """
@@ -180,6 +201,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     frames: int = 1
     action_mask: str | None = None
     cast: str = ""
+    tree: Tree = ""
     modules: tuple[ModuleSpec, ...] = ()
 
     @property

@@ -12,6 +12,7 @@ from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
+from fast_core.launcher import Outcome
 from fast_core.tools.bench import find_checkout
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,13 @@ environment: {id: CartPole-v1}
 algorithm: {name: ppo}
 stop: {env_steps: 1000}
 """
+
+
+def outcome(status: int) -> Outcome:
+    """One with this exit status."""
+    if status <= 1:
+        return Outcome(("finished", "failed")[status], "", None, report="first cause\n" * status)
+    return Outcome("interrupted", "", None, signal=signal.Signals(status - 128))
 
 
 class Launcher(types.ModuleType):
@@ -38,14 +46,14 @@ class Launcher(types.ModuleType):
             raise self.result
         return self.result
 
-    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> int:
-        return self._end("launch", config, resume_from)
+    def launch(self, config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
+        return outcome(self._end("launch", config, resume_from))
 
     def validate(self, config: RunConfig) -> int:
         return self._end("validate", config)
 
-    def resume(self, run: Path, overrides: Sequence[str]) -> int:
-        return self._end("resume", run, list(overrides))
+    def resume(self, run: Path, overrides: Sequence[str]) -> Outcome:
+        return outcome(self._end("resume", run, list(overrides)))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
         unset = (None, False)
@@ -54,6 +62,16 @@ class Launcher(types.ModuleType):
 
     def play(self, what: str, checkpoint: str | None) -> int:
         return self._end("play", what, checkpoint)
+
+    def sweep(self, file: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
+        return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
+
+    def compare_and_show(self, runs: Sequence[Path], **options: object) -> int:
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._end("compare", runs, given)
+
+    def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
+        return self._end("export", run, file, checkpoint)
 
     def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
         return self._end("replay", run, checkpoint, top)
@@ -64,7 +82,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     # It would take the standard output of the tests.
     monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
-    for tool in ("evaluate", "play", "replay_view"):
+    for tool in ("evaluate", "export", "play", "replay_view"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
     return module
@@ -110,12 +128,38 @@ def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
     ]
 
 
+def test_folder_of_a_sweep_is_resumed_as_one(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep.yaml").write_text("")
+    monkeypatch.setitem(sys.modules, "fast_core.tools.sweep.run", launcher)
+    assert main(["resume", str(tmp_path), "jobs=2"]) == 0
+    assert main(["sweep", "many.yaml"]) == 0
+    assert launcher.calls == [("sweep", tmp_path, ["jobs=2"]), ("sweep", Path("many.yaml"), [])]
+
+
+def test_compare_hands_over_what_to_compare_and_where(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fast_core.tools.compare.table", launcher)
+    assert main(["compare", "a", "b", "-o", "c.svg", "--at", "9", "--score", "0.5"]) == 0
+    runs = [Path("a"), Path("b")]
+    assert launcher.calls == [("compare", runs, {"output": Path("c.svg"), "at": 9, "score": 0.5})]
+
+
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
     assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
     assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat"]) == 0
+    assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
     assert launcher.calls == [
         ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
         ("eval", Path("a"), None, {"video": Path("b.mp4"), "repeat": True, "explore": True}),
+        (
+            "eval",
+            Path("a"),
+            None,
+            {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")},
+        ),
     ]
 
 
@@ -123,6 +167,17 @@ def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
     assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
     assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+
+
+def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "runs/a", "-o", "p.onnx"]) == 0
+    assert main(["export", "runs/a", "--output", "p.h", "--checkpoint", "newest"]) == 0
+    assert launcher.calls == [
+        ("export", Path("runs/a"), Path("p.onnx"), None),
+        ("export", Path("runs/a"), Path("p.h"), "newest"),
+    ]
+    assert main(["export", "runs/a"]) == 2
+    assert "Missing option '-o'" in capsys.readouterr().err
 
 
 def test_replay_is_handed_over(launcher: Launcher) -> None:
@@ -168,10 +223,13 @@ def test_bench_of_an_installed_package_says_where_benchmarks_are(tmp_path: Path)
     assert find_checkout(package, ROOT / "tests") == ROOT
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 130])
-def test_exit_status_of_the_run_is_passed_on(code: int, launcher: Launcher, config: str) -> None:
+@pytest.mark.parametrize("code", [0, 1, 130, 143])
+def test_exit_status_of_the_run_is_passed_on(
+    code: int, launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     launcher.result = code
     assert main(["launch", config]) == code
+    assert capsys.readouterr().out == "first cause\n" * (code == 1), "a crash report comes last"
 
 
 @pytest.mark.parametrize(

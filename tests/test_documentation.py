@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,21 @@ from fast_core.config.reference import template
 from fast_core.envs.probe import probe
 from fast_core.launcher.topology import check_topology
 from fast_core.launcher.verdict import Found, judge
+from fast_core.tools.sweep.file import read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
 BLOCK = re.compile(r"^```ya?ml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"# (\w+\.yaml)\n")
 BLOCKS = {
     f"{page.name}:{text[: found.start()].count(chr(10)) + 2}": found[1]
     for page in sorted(PAGES)
     for text in [page.read_text("utf-8")]
     for found in BLOCK.finditer(text)
 }
-SHIPPED = sorted([*(ROOT / "configs").glob("*.yaml"), *(ROOT / "examples").glob("*.yaml")])
+SWEEPS = sorted((ROOT / "examples").glob("sweep_*.yaml"))
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.yaml")} - {*SWEEPS})
+SHIPPED = sorted([*(ROOT / "configs").glob("*.yaml"), *EXAMPLES])
 WHOLE = {"name", "environment", "algorithm", "stop"}
 
 
@@ -57,9 +62,17 @@ def completed(tree: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize("place", BLOCKS)
 def test_configuration_in_the_documentation_is_one(place: str, tmp_path: Path) -> None:
     tree = config_yaml.parse(BLOCKS[place], place).tree
+    if "config" in tree:
+        shutil.copytree(ROOT / "configs", tmp_path, dirs_exist_ok=True)
+        for other, text in BLOCKS.items():  # a page may show the configuration too
+            if other.startswith(place.partition(":")[0]) and (named := NAMED.match(text)):
+                (tmp_path / named[1]).write_text(text)
+        (tmp_path / "sweep.yaml").write_text(BLOCKS[place])
+        assert read_sweep(tmp_path / "sweep.yaml").variants
+        return
     config = loads(config_yaml.dump(completed(tree)), source=place)
     check_topology(config)
-    if tree.keys() >= WHOLE:
+    if tree.keys() >= WHOLE and not NAMED.match(BLOCKS[place]):  # else its page's test runs it
         judged(config, tmp_path)
 
 
@@ -70,6 +83,12 @@ def test_documentation_has_configurations() -> None:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configuration_would_run(path: Path, tmp_path: Path) -> None:
     judged(config_file.load(path, [], algorithm_config_type), tmp_path)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_shipped_sweep_would_run(path: Path, tmp_path: Path) -> None:
+    for variant in read_sweep(path).variants:
+        judged(variant.config, tmp_path)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

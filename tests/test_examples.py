@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pytest
 
+from examples.curriculum import GOAL, MovingGoal
 from fast_core.algorithm import (
     Array,
     LearnerSetup,
@@ -20,6 +21,7 @@ from fast_core.algorithm import (
     ShardRollout,
 )
 from fast_core.algos.registry import algorithm_config_type
+from fast_core.callbacks import Evaluation, LiveRun, Start
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.launcher.topology import check_topology
@@ -27,7 +29,8 @@ from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = sorted((ROOT / "examples").glob("*.yaml"))
+FILES = sorted((ROOT / "examples").glob("*.yaml"))
+CONFIGS = [path for path in FILES if not path.stem.startswith("sweep_")]
 CARTPOLE = EnvironmentSpec(
     id="CartPole-v1",
     observation=SpaceSpec("box", (4,), "float32", low=(-5.0,) * 4, high=(5.0,) * 4),
@@ -69,6 +72,53 @@ def test_code_in_the_documentation_is_the_examples_code(
     assert len(blocks) >= 4
     for block in blocks:
         assert block.strip() in examples, f"not in the examples:\n{block}"
+
+
+def test_callbacks_page_shows_the_curriculum_of_the_examples() -> None:
+    """Without what explains it."""
+    page = (ROOT / "docs" / "callbacks.md").read_text("utf-8")
+    source = (ROOT / "examples" / "curriculum.py").read_text("utf-8")
+    assert page.count(body_of(source, "on_evaluation")) == 1
+    assert page.count(body_of(source, "on_start")) == 1
+
+
+def body_of(source: str, method: str) -> str:
+    """The lines after its docstring, up to the next empty one."""
+    return source.partition(f"def {method}")[2].partition('"""\n')[2].partition("\n\n")[0].rstrip()
+
+
+class Told:
+    """A `LiveRun` that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.config: Any = config_file.load(
+            ROOT / "examples" / "curriculum.yaml", [], algorithm_config_type
+        )
+        self.values = {"environment.attributes.goal_position": 0.5}
+        self.stopped = ""
+
+    def change(self, key: str, value: float) -> None:
+        self.values[key] = value
+
+    def stop(self, reason: str) -> None:
+        self.stopped = reason
+
+
+def test_curriculum_goes_on_when_an_evaluation_is_good_enough() -> None:
+    run = Told()
+    (given,) = run.config.callbacks
+    curriculum = MovingGoal(**given.kwargs)
+    directory = Path("run")
+    curriculum.on_start(Start(directory, directory, 5, 5), cast(LiveRun, run))
+    assert run.values == {GOAL: 0.5}, "a resumed run goes on where it was"
+    curriculum.on_start(Start(directory, None, 0, 0), cast(LiveRun, run))
+    goals = []
+    for number, mean in enumerate((-200.0, None, *[-100.0] * 8), start=1):
+        evaluation = Evaluation(number, 1, 1, 1.0, (), (), {}, mean, False)
+        curriculum.on_evaluation(evaluation, cast(LiveRun, run))
+        goals.append(run.values[GOAL])
+    assert goals == [-0.2, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
+    assert run.stopped == "mean return -100.0 with the goal at 0.5"
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -17,22 +17,27 @@ LEVELS = {
     "fast_core.system": 1,
     "fast_core.spec": 1,
     "fast_core.algorithm": 1,
+    "fast_core.metrics": 1,
     "fast_core.events": 2,
     "fast_core.seeding": 2,
     "fast_core.config": 2,
+    "fast_core.callbacks": 3,
     "fast_core.memory": 3,
     "fast_core.scheduler": 3,
     "fast_core.distributed": 3,
     "fast_core.envs": 3,
     "fast_core.monitor": 3,
+    "fast_core.export": 3,
     "fast_core.run": 4,
     "fast_core.algos": 4,
-    "fast_core.nodes": 5,
-    "fast_core.node": 6,  # the name under which users import `nodes.node`
-    "fast_core.launcher": 6,
-    "fast_core.tools": 7,
-    "fast_core.integrations": 7,
-    "fast_core.cli": 8,
+    "fast_core.policy": 5,
+    "fast_core.nodes": 6,
+    "fast_core.node": 7,  # the name under which users import `nodes.node`
+    "fast_core.launcher": 7,
+    "fast_core.tools": 8,
+    "fast_core.integrations": 8,
+    "fast_core.api": 9,  # what `fast_core` offers, which imports it when it is asked for
+    "fast_core.cli": 9,
 }
 
 ALGOS_MAY_SEE = {
@@ -47,12 +52,19 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "subprocess": {"fast_core.launcher.processes.tree", "fast_core.tools.doctor"},
+    "cloudpickle": {"fast_core.api.sending", "fast_core.envs.pickled"},
+    "pandas": {"fast_core.api.columns"},
+    "subprocess": {
+        "fast_core.launcher.processes.tree",
+        "fast_core.tools.doctor",
+        "fast_core.tools.sweep.child",
+        "fast_core.export.header",  # the C compiler
+    },
     "multiprocessing": set(),  # the launcher forks from a server of its own
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
-TENSORS = ("fast_core.algos", "fast_core.nodes")
+TENSORS = ("fast_core.algos", "fast_core.nodes", "fast_core.export")
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
@@ -60,11 +72,14 @@ Imports = Mapping[str, set[str]]
 
 
 def read(root: Path) -> dict[str, str]:
-    """Source of every module by its dotted name; of the native one, its stub."""
+    """Source of every module by its dotted name; of the native one, its stub.
+
+    Not the stub of `fast_core` itself, which types what it imports when it is asked for.
+    """
     found = {}
     for package, folder in SOURCES.items():
         for path in sorted((root / folder).rglob("*.py*")):
-            if path.suffix in (".py", ".pyi"):
+            if path.suffix in (".py", ".pyi") and path.name != "__init__.pyi":
                 below = path.relative_to(root / folder).with_suffix("").parts
                 name = ".".join((package, *below))
                 found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")

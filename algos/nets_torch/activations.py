@@ -36,7 +36,7 @@ def forward(name: Activation, x: Tensor, y: Tensor) -> None:
     """Write the activation of ``x`` into ``y``; they may be one tensor for those `IN_PLACE`."""
     match name:
         case "relu":
-            aten.relu.out(x, out=y)
+            torch.clamp_min(x, 0, out=y)  # relu itself has no form that writes where it is told
         case "tanh":
             torch.tanh(x, out=y)
         case "sigmoid":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
@@ -79,14 +79,20 @@ class Network:
         }
         self.memory = None if shape.memory is None else TorchMemory(shape.memory)
 
+    @property
+    def modules(self) -> list[nn.Module]:
+        """A user's modules; whoever uses the network trains or moves them as theirs."""
+        return [own.module for own in self._own.values()]
+
     def bind(self, leaves: dict[str, Tensor]) -> None:
         """Let a user's modules learn in the memory of ``leaves``; see `OwnModule.bind`."""
         for torso, module in self._own.items():
             module.bind(leaves, own_prefix(torso))
 
     def fill(self, leaves: dict[str, Tensor]) -> None:
-        """Let a user's modules act with copies of ``leaves``."""
+        """Let a user's modules act with copies of ``leaves``, and learn no more."""
         for torso, module in self._own.items():
+            module.module.requires_grad_(False)
             module.fill(leaves, own_prefix(torso))
 
     def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:

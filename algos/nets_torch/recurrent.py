@@ -51,6 +51,20 @@ class TorchMemory:
         outputs: Tensor = self._run(leaves, features, state, keep)[0]
         return outputs
 
+    def step(self, leaves: dict[str, Tensor], features: Tensor, state: Tensor) -> Tensor:
+        """The state ``[B, S]`` after ``features [B, in]``, of which the first ``H`` leave."""
+        parameters = (
+            leaves["memory.input.weight"],
+            leaves["memory.state.weight"],
+            leaves["memory.input.bias"],
+            leaves["memory.state.bias"],
+        )
+        if self._shape.cell == "gru":
+            return torch.gru_cell(features, state, *parameters)
+        size = self._shape.size
+        pair = [state[:, :size], state[:, size:]]
+        return torch.cat(torch.lstm_cell(features, pair, *parameters), -1)
+
     def unroll_rows(
         self, leaves: dict[str, Tensor], features: Tensor, state: Tensor | None, keep: Tensor | None
     ) -> Tensor:

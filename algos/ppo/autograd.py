@@ -177,6 +177,10 @@ class AutogradCore:
         self._adam.step()
         self._steps += 1
 
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
+        self._settings = settings
+
     def parameters(self) -> F32:
         """Current flat parameters on the host; shares memory on the CPU."""
         return cast(F32, self._upload.download(self._flat))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, Backend, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import Algorithm, Array, Backend, LearnerSetup, Policy, PolicySetup
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
@@ -35,6 +36,16 @@ Positive = Annotated[int, Meta(ge=1)]
 
 class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "clip_epsilon",
+        "value_clip_epsilon",
+        "value_coef",
+        "entropy_coef",
+        "max_grad_norm",
+        "target_kl",
+    )
 
     name: Annotated[str, Meta(description="`ppo`.")] = "ppo"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
@@ -346,6 +357,15 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
         torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
         return torch_policy(shape, environment, limit, setup)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The torch policy, whichever acts."""
+        from fast_core.algos.ppo.torch_policy import TorchPolicy
+
+        policy = self.make_policy(environment, PolicySetup(backend="torch"))
+        assert isinstance(policy, TorchPolicy), "torch was asked for"
+        policy.load(parameters)
+        return policy.module(environment)
 
     def _normalizes(self, shape: NetworkShape) -> bool:
         """Whether there are numbers to normalise; images are scaled by 1/255 always."""

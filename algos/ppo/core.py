@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.distributions import I64
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.rollouts import MergedRollout
 
 
@@ -108,6 +109,10 @@ class UpdateCore(Protocol):
 
     def taken(self) -> list[GradientStats]:
         """What the minibatches of `take` said, since the last call."""
+        ...
+
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
         ...
 
     def parameters(self) -> F32:

@@ -145,6 +145,10 @@ class ExplicitCore:
         """Nothing."""
         return []
 
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
+        self._config = settings
+
     def parameters(self) -> F32:
         """Current flat parameters; shares memory."""
         return self._parameters

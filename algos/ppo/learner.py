@@ -100,6 +100,11 @@ class PPO:
                 self._maker.observe(merged)
         return UpdateReport(updates=updates, skipped=granted - updates, metrics=metrics)
 
+    def change(self, settings: PPOConfig) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        self._settings = settings
+        self._core.change(settings)
+
     def policy_parameters(self) -> Sequence[Array]:
         """Parameters of the actor, then the observation statistics where they are used."""
         flat = self._core.parameters()

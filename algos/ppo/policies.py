@@ -7,55 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import make_distribution
 from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import normalise
 from fast_core.algos.nets.observations import Bool, ObservationEncoder
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
-
-UNBOUNDED = 1e30  # some environments give the greatest float as a bound
-
-
-class ActionMap:
-    """From actions as rollouts store them to what environments take.
-
-    Args:
-        space: What they take.
-        stretch: Whether boxes are stored as [-1, 1] where both bounds are finite.
-    """
-
-    def __init__(self, space: SpaceSpec, *, stretch: bool = False) -> None:
-        self._space = space
-        self._half: F32 | None = None
-        self._starts = np.asarray(space.starts, np.int64)
-        if space.kind == "box":
-            # In the space's own precision: float32 rounds some bounds of others to the outside.
-            self._low, self._high = (bound.astype(space.dtype) for bound in space.bounds)
-            low, high = space.bounds
-            bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
-            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-            if stretch and ((low != -1.0) | (high != 1.0)).any():
-                self._half = ((high - low) / 2).astype(np.float32)
-                self._middle: F32 = ((low + high) / 2).astype(np.float32)
-
-    def __call__(self, action: Array) -> Array:
-        """Stretch and clip ``[B, ...]`` to the box, or count from the space's first choices."""
-        space = self._space
-        if space.kind == "discrete":
-            return action + space.start if space.start else action
-        if space.kind == "multi_discrete":
-            choices = action.reshape(len(action), -1).astype(np.int64, copy=False)
-            if self._starts.any():
-                choices = choices + self._starts
-            return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
-        if self._half is not None:
-            action = action.astype(np.float32, copy=False) * self._half
-            action += self._middle
-        within: Array = np.maximum(action.astype(space.dtype, copy=False), self._low)
-        np.minimum(within, self._high, out=within)
-        return within
+from fast_core.spec import EnvironmentSpec
 
 
 class ActorPolicy:

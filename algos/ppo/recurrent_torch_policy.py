@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from fast_core.algorithm import ActionOutput, Array, PolicySetup
 from fast_core.algos.nets.networks import F32, NetworkShape
+from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.ppo.recurrent_policies import checked
 from fast_core.algos.ppo.torch_policy import TorchPolicy
@@ -31,13 +33,17 @@ class RecurrentTorchPolicy(TorchPolicy):
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``, remembering ``state [B, S]``."""
-        network, leaves = self._network, self._leaves
-        assert network.memory is not None
         with torch.inference_mode():
-            features = network.features(leaves, self._torso, self._rows(obs))
             before = self._to_device(checked(state), -1)
-            keep = torch.ones(1, len(obs), device=self._device)
-            (now,) = network.memory.states(leaves, features[None], before, keep)
-            output: F32 = network.output_of(leaves, now[:, : self._size]).cpu().numpy().T
+            rows = self._rows(obs)._replace(state=before)
+            said, now = self._run(self._leaves, rows)
+            output: F32 = said.cpu().numpy().T
             after: F32 = now.cpu().numpy()
         return self._choose(output, obs, noise, explore)._replace(state=after)
+
+    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> tuple[Tensor, Tensor]:
+        network = self._network
+        assert network.memory is not None and rows.state is not None
+        features = network.features(leaves, self._torso, rows)
+        after = network.memory.step(leaves, features, rows.state)
+        return network.output_of(leaves, after[:, : self._size]), after

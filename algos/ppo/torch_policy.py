@@ -11,9 +11,16 @@ from torch import Tensor
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network, Rows
+from fast_core.algos.nets_torch.policy_module import (
+    ActionMode,
+    Leaves,
+    Output,
+    PolicyModule,
+)
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.policies import ActorPolicy
 from fast_core.spec import EnvironmentSpec
@@ -42,6 +49,7 @@ class TorchPolicy(ActorPolicy):
         staging: Staging | None = None,
     ) -> None:
         super().__init__(shape, environment, observation_clip)
+        self._shape = shape
         self._device = torch.device(setup.device)
         self._staging = staging or make_staging(self._device)
         self._bf16 = setup.precision == "bf16"
@@ -71,8 +79,31 @@ class TorchPolicy(ActorPolicy):
 
     def _output(self, obs: Array) -> F32:
         with torch.inference_mode():
-            output: F32 = self._network.output(self._leaves, self._rows(obs)).cpu().numpy().T
+            said = self._run(self._leaves, self._rows(obs))
+            assert isinstance(said, Tensor), "policies with memory act in their own way"
+            output: F32 = said.cpu().numpy().T
         return output
+
+    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Output:
+        """The policy head's output ``[B, A]``; with memory the state after the rows too."""
+        return self._network.output(leaves, rows)
+
+    def module(self, environment: EnvironmentSpec) -> PolicyModule:
+        """The policy with the parameters that were loaded last, without exploration."""
+        shape, scaling = self._shape, None
+        if self._clip is not None:
+            scaling = Scaling(self._mean, self._inverse_std, self._clip)
+        choices = () if shape.gaussian else shape.choices or (shape.outputs,)
+        # A user's modules hold what is theirs.
+        leaves = {name: leaf for name, leaf in self._leaves.items() if OWN not in name}
+        return PolicyModule(
+            environment,
+            shape.images,
+            Leaves(leaves, self._run, self._network.modules),
+            ActionMode(shape.outputs, choices=choices),
+            stretch=shape.stretched,
+            scaling=scaling,
+        )
 
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""

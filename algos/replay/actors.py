@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +36,19 @@ class Actor(Protocol):
 
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
+        ...
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """What an `Actor` in torch has besides: it can leave FastLoop."""
+
+    def exported(self, *, first: int) -> object:
+        """What acts with the parameters that were loaded last, without exploration.
+
+        See `fast_core.algorithm.Blueprint.policy_module`; ``first`` is the output that is the
+        value of the first choice.
+        """
         ...
 
 

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
+from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.ppo.policies import ActionMap
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 

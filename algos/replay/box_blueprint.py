@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -19,6 +19,8 @@ Rate = Annotated[float, Meta(gt=0)]
 
 class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
     """An actor-critic in boxes; a subclass says what its networks put out."""
+
+    changeable: ClassVar[tuple[str, ...]] = (*ReplaySettings.changeable, "policy_learning_rate")
 
     policy_learning_rate: Annotated[
         Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
@@ -108,6 +110,13 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
 
 class SquashedBlueprint(BoxBlueprint, frozen=True, kw_only=True):
     """An actor-critic whose policy is a squashed Gaussian."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        *BoxBlueprint.changeable,
+        "temperature",
+        "temperature_learning_rate",
+        "target_entropy",
+    )
 
     temperature: Annotated[
         Annotated[float, Meta(gt=0)] | Literal["auto"],

@@ -12,6 +12,7 @@ from fast_core.algos.replay.box_actions import BoxActions
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
 
@@ -34,6 +35,12 @@ class BoxLearner(ReplayLearner):
         self._critics = self._vectors.network("critics")
         self._target_critics = self._vectors.target_network("critics")
         self._policy = self._vectors.network("policy")
+
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        assert isinstance(settings, BoxBlueprint)
+        super().change(settings)
+        self._box_settings = settings
 
     def _compute(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -15,6 +15,12 @@ from fast_core.spec import EnvironmentSpec
 
 class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
     """A learner of values of choices, which explores by a share of random ones."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        *ReplaySettings.changeable,
+        "epsilon_initial",
+        "epsilon_final",
+    )
 
     epsilon_initial: Annotated[
         float, Meta(ge=0, le=1, description="Share of random actions at the first update.")
@@ -46,10 +52,6 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
             return 1.0 if self.random_warmup else self.epsilon_initial
         share = min(1.0, env_steps / self.epsilon_steps)
         return self.epsilon_initial + share * (self.epsilon_final - self.epsilon_initial)
-
-    def first_value(self, environment: EnvironmentSpec) -> int:
-        """Which output of the network that acts is the value of the first choice."""
-        return 0
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""

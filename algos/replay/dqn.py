@@ -18,6 +18,7 @@ from fast_core.algos.nets.observations import Bool
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
 # Of the gradient that two streams send into the convolutions: Wang et al., section 4.2.
@@ -40,6 +41,12 @@ class DQN(ReplayLearner):
         self._dqn, self._streams = settings, settings.streams(environment)
         self._network = self._vectors.network("critics")
         self._target_network = self._vectors.target_network("critics")
+
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        assert isinstance(settings, DQNConfig)
+        super().change(settings)
+        self._dqn = settings
 
     def _compute(self, batch: ReplayBatch) -> Losses:
         rows, inputs, dueling = len(batch.reward), self._inputs, self._dqn.dueling

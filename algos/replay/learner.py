@@ -82,12 +82,16 @@ class ReplayLearner(ABC):
         self._observed = None
         if limit is not None:
             self._observed = ObservedRows(self._vectors, self._encoder, settings.batch_size)
-        self._left = 1.0
+        self._rows, self._left = setup.rows, 1.0
         self._updates = 0
         self._turn: int | None = None
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
         self._losses: Losses | None = None
         self._env_steps = 0
+
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        self._settings = settings
 
     def _allocate(
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
@@ -186,7 +190,10 @@ class ReplayLearner(ABC):
     def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn
         if self._settings.learning_rate_schedule == "linear":
-            self._left = max(0.0, 1.0 - batch.progress)
+            # Of the horizon, where the round that granted the step began, as PPO counts: at its
+            # end the last round would learn nothing.
+            before = max(0, batch.env_steps - self._rows) / max(1, batch.env_steps)
+            self._left = 1.0 - batch.progress * before
 
     @property
     def _errors_are_finite(self) -> bool:
@@ -343,6 +350,12 @@ class ReplayLearner(ABC):
                 f"with target networks; got format {state.get('format')!r} with "
                 f"{sorted(state)}. Resume with the algorithm and the FastLoop version that wrote "
                 "the checkpoint."
+            )
+        if ("observations" in state) != (self._observed is not None):
+            raise CheckpointError(
+                "algorithm.normalize_observations can't change while a run goes on: its networks "
+                f"learn from what is normalised, or not; got {self._observed is not None}, the "
+                f"checkpoint has {'observations' in state}. Set it back, or begin a new run."
             )
         flat: F32 = np.zeros(self._layout.size, np.float32)
         targets = flat.copy()

@@ -14,8 +14,10 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.policy_module import PolicyModule
 from fast_core.algos.nets_torch.staging import make_staging
 from fast_core.algos.replay.actors import take_statistics
+from fast_core.algos.replay.policy_module import make_module
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_algorithm import TorchAlgorithm, torch_learner
 from fast_core.algos.replay.torch_networks import Networks
@@ -43,6 +45,18 @@ class Acting(nn.Module):
         return self._learner.output(self._settings, self.networks, Rows(vector, images))
 
 
+class _OfRows(nn.Module):
+    """`Acting` as `PolicyModule` calls it."""
+
+    def __init__(self, acting: Acting) -> None:
+        super().__init__()
+        self.acting = acting
+
+    def forward(self, rows: Rows) -> Tensor:
+        outputs: Tensor = self.acting(rows.vector, *rows.images)
+        return outputs
+
+
 class ModuleActor:
     """Torch modules that only act; implements `replay.actors.Actor`.
 
@@ -53,7 +67,7 @@ class ModuleActor:
         observation_clip: Limit of normalised observations; None where they are not normalised.
 
     Attributes:
-        module: The networks, with the parameters that were loaded.
+        acting: The networks, with the parameters that were loaded.
     """
 
     def __init__(
@@ -63,7 +77,8 @@ class ModuleActor:
         setup: PolicySetup,
         observation_clip: float | None,
     ) -> None:
-        self.encoder = ObservationEncoder(environment, settings.images(environment))
+        self._environment, self._images = environment, settings.images(environment)
+        self.encoder = ObservationEncoder(environment, self._images)
         self._limit = observation_clip
         self._device = torch.device(setup.device)
         self._staging = make_staging(self._device)
@@ -75,7 +90,7 @@ class ModuleActor:
         networks.keep({module.name for module in settings.modules(environment) if module.acts})
         networks.to(self._device).eval().requires_grad_(False)
         self._tensors = [tensor for _, _, tensor in networks.named_tensors()]
-        self.module = Acting(learner, settings, networks)
+        self.acting = Acting(learner, settings, networks)
         self._scaling = take_statistics([], None)
 
     def load(self, parameters: Sequence[Array]) -> None:
@@ -86,6 +101,11 @@ class ModuleActor:
             for tensor, array in zip(self._tensors, arrays, strict=True):
                 tensor.copy_(torch.from_numpy(np.array(array, np.float32)))
 
+    def exported(self, *, first: int) -> PolicyModule:
+        """See `replay.actors.Exporting`."""
+        network, scaling = _OfRows(self.acting), self._scaling
+        return make_module(self._environment, self._images, network, first=first, scaling=scaling)
+
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
         vector = self.encoder.vector(obs)
@@ -93,7 +113,7 @@ class ModuleActor:
             vector = self._scaling(vector)
         images = [self._tensor(image) for image in self.encoder.images(obs)]
         with torch.inference_mode():
-            output: F32 = self.module(self._tensor(vector), *images).cpu().numpy().T
+            output: F32 = self.acting(self._tensor(vector), *images).cpu().numpy().T
         return output
 
     def _tensor(self, rows: Array) -> Tensor:

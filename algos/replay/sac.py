@@ -15,6 +15,7 @@ from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value, squared_errors
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses
+from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.temperature import Temperature
 from fast_core.spec import EnvironmentSpec
 
@@ -35,6 +36,12 @@ class EntropyLearner(BoxLearner):
         self._distribution = SquashedGaussian(self._actions.size)
         self._temperature = Temperature(settings, self._actions.size, self._vectors)
         self._log_prob: F32 = np.empty(0, np.float32)
+
+    def change(self, settings: ReplaySettings) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        assert isinstance(settings, SquashedBlueprint)
+        super().change(settings)
+        self._temperature.change(settings)
 
     def _sample(self, output: F32) -> tuple[F32, F32]:
         """Actions ``[A, N]`` and their log-probabilities ``[N]``."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, Backend, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm import (
+    Algorithm,
+    Array,
+    Backend,
+    LearnerSetup,
+    PolicySetup,
+    ReplaySpec,
+)
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.images import ImageShape, find_images
@@ -15,7 +23,7 @@ from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.observations import encoded_size
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
 from fast_core.algos.ppo.config import Schedule
-from fast_core.algos.replay.actors import Actor, NumpyActor
+from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
@@ -34,6 +42,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+    changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "target_rate")
     torch_learner: ClassVar[str] = ""
     always_torch: ClassVar[bool] = False
 
@@ -293,6 +302,17 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
             fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
         return (*fields, EXPLORATION)
+
+    def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
+        """The networks in torch, whichever act; how much is explored doesn't matter."""
+        actor = self.actor(environment, PolicySetup(backend="torch"))
+        assert isinstance(actor, Exporting), "torch was asked for"
+        actor.load(parameters[:-1])
+        return actor.exported(first=self.first_value(environment))
+
+    def first_value(self, environment: EnvironmentSpec) -> int:
+        """Which output of the network that acts is the value of the first choice."""
+        return 0
 
     def actor(self, environment: EnvironmentSpec, setup: PolicySetup) -> Actor:
         """The networks of a policy; only the torch backend imports torch.

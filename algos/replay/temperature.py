@@ -23,14 +23,22 @@ class Temperature:
     """
 
     def __init__(self, settings: SquashedBlueprint, actions: int, vectors: Vectors) -> None:
-        fixed = settings.temperature
+        self._vectors, self._actions = vectors, actions
+        if settings.temperature == "auto":
+            self._put(settings.initial_temperature)
+        self.change(settings)
+
+    def change(self, settings: SquashedBlueprint) -> None:
+        """Go on with these settings; one that is learned goes on where it is."""
+        fixed, wanted = settings.temperature, settings.target_entropy
         self._learned = fixed == "auto"
         self._rate = settings.temperature_learning_rate or settings.learning_rate
-        self._vectors = vectors
-        wanted = settings.target_entropy
-        self.target_entropy = -float(actions) if wanted is None else wanted
-        first = settings.initial_temperature if isinstance(fixed, str) else fixed
-        vectors.put_numbers("temperature", np.array([math.log(first)], np.float32))
+        self.target_entropy = -float(self._actions) if wanted is None else wanted
+        if not isinstance(fixed, str):
+            self._put(fixed)
+
+    def _put(self, value: float) -> None:
+        self._vectors.put_numbers("temperature", np.array([math.log(value)], np.float32))
 
     @property
     def value(self) -> float:

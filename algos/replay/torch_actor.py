@@ -20,8 +20,10 @@ from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Rows, dense
+from fast_core.algos.nets_torch.policy_module import Leaves, PolicyModule
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.replay.actors import actor_layout, take_statistics
+from fast_core.algos.replay.policy_module import make_module
 from fast_core.algos.replay.torch_encoder import see
 from fast_core.spec import EnvironmentSpec
 
@@ -53,7 +55,7 @@ class TorchActor:
         self._limit = observation_clip
         self._scaling: Scaling | None = None
         self.encoder = ObservationEncoder(environment, () if encoder is None else encoder.images)
-        self._see, self._shape = encoder, shape
+        self._see, self._shape, self._environment = encoder, shape, environment
         self._device = torch.device(setup.device)
         self._staging = staging or make_staging(self._device)
         self._bf16 = setup.precision == "bf16"
@@ -82,21 +84,27 @@ class TorchActor:
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
         with torch.inference_mode():
-            x = self._forward(self._rows(obs))
+            x = self._run(self._leaves, self._rows(obs))
             output: F32 = x.cpu().numpy().T
         return output
 
-    def _forward(self, rows: Rows) -> Tensor:
+    def exported(self, *, first: int) -> PolicyModule:
+        """See `replay.actors.Exporting`."""
+        images = () if self._see is None else self._see.images
+        network, scaling = Leaves(self._leaves, self._run), self._scaling
+        return make_module(self._environment, images, network, first=first, scaling=scaling)
+
+    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
         x = rows.vector
         if self._see is not None:
-            x = see(self._see, self._leaves, rows, bf16=self._bf16, scaled=True)
+            x = see(self._see, leaves, rows, bf16=self._bf16, scaled=True)
         hidden, activation = len(self._shape.hidden_sizes), FUNCTIONS[self._shape.activation]
         kinds = layer_kinds(layer_norm=self._shape.layer_norm)
         for index in range(hidden):
-            layer = [self._leaves[f"policy.{index}.{kind}"][0] for kind in kinds]
+            layer = [leaves[f"policy.{index}.{kind}"][0] for kind in kinds]
             x = activation(dense(x.to(layer[0].dtype), *layer))
-        last = self._leaves[f"policy.{hidden}.weight"][0]
-        return functional.linear(x.float(), last, self._leaves[f"policy.{hidden}.bias"][0])
+        last = leaves[f"policy.{hidden}.weight"][0]
+        return functional.linear(x.float(), last, leaves[f"policy.{hidden}.bias"][0])
 
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""

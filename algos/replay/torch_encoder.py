@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
@@ -66,7 +68,8 @@ def see(
         bf16: Whether they compute in bfloat16.
         scaled: Whether the first layer's weights already contain the factor 1/255.
     """
-    with torch.autocast(rows.vector.device.type, torch.bfloat16, enabled=bf16):
+    precision = torch.autocast(rows.vector.device.type, torch.bfloat16) if bf16 else nullcontext()
+    with precision:
         parts = [
             convolve(leaves, f"encoder.image{i}", shape.cnn, image, x, bf16=bf16, scaled=scaled)
             for i, (image, x) in enumerate(zip(shape.images, rows.images, strict=True))

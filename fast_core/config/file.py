@@ -9,21 +9,26 @@ from __future__ import annotations
 import difflib
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, RunConfig, Section
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Section
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
+from fast_core.config.shipped import located
 from fast_core.errors import ConfigError
 
+S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
+_OF_ITS_ID = ("kwargs", "attributes", "pickled")  # of an environment: not another one's
+_PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
@@ -38,7 +43,8 @@ def load(
     """Read a configuration file.
 
     Args:
-        path: YAML file that mirrors `RunConfig`.
+        path: YAML file that mirrors `RunConfig`, or the name of one that comes with FastLoop; see
+            `shipped.located`.
         overrides: ``dotted.key=value`` each, values in YAML; later ones win.
         algorithm_type: Gives the configuration type of an algorithm's name.
         resolved: Whether a run wrote it: a key that it lacks came later than the run.
@@ -46,7 +52,33 @@ def load(
     Raises:
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
-    return loads(_read(path), overrides, algorithm_type, source=str(path), resolved=resolved)
+    path = located(path)
+    text, source = read_text(path), str(path)
+    return beside(
+        path.parent, loads(text, overrides, algorithm_type, source=source, resolved=resolved)
+    )
+
+
+def beside(folder: Path, config: RunConfig) -> RunConfig:
+    """The configuration with the whole path of what lies in ``folder`` beside its file."""
+    return with_pickled(config, lambda name: str(folder.absolute() / name))
+
+
+def with_pickled(config: RunConfig, path: Callable[[str], str]) -> RunConfig:
+    """The configuration with ``path(pickled)`` wherever an environment has ``pickled``."""
+
+    def moved(environment: EnvironmentConfig) -> EnvironmentConfig:
+        if environment.pickled is None:
+            return environment
+        return msgspec.structs.replace(environment, pickled=path(environment.pickled))
+
+    evaluation = config.evaluation
+    others = {name: moved(each) for name, each in evaluation.environments.items()}
+    return msgspec.structs.replace(
+        config,
+        environment=moved(config.environment),
+        evaluation=msgspec.structs.replace(evaluation, environments=others),
+    )
 
 
 def loads(
@@ -59,21 +91,124 @@ def loads(
 ) -> RunConfig:
     """Read a configuration from text; ``source`` names it in errors. See `load`."""
     document = config_yaml.parse(text, source)
-    origins = _Origins(source, document.lines)
+    return read(document, overrides, algorithm_type, source=source, resolved=resolved)
+
+
+def read(
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+    resolved: bool = False,
+    places: Mapping[str, str] = {},
+) -> RunConfig:
+    """Read a configuration from a parsed file, whose tree the overrides change. See `load`.
+
+    ``places`` says where an override stands, by its dotted key; others on the command line.
+    """
     algorithm = document.tree.get("algorithm")
     if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
         for key, value in algorithm_type(name).came_later.items():
             algorithm.setdefault(key, value)
+    origins = _Origins(source, document.lines, places)
+    return _made(document.tree, overrides, algorithm_type, origins)
+
+
+def from_tree(
+    tree: Mapping[str, object],
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+) -> RunConfig:
+    """Read a configuration from what YAML would hold, nested dicts. See `load`."""
+    copied = plain(tree, "", source)
+    assert isinstance(copied, dict)
+    return _made(copied, overrides, algorithm_type, _Origins(source, {}, place="overrides"))
+
+
+def environment_from_tree(tree: Mapping[str, object], *, source: str) -> EnvironmentConfig:
+    """The group ``environment`` alone. See `from_tree`."""
+
+    def no_algorithm(name: str) -> type[AlgorithmConfig]:
+        raise AssertionError("an environment has no algorithm")
+
+    conversion = _Conversion(_Origins(source, {}), no_algorithm)
+    config = conversion.section(
+        EnvironmentConfig, plain(tree, "environment", source), "environment"
+    )
+    if conversion.errors or not isinstance(config, EnvironmentConfig):
+        raise _error(conversion.errors)
+    return config
+
+
+def plain(value: object, path: str, source: str) -> object:
+    """A copy of what Python code gave, of nothing but what YAML can hold.
+
+    Tuples become lists, NumPy's numbers Python's, paths text.
+
+    Raises:
+        ConfigError: Something in it can't be written in YAML; names its key.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(v, _join(path, str(key)), source) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{path}[{index}]", source) for index, item in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    raise ConfigError(
+        f"{path} must be something that YAML can hold (text, numbers, true or false, lists and "
+        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). An "
+        "environment may be given as a function or class, and takes anything else in "
+        "functools.partial(THE_CLASS, NAME=VALUE)."
+    )
+
+
+def _made(
+    tree: dict[str, object],
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    origins: _Origins,
+) -> RunConfig:
     for override in overrides:
-        _apply(override, document.tree, origins)
+        _apply(override, tree, origins)
+    environment, given = tree.get("environment"), origins.overrides
+    if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
+        environment.pop("pickled", None)  # what it was is not meant any more
+    _inherit(tree)
     conversion = _Conversion(origins, algorithm_type)
-    config = conversion.section(RunConfig, document.tree, "")
+    config = conversion.section(RunConfig, tree, "")
     if conversion.errors or config is None:
         raise _error(conversion.errors)
     assert isinstance(config, RunConfig)
     if broken := problems(config):
         raise _error([problem.text(origins.of(problem.key)) for problem in broken])
     return config
+
+
+def read_section(
+    kind: type[S],
+    document: config_yaml.Document,
+    overrides: Sequence[str],
+    algorithm_type: AlgorithmType,
+    *,
+    source: str,
+) -> S:
+    """Read a file that mirrors another type than `RunConfig`; it is refused in the same words."""
+    origins = _Origins(source, document.lines)
+    for override in overrides:
+        _apply(override, document.tree, origins)
+    conversion = _Conversion(origins, algorithm_type)
+    section = conversion.section(kind, document.tree, "")
+    if conversion.errors or section is None:
+        raise _error(conversion.errors)
+    assert isinstance(section, kind)
+    return section
 
 
 def validate(config: RunConfig, source: str = "this configuration") -> None:
@@ -87,18 +222,22 @@ def validate(config: RunConfig, source: str = "this configuration") -> None:
 
 
 def dumps(config: RunConfig) -> str:
-    """Write every key of a configuration as YAML that `loads` reads back equal."""
+    """Write every key of a configuration as YAML that `load` reads back equal.
+
+    What belongs beside the file is named without its folder, so that both can be moved.
+    """
+    config = with_pickled(config, lambda path: Path(path).name)
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: It can't be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        names = [str(other) for other in path.parent.glob("*.y*ml")]
-        near = difflib.get_close_matches(str(path), names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "Give the path of a YAML file."
-        raise ConfigError(f"there is no configuration file {str(path)!r}. {hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} must be UTF-8 text; {error}. Save it as UTF-8.") from error
     except OSError as error:
@@ -112,22 +251,28 @@ class _Origins:
     Attributes:
         source: Name of the file.
         lines: Line of every key in the file.
+        places: Where an override stands, by dotted key.
+        place: Where the others are given.
         overrides: Text of every override by dotted key.
     """
 
     source: str
     lines: dict[str, int]
+    places: Mapping[str, str] = field(default_factory=dict)
+    place: str = COMMAND_LINE
     overrides: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str) -> str:
         """Say where the value at ``path`` stands, or where it should."""
-        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in self.overrides):
-            return COMMAND_LINE
-        below = any(key.startswith(f"{path}.") for key in self.overrides)
+        for key in self.overrides:
+            if path == key or path.startswith((f"{key}.", f"{key}[")):
+                return self.places.get(key, self.place)
+        below = [key for key in self.overrides if key.startswith(f"{path}.")]
+        given = self.places.get(below[0], self.place) if below else ""
         if path in self.lines:
             place = f"{self.source}, line {self.lines[path]}"
-            return f"{place}, and {COMMAND_LINE}" if below else place
-        return COMMAND_LINE if below else self.source
+            return f"{place}, and {given}" if below else place
+        return given or self.source
 
 
 def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
@@ -136,7 +281,7 @@ def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
     names = path.split(".")
     if not equals or not raw or not all(names):
         raise ConfigError(
-            f"an override must look like `section.key=value`; got {override!r} ({COMMAND_LINE}). "
+            f"an override must look like `section.key=value`; got {override!r} ({origins.place}). "
             "Write key=null for nothing and key='\"\"' for empty text."
         )
     group = tree
@@ -156,6 +301,29 @@ def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
     origins.overrides[path] = raw
 
 
+def _inherit(tree: dict[str, object]) -> None:
+    """Give each of ``evaluation.environments`` what it does not state, from ``environment``.
+
+    What can't be converted is left as it is, for the conversion to say so.
+    """
+    training, evaluation = tree.get("environment"), tree.get("evaluation")
+    others = evaluation.get("environments") if isinstance(evaluation, dict) else None
+    if not isinstance(training, dict) or not isinstance(others, dict):
+        return
+    for name, given in others.items():
+        if given is not None and not isinstance(given, dict):
+            continue
+        stated = dict(given or {})
+        inherited = dict(training)
+        for key in _OF_ITS_ID:
+            whole, part = inherited.get(key), stated.get(key)
+            if "id" in stated:
+                inherited.pop(key, None)
+            elif isinstance(whole, dict) and isinstance(part, dict):
+                stated[key] = {**whole, **part}
+        others[name] = {**inherited, **stated}
+
+
 class _Conversion:
     """One pass over the tree that converts what it can and notes all that it can't."""
 
@@ -170,7 +338,7 @@ class _Conversion:
         if tree is None:
             tree = {}  # The key stands there with everything below it commented out.
         if not isinstance(tree, dict):
-            self._wrong(path, "must be a group of keys", tree, "Indent its keys below it.")
+            self._wrong(path, "must be a group of keys", tree, "Give its keys: {KEY: VALUE}.")
             return None
         if kind is AlgorithmConfig:
             found = self._algorithm(tree, path)
@@ -198,6 +366,8 @@ class _Conversion:
             return key.default
         if key.items is not None:
             return self._items(key.items, tree[key.name], path)
+        if key.named is not None:
+            return self._named(key.named, tree[key.name], path)
         return self._leaf(key, tree[key.name], path)
 
     def _items(self, kind: type[Section], value: object, path: str) -> object:
@@ -208,6 +378,17 @@ class _Conversion:
         if kind.shorthand:
             value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]
         return tuple(self.section(kind, item, f"{path}[{i}]") for i, item in enumerate(value))
+
+    def _named(self, kind: type[Section], value: object, path: str) -> object:
+        """Convert groups of keys by name."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._wrong(path, "must be a group of names", value, "Indent them below it.")
+            return None
+        if any(error.startswith("environment.") for error in self.errors):
+            return {}  # they inherit it, and it would be said again of each
+        return {str(n): self.section(kind, item, _join(path, str(n))) for n, item in value.items()}
 
     def _leaf(self, key: Key, value: object, path: str) -> object:
         candidates = [value]
@@ -290,7 +471,7 @@ def _remedy(key: Key, value: object) -> str:
         return "Put it in quotes if that is the text."
     if key.default is REQUIRED:
         return "Change it."
-    return f"Change it, or leave it out for the default, {config_yaml.inline(key.default)}."
+    return f"Change it, or leave it out for the default, {config_yaml.inline(key.shown)}."
 
 
 def _error(errors: Sequence[str]) -> ConfigError:

@@ -17,6 +17,7 @@ from fast_core.config import (
     ExtraNodeConfig,
     RunConfig,
     Section,
+    SinkConfig,
     StopConfig,
     WrapperConfig,
 )
@@ -76,7 +77,7 @@ def _summary(section: type[Section]) -> str:
 def _table(values: list[Key]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key in values:
-        default = "required" if key.default is REQUIRED else f"`{inline(key.default)}`"
+        default = "required" if key.default is REQUIRED else f"`{inline(key.shown)}`"
         cells = [f"`{key.name}`", key.allowed, default, key.description]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
@@ -111,7 +112,7 @@ def _lines(
         elif section is StopConfig and key.name == "env_steps":
             yield f"{indent}{key.name}: # required, or another of these\n"
         else:
-            yield f"{indent}{key.name}: {inline(key.default)}\n"
+            yield f"{indent}{key.name}: {inline(key.shown)}\n"
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
@@ -125,9 +126,12 @@ def json_schema(algorithms: AlgorithmTypes) -> str:
     for name, reference in zip(algorithms, references[1:], strict=True):
         definition = definitions[reference["$ref"].rpartition("/")[2]]
         definition["properties"]["name"] = {"const": name}
-    for kind in (WrapperConfig, ExtraNodeConfig):
+    for kind in (WrapperConfig, ExtraNodeConfig, SinkConfig):
         name = kind.__name__
         definitions[name] = {"anyOf": [{"type": "string"}, definitions[name]]}
+    changes = {k: v for k, v in definitions["EnvironmentConfig"].items() if k != "required"}
+    others = definitions["EvaluationConfig"]["properties"]["environments"]
+    others["additionalProperties"] = changes
     run = definitions["RunConfig"]
     run["properties"]["algorithm"] = {"anyOf": list(references[1:])}
     schema = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fast_core.config import ReplayConfig, RunConfig, SchedulerConfig
+from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
 
 MOST_STEPS = 1000
 NAME_LENGTH = 200
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
 
 
@@ -37,7 +39,9 @@ def problems(config: RunConfig) -> list[Problem]:
     learning = _replay(config) if config.replays else _no_replay(config)
     return [
         *_name(config),
+        *_environments(config),
         *_stop(config),
+        *_evaluation(config),
         *_schedules(config),
         *_policy(config),
         *_nodes(config),
@@ -61,6 +65,38 @@ def _name(config: RunConfig) -> Iterator[Problem]:
         yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
 
 
+def _environments(config: RunConfig) -> Iterator[Problem]:
+    yield from _environment("environment", config.environment)
+    for name, environment in config.evaluation.environments.items():
+        yield from _environment(f"evaluation.environments.{name}", environment)
+
+
+def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
+    if environment.pickled is not None and environment.backend != "gymnasium":
+        yield Problem(
+            f"{key}.backend",
+            "must be gymnasium for an environment that is a Python object",
+            repr(environment.backend),
+            "Leave it out, or register the environment and give its id.",
+        )
+    for name in environment.attributes:
+        if not name.isidentifier():
+            yield Problem(
+                f"{key}.attributes",
+                "must have names of attributes",
+                repr(name),
+                "Rename it as Python code would call it.",
+            )
+    if environment.attributes and (environment.backend == "envpool" or environment.atari):
+        what = f"{key}.atari" if environment.atari else f"{key}.backend envpool"
+        yield Problem(
+            f"{key}.attributes",
+            f"can't be combined with {what}, whose environments have no attributes to set",
+            repr(environment.attributes),
+            f"Remove it, or use {key}.kwargs for what stays as it is.",
+        )
+
+
 def _stop(config: RunConfig) -> Iterator[Problem]:
     stop = config.stop
     if stop.env_steps is stop.updates is stop.time_s is stop.score is None:
@@ -76,6 +112,44 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
             "needs evaluations, which evaluation.every_env_steps: null turns off",
             repr(stop.score),
             "Set evaluation.every_env_steps or remove stop.score.",
+        )
+
+
+def _evaluation(config: RunConfig) -> Iterator[Problem]:
+    evaluation = config.evaluation
+    key = "evaluation.environments"
+    for name, environment in evaluation.environments.items():
+        if not _LABEL.fullmatch(name):
+            yield Problem(
+                key,
+                "must have names of 1 to 64 letters, digits, '_' or '-', the first a letter or "
+                "digit: they name curves and files",
+                repr(name),
+                "Rename it.",
+            )
+        if environment.pickled not in (None, config.environment.pickled):
+            yield Problem(
+                f"{key}.{name}.pickled",
+                f"must be that of `environment`, {config.environment.pickled!r}, or null: a run "
+                "keeps one such file",
+                repr(environment.pickled),
+                "Remove it, or give the `id` of another environment.",
+            )
+        if environment.step_timeout_s != config.environment.step_timeout_s:
+            yield Problem(
+                f"{key}.{name}.step_timeout_s",
+                "can't differ from environment.step_timeout_s, which is "
+                f"{config.environment.step_timeout_s}: there is one limit for all steps",
+                repr(environment.step_timeout_s),
+                "Remove it, or raise environment.step_timeout_s.",
+            )
+    if evaluation.score_on is not None and evaluation.score_on not in evaluation.environments:
+        named = ", ".join(map(repr, evaluation.environments)) or "none is there"
+        yield Problem(
+            "evaluation.score_on",
+            f"must name one of evaluation.environments ({named}), or be null for `environment`",
+            repr(evaluation.score_on),
+            "Change it, or leave it out.",
         )
 
 

@@ -6,7 +6,8 @@ this, so they can't disagree with what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -26,6 +27,7 @@ class Key:
         annotation: Its type, as annotated.
         section: The type of the group of keys below it, or None for a value.
         items: The type of the groups that are its items, or None if it is no list of groups.
+        named: The type of the groups below it that have names, or None if it has no such.
         optional: Whether null may stand for it.
         default: Its default, or `REQUIRED`.
         description: One sentence.
@@ -35,6 +37,7 @@ class Key:
     annotation: object
     section: type[Section] | None
     items: type[Section] | None
+    named: type[Section] | None
     optional: bool
     default: object
     description: str
@@ -44,8 +47,16 @@ class Key:
         """The values it takes, in words that follow "must be"."""
         return describe(inspect.type_info(self.annotation))
 
+    @property
+    def shown(self) -> object:
+        """The default as one would write it in YAML."""
+        if self.items is None or not isinstance(self.default, tuple):
+            return self.default
+        return [_brief(item) for item in self.default]
 
-def keys(section: type[Section]) -> dict[str, Key]:
+
+@functools.cache  # a sweep reads a hundred configurations
+def keys(section: type[Section]) -> Mapping[str, Key]:
     """Keys of a section by name, in the order of declaration."""
     return {field.encode_name: _key(field) for field in structs.fields(section)}
 
@@ -83,6 +94,8 @@ def _key(field: structs.FieldInfo) -> Key:
     sections = _sections(members)
     lists = [kind for kind in members if isinstance(kind, inspect.VarTupleType)]
     items = _sections([_bare(kind.item_type) for kind in lists])
+    groups = [kind for kind in members if isinstance(kind, inspect.DictType)]
+    named = _sections([_bare(kind.value_type) for kind in groups])
     default = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         default = field.default_factory()
@@ -91,10 +104,17 @@ def _key(field: structs.FieldInfo) -> Key:
         annotation=field.type,
         section=sections[0] if sections else None,
         items=items[0] if items else None,
+        named=named[0] if named else None,
         optional=any(isinstance(kind, inspect.NoneType) for kind in members),
         default=default,
         description=_description(info),
     )
+
+
+def _brief(item: Section) -> object:
+    """A group as one would write it: the text that stands for it, if that says all."""
+    text = getattr(item, item.shorthand)
+    return text if item == type(item)(**{item.shorthand: text}) else msgspec.to_builtins(item)
 
 
 def _sections(kinds: list[inspect.Type]) -> list[type[Section]]:
@@ -141,8 +161,12 @@ def describe(info: inspect.Type) -> str:
             return "text"
         case inspect.NoneType():
             return "null"
-        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return f"a list, each item {describe(item).replace(', or ', ' or ')}"
+        case (
+            inspect.ListType(item_type=item, min_length=least)
+            | inspect.VarTupleType(item_type=item, min_length=least)
+        ):
+            some = " of at least one" if least else ""
+            return f"a list{some}, each item {describe(item).replace(', or ', ' or ')}"
         case inspect.DictType(value_type=kind):
             return f"a group of keys with {describe(kind)} each"
         case inspect.StructType(cls=kind):

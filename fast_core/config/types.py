@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Blueprint
+from fast_core.algorithm import Blueprint, LearnerSetup
 from fast_core.errors import ConfigError
 
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
@@ -91,6 +91,17 @@ class WrapperConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+class CallbackConfig(Section, frozen=True, kw_only=True):
+    """A callback; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str, Meta(description="Its class, as `package.module:Class`, or a function that makes one.")
+    ]
+    kwargs: Annotated[Values, Meta(description="Its arguments.")] = {}
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
@@ -141,10 +152,25 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="Modules to import first, for instance ones that register environments."),
     ] = ()
+    pickled: Annotated[
+        str | None,
+        Meta(
+            description="File beside the configuration that holds an environment given as a "
+            "Python object, written by `train()` of Python (docs/python.md). It is code, and "
+            "making the environment executes it."
+        ),
+    ] = None
     reset_options: Annotated[
         Values | None,
         Meta(description="Options passed to every reset, automatic ones included."),
     ] = None
+    attributes: Annotated[
+        Values,
+        Meta(
+            description="Attributes of the environment, or of a wrapper, that are set before every "
+            "reset; callbacks may change them for the episodes to come."
+        ),
+    ] = {}
     info: Annotated[
         tuple[str, ...],
         Meta(
@@ -429,9 +455,39 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    attributes: Annotated[
+        Literal["configured", "current"],
+        Meta(
+            description="Values of environment.attributes in evaluations: those of the "
+            "configuration, so that scores compare, or what callbacks have made of them."
+        ),
+    ] = "configured"
     at_end: Annotated[
         bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
     ] = True
+    environments: Annotated[
+        dict[str, EnvironmentConfig],
+        Meta(
+            title="a group of names, each a group of keys of `environment`",
+            description="Further environments that every evaluation plays in, by name: what "
+            "differs from `environment`. kwargs and attributes are merged key by key, but not "
+            "inherited by one with an id of its own.",
+        ),
+    ] = {}
+    video_every: Annotated[
+        Count | None,
+        Meta(
+            description="Every so many evaluations, film the first episode into `videos/` of the "
+            "run directory; null films none. Needs `pip install imageio-ffmpeg`."
+        ),
+    ] = None
+    videos_kept: Annotated[Count, Meta(description="Newest videos to keep.")] = 20
+    score_on: Annotated[
+        str | None,
+        Meta(
+            description="Which of `environments` stop.score is about; null: `environment` itself."
+        ),
+    ] = None
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -490,11 +546,42 @@ class MemoryConfig(Section, frozen=True):
     ] = "auto"
 
 
+class SinkConfig(Section, frozen=True, kw_only=True):
+    """A sink of metrics; its name alone stands for one without arguments."""
+
+    shorthand: ClassVar[str] = "name"
+
+    name: Annotated[
+        str,
+        Meta(
+            description="`tensorboard`, `wandb`, or a class of your own as `package.module:Class`."
+        ),
+    ]
+    kwargs: Annotated[
+        Values, Meta(description="Its arguments; those of `wandb` are `wandb.init`'s.")
+    ] = {}
+
+
 class MetricsConfig(Section, frozen=True):
     """What is written while training."""
 
     interval_s: Annotated[Seconds, Meta(description="Seconds between rows of metrics.")] = 1.0
-    tensorboard: Annotated[bool, Meta(description="Write TensorBoard event files too.")] = True
+    sinks: Annotated[
+        tuple[SinkConfig, ...],
+        Meta(description="Where rows go beside `metrics.jsonl`; a sink never holds training up."),
+    ] = (SinkConfig(name="tensorboard"),)
+    tensorboard: Annotated[
+        bool, Meta(description="false leaves `tensorboard` out of the sinks.")
+    ] = True
+    end_timeout_s: Annotated[
+        Seconds,
+        Meta(description="What sinks may take to finish, for uploads say, when the run has ended."),
+    ] = 10.0
+
+    @property
+    def used_sinks(self) -> tuple[SinkConfig, ...]:
+        """The sinks that are used."""
+        return tuple(s for s in self.sinks if self.tensorboard or s.name != "tensorboard")
 
 
 class SupervisionConfig(Section, frozen=True):
@@ -560,6 +647,7 @@ class Numbers(NamedTuple):
     """The first of the numbers that environments outside training have; see `RunConfig.numbers`."""
 
     evaluator: int
+    recorder: int
     command: int
     probe: int
     trial: int
@@ -600,6 +688,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
     stop: StopConfig
     memory: MemoryConfig = MemoryConfig()
     metrics: MetricsConfig = MetricsConfig()
+    callbacks: Annotated[
+        tuple[CallbackConfig, ...],
+        Meta(description="What is told of the run's events and may act on them, in this order."),
+    ] = ()
     supervision: SupervisionConfig = SupervisionConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
@@ -612,11 +704,14 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def numbers(self) -> Numbers:
         """Those of training count from 0; the evaluator's, commands', the probe's follow.
 
-        Last come those that each env node tries before it is ready, one each.
+        The evaluator has `EvaluationConfig.envs` for each environment that it plays in, and one to
+        film. Last come those that each env node tries before it is ready, one each.
         """
-        command = self.envs + self.evaluation.envs
-        probe = command + self.evaluation.envs
-        return Numbers(self.envs, command, probe, probe + 1)
+        evaluation = self.evaluation
+        recorder = self.envs + evaluation.envs * (1 + len(evaluation.environments))
+        command = recorder + (evaluation.video_every is not None)
+        probe = command + evaluation.envs
+        return Numbers(self.envs, recorder, command, probe, probe + 1)
 
     @property
     def steps(self) -> int:
@@ -631,6 +726,20 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.replays:
             raise ConfigError("rollout.steps is still 'auto'; resolve the configuration first")
         return DEFAULT_STEPS
+
+    @property
+    def learner_setup(self) -> LearnerSetup:
+        """What a learner is built with; `steps` says what it raises."""
+        rollout, optimizer = self.rollout, self.nodes.optimizer
+        return LearnerSetup(
+            seed=self.seed,
+            shards=rollout.shards,
+            envs_per_shard=rollout.envs_per_shard,
+            steps=self.steps,
+            device=optimizer.device,
+            precision=optimizer.precision,
+            compile=optimizer.compile,
+        )
 
     @property
     def horizon(self) -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.config import Values
 from fast_core.envs.repetition import Repetition
 from fast_core.spec import EnvironmentSpec
 
@@ -118,6 +119,20 @@ class EnvBatch(Protocol):
 
         Raises:
             EnvironmentFailed: An environment raised or gave what its spaces do not declare.
+        """
+        ...
+
+    def change(self, attributes: Values, obs: Array) -> list[int]:
+        """Begin episodes with other ``environment.attributes`` from now on.
+
+        Those that have no step yet are begun again, with their own seeds, and their rows of
+        ``obs`` are written. The others keep what they began with until they end.
+
+        Returns:
+            Places of those that were begun again.
+
+        Raises:
+            EnvironmentFailed: An environment raised.
         """
         ...
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.config import Values
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes
 from fast_core.envs.masks import valid_action
@@ -31,6 +32,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
         obs: Bytes of the current observation.
         actions: Bytes of its actions ``[length, ...]``, or None where they were not kept.
         start: What its reset needs beside the seed, often nothing (`Instance.episode_start`).
+        attributes: What ``environment.attributes`` were when it began.
     """
 
     episode: int
@@ -40,6 +42,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
     obs: bytes
     actions: bytes | None
     start: bytes = b""
+    attributes: Values = {}
 
 
 class BatchState(msgspec.Struct, frozen=True):
@@ -72,6 +75,7 @@ def encode_open(
     returns: NDArray[np.float64],
     obs: Array,
     starts: Sequence[bytes] | None = None,
+    attributes: Sequence[Values],
 ) -> bytes:
     """State of environments ``id`` in the midst of their open episodes.
 
@@ -83,6 +87,7 @@ def encode_open(
         returns: ``[B]``, the sums of rewards so far.
         obs: ``[B, ...]``, the current observations.
         starts: What the reset of each needs beside the seed.
+        attributes: What ``environment.attributes`` were when each began.
     """
     open_episodes = [
         OpenEpisode(
@@ -93,6 +98,7 @@ def encode_open(
             obs=obs[place].tobytes(),
             actions=None if log is None else log.since(place, episodes.start[place]).tobytes(),
             start=b"" if starts is None else starts[place],
+            attributes=attributes[place],
         )
         for place, episode in enumerate(episodes.episode)
     ]

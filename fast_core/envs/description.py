@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.masks import choices
-from fast_core.envs.records import EVERYTHING, Branch, Tree
+from fast_core.envs.records import EVERYTHING
 from fast_core.envs.spaces import ObservationForm, Space, action_spec, observation_form
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec
 
 INFO = "info."
 MOST_FRAMES = 256  # a frame's age is kept in one byte
 
 
-@dataclass(frozen=True)
-class Description:
-    """An environment's spaces.
-
-    Attributes:
-        spec: For the run.
-        tree: Where the leaves of a composite observation lie in what the environment returns,
-            see `fast_core.envs.records.rows_of`.
-    """
-
-    spec: EnvironmentSpec
-    tree: Tree
-
-
 def describe(
     config: EnvironmentConfig, observation: Space, action: Space, max_episode_steps: int | None
-) -> Description:
+) -> EnvironmentSpec:
     """Describe an environment with these spaces, which is taken to be repeatable.
 
     Args:
@@ -54,15 +39,15 @@ def describe(
         form, mask = _masked(config, mask, form, choice)
     if max_episode_steps is not None:
         max_episode_steps = -(-max_episode_steps // config.frame_skip)
-    spec = EnvironmentSpec(
+    return EnvironmentSpec(
         id=config.id,
         observation=_stacked(form.space, config),
         action=choice,
         max_episode_steps=max_episode_steps,
         frames=config.frame_stack,
         action_mask=mask,
+        tree=form.tree,
     )
-    return Description(spec, form.tree)
 
 
 def info_key(config: EnvironmentConfig) -> str | None:

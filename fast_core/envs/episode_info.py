@@ -61,6 +61,17 @@ class EpisodeInfo:
         )
 
 
+def numbers_of(info: object) -> dict[str, float]:
+    """Every number of one environment's info, and of its group ``episode``, as `EpisodeInfo`."""
+    if not isinstance(info, Mapping):
+        return {}
+    given = {str(name): value for name, value in info.items()}
+    if isinstance(group := info.get(GROUP), Mapping):
+        given |= {f"{GROUP}/{name}": value for name, value in group.items()}
+    numbers = {name: number for name in given if (number := _number(given[name])) is not None}
+    return dict(list(numbers.items())[:MOST])
+
+
 def info_at(info: Mapping[str, object], place: int) -> dict[str, object]:
     """The info of one environment out of that of all: arrays ``[n]``, dicts of them.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import Instance, close_all, make_instances
+from fast_core.envs.making import Maker, make_env
 from fast_core.envs.rows import fits_float32
-from fast_core.envs.runner import Act, Runner
+from fast_core.envs.runner import Act, Ending, Recorder, Runner
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
@@ -39,6 +41,8 @@ class EpisodeRunner(Runner):
         on_step: Callable[[], None] | None = None,
         number: int = 0,
         watch: Callable[[Instance], None] | None = None,
+        recorder: Recorder | None = None,
+        maker: Maker = make_env,
     ) -> None:
         """Make the environments.
 
@@ -46,7 +50,8 @@ class EpisodeRunner(Runner):
         since a policy may never reach an end; ``on_step`` is called after each step of each
         environment. With ``watch``, one environment plays all the episodes, one after the other,
         each in the row of the policy's batch that it has without, so its result is the same;
-        ``watch`` is called with it after each reset and step.
+        ``watch`` is called with it after each reset and step. ``recorder`` is told of every step.
+        ``maker`` makes the environments.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -60,6 +65,7 @@ class EpisodeRunner(Runner):
             indices=range(min(envs, episodes) if watch is None else 1),
             incarnation=1,
             number=number,
+            maker=maker,
         )
         super().__init__(
             self._instances[0].spec,
@@ -69,6 +75,7 @@ class EpisodeRunner(Runner):
         )
         self._on_step = on_step
         self._watch = watch
+        self._recorder = recorder
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, role, 0, 0)
         self._info = EpisodeInfo(config.info)
@@ -86,6 +93,11 @@ class EpisodeRunner(Runner):
             self._step_one(place, action)
         return bool(self._current)
 
+    def change(self, attributes: Values) -> None:
+        """See `Runner.change`."""
+        for instance in self._instances:
+            instance.attributes = attributes
+
     def _taken(self, actions: Array) -> Iterable[tuple[int, object]]:
         """Place and action of every open episode."""
         rows = list(actions.copy())
@@ -97,7 +109,7 @@ class EpisodeRunner(Runner):
             return
         self._current[place] = episode
         self._first[place] = True
-        seed = self._seeds[episode]
+        seed = self.seeds[episode] = self._seeds[episode]
         self._instance(place).reset(self._obs.rows[place], episode=episode, seed=seed, start=b"")
         self._check_first(place)
 
@@ -127,6 +139,7 @@ class EpisodeRunner(Runner):
     def _step_one(self, place: int, action: object) -> None:
         episode = self._current[place]
         before = self._obs.array[place].copy()
+        taken = None if self._recorder is None else copy.copy(action)  # a step may change it
         self.lengths[episode] += 1
         self.env_steps += 1
         reward, terminated, truncated = self._instance(place).checked_step(
@@ -143,18 +156,23 @@ class EpisodeRunner(Runner):
         if known:
             self.returns[episode] += reward
         else:
-            self._count_nonfinite(place, action)
+            self._refuse_nonfinite(place, action)
             self._obs.array[place] = before
             self.returns[episode] = math.nan
             truncated = True
-        if self.lengths[episode] == self._limit and not (terminated or truncated):
-            self.cut += 1
-            truncated = True
+        cut = self.lengths[episode] == self._limit and not (terminated or truncated)
+        truncated = truncated or cut
+        info = self._instance(place).info
+        if self._recorder is not None:
+            after = self._obs.array[place].copy()
+            ends = terminated, truncated
+            self._recorder.step(episode, before, taken, reward, ends, info, after)
         if (terminated or truncated) and known:
-            self.infos[episode] = self._info.read(self._instance(place).info)
+            self.infos[episode] = self._info.read(info)
         if not (terminated or truncated):
             self._check_mask(place, action)
         elif truncated or not self._goes_on(place, episode):
+            self.endings[episode] = _ending(known, terminated, cut)
             self._next(place, episode)
 
     def _goes_on(self, place: int, episode: int) -> bool:
@@ -170,10 +188,9 @@ class EpisodeRunner(Runner):
         if masks is not None and not masks.open(place):
             raise self._failure(place, masks.cause(place), action)
 
-    def _count_nonfinite(self, place: int, action: object) -> None:
+    def _refuse_nonfinite(self, place: int, action: object) -> None:
         if self._fail_nonfinite:
             raise self._failure(place, "an observation or reward is NaN or infinite", action)
-        self.quarantined += 1
 
     def _failure(self, place: int, cause: str, action: object) -> EnvironmentFailed:
         episode = self._current[place]
@@ -183,3 +200,11 @@ class EpisodeRunner(Runner):
     def close(self) -> None:
         """Close every environment once."""
         close_all(self._instances)
+
+
+def _ending(known: bool, terminated: bool, cut: bool) -> Ending:
+    if not known:
+        return "nonfinite"
+    if terminated:
+        return "terminated"
+    return "cut" if cut else "truncated"

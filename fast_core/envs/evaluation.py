@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
 from fast_core.envs.instance import Instance
-from fast_core.envs.runner import Runner
+from fast_core.envs.making import Maker, make_env
+from fast_core.envs.runner import Recorder, Runner
+from fast_core.errors import ConfigError
 from fast_core.seeding import Role
 
 _VECTOR_ONLY = ("autoreset_mode", "num_threads")
@@ -26,11 +28,13 @@ def make_runner(
     on_step: Callable[[], None] | None = None,
     number: int = 0,
     watch: Callable[[Instance], None] | None = None,
+    recorder: Recorder | None = None,
+    maker: Maker = make_env,
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
 
     Raises:
-        ConfigError: As `make_batch`.
+        ConfigError: As `make_batch`; or what can't be recorded is to be.
         EnvironmentFailed: A constructor raised.
     """
     config = evaluated(config)
@@ -45,6 +49,13 @@ def make_runner(
             on_step=on_step,
             number=number,
             watch=watch,
+            recorder=recorder,
+            maker=maker,
+        )
+    if recorder is not None:
+        raise ConfigError(
+            "trajectories are recorded with environment.backend gymnasium; got "
+            f"{config.backend!r}. Evaluate in the environment of Gymnasium, or without a record."
         )
     # here, because it imports what only this backend needs
     from fast_core.envs.vector_episodes import VectorEpisodes
@@ -70,6 +81,11 @@ def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
     atari = config.atari
     if atari is not None:
         config = replace(config, atari=replace(atari, clip_rewards=False))
+    return scalar(config)
+
+
+def scalar(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The same environments one by one, where a vectorised Gymnasium environment has them."""
     if config.backend == "gymnasium_vector":
         kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
         config = replace(config, backend="gymnasium", kwargs=kwargs)

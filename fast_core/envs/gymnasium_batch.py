@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import (
@@ -91,6 +91,7 @@ class GymnasiumBatch:
         )
         self.spec = self._instances[0].spec
         self._first_env = first_env
+        self._attributes: Values = config.attributes
         self._fail_nonfinite = config.nonfinite == "fail"
         self._discrete = self.spec.action.kind == "discrete"
         self._limit = self._instances[0].limit or _NEVER
@@ -245,6 +246,7 @@ class GymnasiumBatch:
         """
         self._open.words[_ENV] = place
         self._returns[place] = 0.0
+        self._instances[place].attributes = self._attributes
         for _ in range(_RESET_TRIES):
             episode = self._open.episode[place] + 1
             seed = self._open.begin(place, episode, self._open.count)
@@ -272,6 +274,17 @@ class GymnasiumBatch:
             None if action is None else action[place],
         )
 
+    def change(self, attributes: Values, obs: Array) -> list[int]:
+        """See `EnvBatch.change`."""
+        self._attributes = attributes
+        unstepped = [place for place in range(len(self._steps)) if not self._open.length(place)]
+        for place in unstepped:
+            self._open.episode[place] -= 1
+            self._begin(place)
+            obs[place] = self._obs.array[place]
+        self._find_due()
+        return unstepped
+
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""
         finished, self._finished = self._finished, FinishedEpisodes([], [], 0)
@@ -287,6 +300,7 @@ class GymnasiumBatch:
             returns=self._returns,
             obs=self._obs.array,
             starts=[instance.episode_start for instance in self._instances],
+            attributes=[instance.attributes for instance in self._instances],
         )
 
     def begin_restore(self, state: bytes) -> list[Repetition]:

@@ -8,10 +8,17 @@ from typing import Any
 
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.making import Env, describe_env, layers, make_env
+from fast_core.envs.making import (
+    Env,
+    Maker,
+    check_attributes,
+    describe_env,
+    layers,
+    make_env,
+)
 from fast_core.envs.place import Place
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
@@ -21,6 +28,7 @@ from fast_core.seeding import Role, draw_seed, seed_global_generators
 
 StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]
+Key = tuple[Role, int, int, int]  # of one environment: role, shard, index, incarnation
 
 
 class Instance:
@@ -32,6 +40,7 @@ class Instance:
         limit: Steps after which its caller must truncate an episode, or None.
         cast: What of its observations was cast, see `assign`.
         info: What came with the last `checked_step`.
+        attributes: What is set before every reset.
     """
 
     def __init__(
@@ -44,11 +53,12 @@ class Instance:
         index: int,
         incarnation: int,
         number: int = 0,
+        maker: Maker = make_env,
     ) -> None:
         """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
-        ``index``, ``incarnation``) first, the sampling of its spaces too.
+        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it.
 
         Raises:
             ConfigError: No such environment, or its spaces are not supported.
@@ -59,28 +69,26 @@ class Instance:
             environment=str(index), shard=shard, id=config.id, incarnation=incarnation
         )
         key = (role, shard, index, incarnation)
-        seed_global_generators(seed, *key)
         try:
-            place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
-            self._env = make_env(config, place)
+            self._env = make_seeded(config, seed, key, number, maker)
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
             raise self.failure("while it was made", error) from error
         self._closed, self.cast = False, ""
+        self.attributes: Values = config.attributes
+        check_attributes(self._env, config)
         innermost = list(layers(self._env))[-1]
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
-        description = describe_env(self._env, config)
-        self.spec, self._tree = description.spec, description.tree
-        self._env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
-        self._env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
+        self.spec = describe_env(self._env, config)
+        seed_spaces(self._env, seed, key)
         self._info_key = info_key(config)
         self.step, self.limit = _quickest_step(self._env, config)
 
     def observations(self, envs: int) -> Observations:
         """Rows for what ``envs`` environments like this one return."""
-        return Observations(envs, self.spec, self._tree)
+        return Observations(envs, self.spec)
 
     @property
     def episode_start(self) -> bytes:
@@ -123,6 +131,8 @@ class Instance:
             options = copy.deepcopy(self._options) if self._options is not None else None
             if self._game is not None and start is not None:
                 self._game.begin_at(start)
+            for name, value in self.attributes.items():
+                self._env.set_wrapper_attr(name, copy.deepcopy(value))
             begun = self._env.reset(seed=seed, options=options)
             obs, info = _pair(begun)
             if self._info_key is not None:
@@ -204,6 +214,26 @@ class Instance:
             raise self.failure("in close", error) from error
 
 
+def make_seeded(
+    config: EnvironmentConfig,
+    seed: int,
+    key: Key,
+    number: int = 0,
+    maker: Maker = make_env,
+) -> Env:
+    """Make the environment that has ``key``, the global generators seeded for its constructor."""
+    _, shard, index, _ = key
+    seed_global_generators(seed, *key)
+    place = Place(number, shard, index, draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2))
+    return maker(config, place)
+
+
+def seed_spaces(env: Env, seed: int, key: Key) -> None:
+    """Seed the sampling of its spaces."""
+    env.action_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 0))
+    env.observation_space.seed(draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 1))
+
+
 def make_instances(
     config: EnvironmentConfig,
     *,
@@ -213,6 +243,7 @@ def make_instances(
     indices: range,
     incarnation: int,
     number: int = 0,
+    maker: Maker = make_env,
 ) -> list[Instance]:
     """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
@@ -230,6 +261,7 @@ def make_instances(
                     index=index,
                     incarnation=incarnation,
                     number=number + len(made),
+                    maker=maker,
                 )
             )
     except BaseException:
@@ -257,7 +289,7 @@ def _quickest_step(env: Env, config: EnvironmentConfig) -> tuple[Step, int | Non
     """
     step, limit = _past_wrappers(env)
     if config.frame_skip > 1:
-        step, limit = _repeating(env.step, config.frame_skip), None
+        step, limit = repeating(env.step, config.frame_skip), None
     key = info_key(config)
     return (step if key is None else _with_mask(step, key)), limit
 
@@ -279,7 +311,7 @@ def _past_wrappers(env: Env) -> tuple[Step, int | None]:
     return env.step, limit
 
 
-def _repeating(step: Step, times: int) -> Step:
+def repeating(step: Step, times: int) -> Step:
     """Take an action ``times`` times or until the episode ends, and add up the rewards."""
 
     def repeat(action: object) -> StepResult:

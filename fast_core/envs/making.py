@@ -13,18 +13,24 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
-from fast_core.envs.description import Description, describe
+from fast_core.envs.description import describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import named, user_module
 from fast_core.system.text import error_text
 
 Env = gymnasium.Env[Any, Any]
+Maker = Callable[[EnvironmentConfig, Place], Env]
 
 
-def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
+def make_env(
+    config: EnvironmentConfig, place: Place = ALONE, maker: Callable[..., Env] | None = None
+) -> Env:
     """Make the configured environment with its wrappers, the one for ``place`` in the run.
+
+    With a ``maker`` that makes it, not what the configured id names.
 
     Raises:
         ConfigError: No environment of this name is registered, a module can't be imported, a
@@ -33,7 +39,8 @@ def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
     """
     place.tell()
     config = place.fill(config)
-    env = _make_bare(config)
+    spec = registered(config) if maker is None else EnvSpec(id=config.id, entry_point=maker)
+    env = _make_bare(config, spec)
     try:
         for index, wrapper in enumerate(config.wrappers):
             env = _wrap(env, wrapper, f"environment.wrappers[{index}].name")
@@ -44,8 +51,7 @@ def make_env(config: EnvironmentConfig, place: Place = ALONE) -> Env:
     return env
 
 
-def _make_bare(config: EnvironmentConfig) -> Env:
-    spec = registered(config)
+def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
     kwargs: dict[str, Any] = dict(config.kwargs)
     if config.atari is None:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
@@ -67,6 +73,26 @@ def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
             f"{type(made).__name__}. Derive it from gymnasium.Wrapper."
         )
     return made
+
+
+def check_attributes(env: Env, config: EnvironmentConfig) -> None:
+    """Check that ``environment.attributes`` are attributes of ``env`` or of one of its wrappers.
+
+    Raises:
+        ConfigError: One is not, or is a method.
+    """
+    for name in config.attributes:
+        if env.has_wrapper_attr(name) and not callable(env.get_wrapper_attr(name)):
+            continue
+        what = "is a method" if env.has_wrapper_attr(name) else "is none"
+        named = {n for layer in layers(env) for n in vars(layer) if not n.startswith("_")}
+        near = difflib.get_close_matches(name, sorted(named), n=3)
+        hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
+        raise ConfigError(
+            f"environment.attributes.{name} must be an attribute that environment {config.id!r} "
+            f"or one of its wrappers has once it is made; {name!r} {what}.{hint} Set it in "
+            "__init__, and let reset and step read it."
+        )
 
 
 def layers(env: Env) -> Iterator[Env]:
@@ -104,6 +130,8 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
         _import(each)
     if config.atari is not None or name.startswith("ALE/"):
         import_ale()
+    if config.pickled is not None:
+        return EnvSpec(id=config.id, entry_point=_pickled(config.pickled))
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -124,6 +152,13 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
     return spec
 
 
+def _pickled(path: str) -> Callable[..., Env]:
+    # here, so that only who needs it imports cloudpickle
+    from fast_core.envs import pickled
+
+    return pickled.load(path)
+
+
 def _import(module: str) -> None:
     try:
         user_module(module)
@@ -134,7 +169,7 @@ def _import(module: str) -> None:
         ) from error
 
 
-def describe_env(env: Env, config: EnvironmentConfig) -> Description:
+def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
     """Describe ``env`` as it is, without trying whether it is repeatable.
 
     Raises:

@@ -33,8 +33,8 @@ class Place:
 
     def tell(self) -> None:
         """Set ``FASTLOOP_ENV_NUMBER``, ``_SHARD``, ``_INDEX``, ``_SEED`` for what is made now."""
-        for name, value in vars(self).items():
-            os.environ[f"FASTLOOP_ENV_{name.upper()}"] = str(value)
+        for name, value in zip(VARIABLES, vars(self).values(), strict=True):
+            os.environ[name] = str(value)
 
     def fill(self, config: EnvironmentConfig) -> EnvironmentConfig:
         """Write the place into the arguments of environment and wrappers.
@@ -63,3 +63,4 @@ class Place:
 
 
 ALONE = Place()
+VARIABLES = tuple(f"FASTLOOP_ENV_{name.upper()}" for name in vars(ALONE))

@@ -7,14 +7,13 @@ each time, or share one among them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.spec import SpaceSpec
+from fast_core.spec import Branch, SpaceSpec, Tree
 
 
 class Row(Protocol):
@@ -27,24 +26,6 @@ class Row(Protocol):
     def __setitem__(self, key: slice, obs: object, /) -> None: ...
 
 
-@dataclass(frozen=True)
-class Branch:
-    """A Dict or Tuple space inside an observation.
-
-    Attributes:
-        name: Its path, empty for the whole observation.
-        keys: Keys of its parts, or their indices.
-        parts: Names of its leaves, or further branches.
-        named: Whether it is a Dict.
-    """
-
-    name: str
-    keys: tuple[Hashable, ...]
-    parts: tuple[Tree, ...]
-    named: bool
-
-
-Tree = Branch | str
 EVERYTHING = object()  # an action mask that allows all
 
 

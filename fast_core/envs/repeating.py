@@ -139,6 +139,7 @@ def repeat_episode(
         CheckpointError: The episode ended early or its rewards differ.
         EnvironmentFailed: The environment raised or gave what its spaces do not declare.
     """
+    instance.attributes = saved.attributes
     instance.reset(row, episode=saved.episode, seed=saved.seed, start=saved.start)
     total = 0.0
     for number, action in enumerate(actions, start=1):

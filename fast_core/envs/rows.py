@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.envs.masks import Masks
-from fast_core.envs.records import Tree, leaf_of, rows_of
+from fast_core.envs.records import leaf_of, rows_of
 from fast_core.spec import EnvironmentSpec
 
 _DOT_LIMIT = 4096
@@ -31,17 +31,16 @@ class Observations:
         masks: The action masks within ``array``, None where there are none.
     """
 
-    def __init__(self, envs: int, spec: EnvironmentSpec, tree: Tree = "") -> None:
+    def __init__(self, envs: int, spec: EnvironmentSpec) -> None:
         """Make ``envs`` rows; all actions are allowed at first.
 
         Args:
             envs: Number of rows.
             spec: Of the environments.
-            tree: Where the leaves of a composite space lie in what they return.
         """
         space, mask = spec.row, spec.action_mask
         self.array: Array = np.zeros((envs, *space.shape), space.row_dtype)
-        self.rows = rows_of(self.array, tree, mask)
+        self.rows = rows_of(self.array, spec.tree, mask)
         self.masks: Masks | None = None
         if mask is not None:
             self.masks = Masks(cast("NDArray[np.bool_]", leaf_of(self.array, mask)), spec.action)

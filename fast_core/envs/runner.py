@@ -4,15 +4,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.config import Values
 from fast_core.envs.frames import FrameStack
 from fast_core.spec import EnvironmentSpec
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
+Ending = Literal["terminated", "truncated", "cut", "nonfinite"]
+
+
+class Recorder(Protocol):
+    """What is told of every step."""
+
+    def step(
+        self,
+        episode: int,
+        obs: Array,
+        action: object,
+        reward: float,
+        ends: tuple[bool, bool],
+        info: object,
+        next_obs: Array,
+    ) -> None:
+        """Keep a step; the arrays are the recorder's own.
+
+        Args:
+            episode: Which episode.
+            obs: What was observed before it, one frame where they are stacked.
+            action: As the environment took it.
+            reward: As it gave it.
+            ends: Whether the episode terminated, and whether it was truncated.
+            info: What came with it.
+            next_obs: What was observed after it.
+        """
+        ...
 
 
 class Runner(ABC):
@@ -28,9 +58,10 @@ class Runner(ABC):
             value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
         infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
+        endings: How each one ended: ``cut`` at ``max_episode_steps`` alone, ``nonfinite`` where its
+            return is not known; None while it is open.
+        seeds: Seed of the reset that began each one, None where it had none of its own.
         env_steps: Steps of all episodes so far.
-        quarantined: Episodes that ended so.
-        cut: Episodes that ended at ``max_episode_steps`` alone.
     """
 
     def __init__(
@@ -49,9 +80,9 @@ class Runner(ABC):
         self.returns = [0.0] * self._episodes
         self.lengths = [0] * self._episodes
         self.infos: list[dict[str, float]] = [{} for _ in range(self._episodes)]
+        self.endings: list[Ending | None] = [None] * self._episodes
+        self.seeds: list[int | None] = [None] * self._episodes
         self.env_steps = 0
-        self.quarantined = 0
-        self.cut = 0
         self._current: dict[int, int] = {}  # the open episode of each place that has one
         self._begun = False
 
@@ -68,9 +99,23 @@ class Runner(ABC):
             EnvironmentFailed: An environment raised or gave what its spaces do not declare.
         """
 
+    def change(self, attributes: Values) -> None:
+        """Begin episodes with these ``environment.attributes`` from the next `restart` on."""
+        assert not attributes, "the configuration's rules refuse them"
+
     @abstractmethod
     def close(self) -> None:
         """Close every environment once."""
+
+    @property
+    def quarantined(self) -> int:
+        """Episodes whose return is not known."""
+        return self.endings.count("nonfinite")
+
+    @property
+    def cut(self) -> int:
+        """Episodes that ended at ``max_episode_steps`` alone."""
+        return self.endings.count("cut")
 
     def info_means(self) -> dict[str, float]:
         """Mean of each number over the episodes that gave it."""

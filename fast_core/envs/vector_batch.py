@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import ALL_ENVS, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.batch_state import (
@@ -93,8 +93,8 @@ class VectorBatch:
         with self._blamed("while they were made"):
             self._source = _SOURCES[config.backend](place.fill(config), envs)
         self._closed = False
-        description = self._source.description
-        self.spec = msgspec.structs.replace(description.spec, repeatable=self._source.seeded)
+        spec = self._source.spec
+        self.spec = msgspec.structs.replace(spec, repeatable=self._source.seeded)
         self._fail_nonfinite = config.nonfinite == "fail"
         self._limit = self.spec.max_episode_steps or max_episode_steps or _NEVER
         self._due = _NEVER
@@ -107,11 +107,13 @@ class VectorBatch:
         self._finished = FinishedEpisodes([], [], 0)
         self.quarantined: list[int] = []
         self.goes_on: Flags | None = None
-        self._writer = BatchWriter(description.tree, self.spec.action_mask)
-        self._obs = Observations(envs, self.spec, description.tree)
-        self._old_obs = Observations(envs, self.spec, description.tree)
+        self._writer = BatchWriter(spec.tree, self.spec.action_mask)
+        self._obs = Observations(envs, self.spec)
+        self._old_obs = Observations(envs, self.spec)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
+        self._attributes: Values = config.attributes
+        self._began_with = [config.attributes] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: Mapping[str, object] = {}  # of the last step
 
@@ -245,7 +247,9 @@ class VectorBatch:
         """Begin these episodes in all environments."""
         seeds = [self._open.begin(p, e, self._open.count) for p, e in enumerate(episodes)]
         self._returns.fill(0.0)
+        self._began_with = [self._attributes] * self._envs
         with self._blamed("in reset"):
+            self._source.set_attributes(self._began_with)
             self._writer.write(self._source.start(seeds), self._obs.array)
         self._begin_finite(np.arange(self._envs))
         self._find_due()
@@ -266,11 +270,14 @@ class VectorBatch:
     def _count_on(self, places: NDArray[np.int64]) -> dict[int, int]:
         """Count the next episode of some environments; returns its seeds by place."""
         count, episode = self._open.count, self._open.episode
+        for place in places.tolist():
+            self._began_with[place] = self._attributes
         return {p: self._open.begin(p, episode[p] + 1, count) for p in places.tolist()}
 
     def _begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> None:
         if len(places):
             with self._blamed("in reset"):
+                self._source.set_attributes(self._began_with)
                 obs = self._source.begin(places, seeds, forced=forced)
                 self._writer.write(obs, self._obs.array, places)
 
@@ -312,6 +319,21 @@ class VectorBatch:
             None if action is None else action[place],
         )
 
+    def change(self, attributes: Values, obs: Array) -> list[int]:
+        """See `EnvBatch.change`."""
+        self._attributes = attributes
+        unstepped = [place for place in range(self._envs) if not self._open.length(place)]
+        if unstepped:
+            places = np.array(unstepped)
+            for place in unstepped:
+                self._open.episode[place] -= 1
+            seeds = self._count_on(places)
+            self._begin(places, list(seeds.values()), forced=True)
+            self._begin_finite(places)
+            self._find_due()
+            obs[places] = self._obs.array[places]
+        return unstepped
+
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""
         finished, self._finished = self._finished, FinishedEpisodes([], [], 0)
@@ -326,6 +348,7 @@ class VectorBatch:
             self._log,
             returns=self._returns,
             obs=self._obs.array,
+            attributes=self._began_with,
         )
 
     def begin_restore(self, state: bytes) -> list[Repetition]:
@@ -373,7 +396,9 @@ class VectorBatch:
             if seed != episode.seed:
                 self._lose(place, f"this run resets that episode with {seed}")
             seeds.append(seed)
+        self._began_with = [episode.attributes for episode in saved]
         with self._blamed("in reset"):
+            self._source.set_attributes(self._began_with)
             self._writer.write(self._source.start(seeds), self._obs.array)
         for t, row in enumerate(rows):
             self._begin_at(t, starts, seeds)

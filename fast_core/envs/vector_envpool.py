@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.batched import rows_at
 from fast_core.envs.description import describe
 from fast_core.envs.masks import valid_action
@@ -81,8 +81,8 @@ class EnvPoolSource:
         self._ends_at_lost_life = bool(self._kwargs.get("episodic_life"))
         self._lives = np.zeros(envs, np.int64)  # of each game, where there are any
         limit = spec.config.max_episode_steps
-        self.description = describe(config, observation, choice, limit if limit > 0 else None)
-        action = self.description.spec.action
+        self.spec = describe(config, observation, choice, limit if limit > 0 else None)
+        action = self.spec.action
         self._ignored = np.broadcast_to(valid_action(action), (envs, *action.shape))
         self._pool: Any = None
         self._everywhere = np.arange(envs)
@@ -112,6 +112,10 @@ class EnvPoolSource:
             )
             obs, info = self._pool.reset()
         return self._ordered(obs, info, self._everywhere)
+
+    def set_attributes(self, values: Sequence[Values]) -> None:
+        """See `VectorSource.set_attributes`."""
+        assert not any(values), "the configuration's rules refuse them"
 
     def step(self, action: Array) -> VectorStep:
         """See `VectorSource.step`."""

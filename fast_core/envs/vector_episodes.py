@@ -10,7 +10,7 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.records import leaf_of
-from fast_core.envs.runner import Act, Runner
+from fast_core.envs.runner import Act, Ending, Runner
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.seeding import Role
 
@@ -104,7 +104,6 @@ class VectorEpisodes(Runner):
             self.lengths[episode] += 1
             if lane in self._batch.quarantined:
                 self.returns[episode] = math.nan
-                self.quarantined += 1
             if lane in infos:
                 self.infos[episode] = infos[lane]
             if self._terminated[lane] or self._truncated[lane]:
@@ -117,11 +116,18 @@ class VectorEpisodes(Runner):
         goes_on = self._batch.goes_on
         if goes_on is not None and goes_on[lane] and not self._truncated[lane]:
             return
-        self.cut += self.lengths[episode] == self._limit and not self._terminated[lane]
+        self.endings[episode] = self._ending(lane, episode)
         if episode + self._envs < self._episodes:
             self._current[lane] = episode + self._envs
         else:
             del self._current[lane]
+
+    def _ending(self, lane: int, episode: int) -> Ending:
+        if math.isnan(self.returns[episode]):
+            return "nonfinite"
+        if self._terminated[lane]:
+            return "terminated"
+        return "cut" if self.lengths[episode] == self._limit else "truncated"
 
     def close(self) -> None:
         """Close every environment."""

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.batched import rows_at
 from fast_core.envs.description import describe
 from fast_core.envs.making import registered
@@ -70,7 +70,8 @@ class GymnasiumVectorSource:
             observation = self._env.single_observation_space
             if self._single:
                 observation = _without_stack(cast("gymnasium.spaces.Box", observation))
-            self.description = describe(config, observation, self._env.single_action_space, limit)
+            self.spec = describe(config, observation, self._env.single_action_space, limit)
+            self._check_attributes(config)
         except ConfigError:
             self._env.close()
             raise
@@ -99,6 +100,23 @@ class GymnasiumVectorSource:
         obs, _ = self._env.reset(seed=seeds[0], options=self._copied_options())
         self._form, self.seeded = _first, False
         return obs
+
+    def _check_attributes(self, config: EnvironmentConfig) -> None:
+        """Refuse what can't be set for one episode alone."""
+        if config.attributes and not (
+            self.partial and callable(getattr(self._env, "set_attr", None))
+        ):
+            raise ConfigError(
+                f"environment.attributes can't be set: the vectorised form of {config.id!r} must "
+                "have `set_attr(name, values)`, with a value for each environment as Gymnasium's "
+                f"SyncVectorEnv has, and autoreset_mode Disabled. {_SCALAR}"
+            )
+
+    def set_attributes(self, values: Sequence[Values]) -> None:
+        """See `VectorSource.set_attributes`."""
+        for name in {name: None for each in values for name in each}:
+            given = [copy.deepcopy(each[name]) for each in values]
+            cast("Any", self._env).set_attr(name, given)
 
     def step(self, action: Array) -> VectorStep:
         """See `VectorSource.step`."""

@@ -112,7 +112,7 @@ def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec, before: B
     before("make")
     env = make_env(evaluated(config))
     try:
-        scalar = describe_env(env, config).spec
+        scalar = describe_env(env, config)
     finally:
         before("call")
         env.close()

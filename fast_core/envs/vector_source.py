@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig
-from fast_core.envs.description import Description
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec
 
 
 class VectorStep(NamedTuple):
@@ -43,13 +43,13 @@ class VectorSource(Protocol):
     """``B`` environments that one call steps; it owns what it returns until the next call.
 
     Attributes:
-        description: Their spaces and time limit.
+        spec: Their spaces and time limit.
         seeded: Whether every episode is seeded, so that it can be repeated alone.
         partial: Whether one environment can be reset at any time. Where it can't, the library
             resets each at its episode's end, and there alone.
     """
 
-    description: Description
+    spec: EnvironmentSpec
     seeded: bool
     partial: bool
 
@@ -76,6 +76,10 @@ class VectorSource(Protocol):
         Returns:
             The first observations of these alone, in batched form.
         """
+        ...
+
+    def set_attributes(self, values: Sequence[Values]) -> None:
+        """Set attributes of each environment, those of its open episode; before a reset."""
         ...
 
     def close(self) -> None:

@@ -5,16 +5,26 @@ Importing this package imports neither torch nor an environment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fast_core.config import RunConfig
+from fast_core.launcher.outcome import Outcome
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
-    """Train in a new run directory; returns the exit status. See `fast_core.launcher.run`."""
+def launch(
+    config: RunConfig,
+    *,
+    resume_from: Path | None = None,
+    callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
+) -> Outcome:
+    """Train in a new run directory. See `fast_core.launcher.run`."""
     from fast_core.launcher.run import launch as implementation
 
-    return implementation(config, resume_from=resume_from)
+    return implementation(
+        config, resume_from=resume_from, callbacks=callbacks, environment=environment
+    )
 
 
 def validate(config: RunConfig) -> int:
@@ -24,11 +34,11 @@ def validate(config: RunConfig) -> int:
     return implementation(config)
 
 
-def resume(run: Path, overrides: list[str]) -> int:
-    """Continue a run from its newest checkpoint; returns the exit status."""
+def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:
+    """Continue a run from its newest checkpoint."""
     from fast_core.launcher.run import resume as implementation
 
-    return implementation(run, overrides)
+    return implementation(run, overrides, callbacks=callbacks)
 
 
-__all__ = ["launch", "resume", "validate"]
+__all__ = ["Outcome", "launch", "resume", "validate"]

@@ -13,16 +13,17 @@ from contextlib import ExitStack
 from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
-from fast_core.envs.probe import probe
+from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
 from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.outcome import EXIT_FAILED
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.session import EXIT_FAILED, Session
+from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.topology import NodeSpec
@@ -33,11 +34,10 @@ from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.system import forks
+from fast_core.system import forks, threads
 from fast_core.system.text import error_text
-from fast_core.system.threads import set_threads
 
-COMMIT_WAIT_S = 0.1  # between looks at the interrupts
+OTHERS_WAIT_S = 0.1  # between looks at the interrupts
 
 
 class InlineMode:
@@ -67,7 +67,14 @@ class InlineMode:
         start, before = probe_start(config), self._limits.probing(config)
         check_devices(start.optimizer, start.policy_device)
         try:
-            found = probe(start.environment, start.seed, number=start.number, before=before)
+            found = probe_all(
+                start.environment,
+                start.others,
+                start.seed,
+                number=start.number,
+                filmed=start.filmed,
+                before=before,
+            )
         except ConfigError as error:
             own = environment_traceback(error)
             raise ConfigError(
@@ -176,12 +183,12 @@ class InlineRun:
             self._refresh()
             self._take_interrupts()
             if not busy and shell.end is None:
-                self._await_commit()
+                self._await_others()
         self._stop()
 
-    def _await_commit(self) -> None:
-        """Wait for the only thing that does not happen in this thread."""
-        if not self._shell.await_commit(COMMIT_WAIT_S):
+    def _await_others(self) -> None:
+        """Wait for what does not happen in this thread: a commit, a callback."""
+        if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
                 "no node has anything to do and the run has not ended; this is a fault in "
                 f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
@@ -209,7 +216,7 @@ class InlineRun:
         """Every node computes with the threads that its own process would have."""
         if node.threads != self._threads:
             self._threads = node.threads
-            set_threads(self._threads)
+            threads.set_threads(self._threads)
 
     def _take_interrupts(self) -> None:
         interrupts = self._interrupts
@@ -230,7 +237,8 @@ class InlineRun:
         nodes, self._nodes = self._nodes, []
         self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
-            name, grace_s = node.context.name, self._plan.config.supervision.grace_s
+            name = node.context.name
+            grace_s = self._plan.grace_s(name)
             self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
             try:
                 node.close()

@@ -12,6 +12,7 @@ from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
+from fast_core.run.changes import changeable
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
@@ -188,6 +189,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         savers=wired.savers,
         stages=wired.stages,
         routes=wired.routes,
+        changeable=changeable(config),
         env_restarts=config.supervision.env_restarts,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
@@ -209,6 +211,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_time_s=stop.time_s,
         stop_score=stop.score,
         stop_score_held=stop.score_held,
+        stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
     )
 

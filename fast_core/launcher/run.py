@@ -1,10 +1,10 @@
-"""Launching, resuming, validating: from a configuration, or a run, to a session."""
+"""Launching, resuming, validating: from a configuration, or a run, to an outcome."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -17,30 +17,33 @@ from fast_core.errors import (
     CheckpointError,
     ConfigError,
     FastLoopError,
+    RunFailed,
     SegmentError,
     TopologyError,
 )
 from fast_core.events import LogLine
 from fast_core.launcher.checkpoints.store import (
-    Manifest,
     check_identity,
     copy_newest,
     drop_abandoned,
     newest_valid,
 )
+from fast_core.launcher.lending import process_lent
+from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.prepare import identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
-from fast_core.launcher.verdict import judge
+from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
-from fast_core.system import threads
+from fast_core.run.checkpoint_files import Manifest
+from fast_core.system.durable import write_durably
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
 
@@ -65,15 +68,20 @@ class Checking:
             self._progress.log(LogLine("launcher", "INFO", text))
 
 
-def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
+def launch(
+    config: RunConfig,
+    *,
+    resume_from: Path | None = None,
+    callbacks: Sequence[object] = (),
+    environment: bytes | None = None,
+) -> Outcome:
     """Train in a new run directory.
 
     Args:
         config: What to train.
         resume_from: A run whose newest checkpoint is the starting point.
-
-    Returns:
-        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
+        callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
+        environment: What ``environment.pickled`` is to hold; where it lies by default.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -87,6 +95,7 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
             source = RunDirectory.open(resume_from)
         run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
         stack.callback(_lock(run, progress).close)
+        config = _with_environment(config, run, environment)
         if resume_from is not None:
             try:
                 checkpoint, manifest = copy_newest(
@@ -101,12 +110,33 @@ def launch(config: RunConfig, *, resume_from: Path | None = None) -> int:
                 raise
             except Interrupted as interrupt:
                 run.remove()
-                return _never_began(interrupt, progress, interrupts)
+                return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts))
+        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
-def resume(run: Path, overrides: list[str]) -> int:
+def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
+    """Put an environment that is a Python object into the run, so that it stands by itself.
+
+    Raises:
+        ConfigError: It can't be read or written; nothing of the run is left.
+    """
+    given = config.environment.pickled
+    if given is None:
+        return config
+    try:
+        write_durably(run.environment, Path(given).read_bytes() if code is None else code)
+    except OSError as error:
+        run.remove()
+        raise ConfigError(
+            f"environment.pickled {given!r} can't be copied into the run: "
+            f"{error.strerror or error}. It is written when Python code trains with a function or "
+            "class as its environment, and lies beside the config.yaml of that run."
+        ) from error
+    return config_file.with_pickled(config, lambda _: str(run.environment))
+
+
+def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:
     """Continue a run in its own directory from its newest complete checkpoint.
 
     Raises:
@@ -124,7 +154,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         try:
             path, manifest, notes = newest_valid(found.checkpoints, Checking(interrupts, progress))
         except Interrupted as interrupt:
-            return _never_began(interrupt, progress, interrupts)
+            return _never_began(interrupt, progress, interrupts, found)
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
         config = with_saved_steps(config, manifest)
@@ -132,7 +162,7 @@ def resume(run: Path, overrides: list[str]) -> int:
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts))
+        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -154,16 +184,26 @@ def validate(config: RunConfig) -> int:
     Raises:
         FastLoopError: The run could not be started.
     """
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts())
-        run = RunDirectory.create(config.directory, config.name, datetime.now())
-        stack.callback(run.remove)
-        tree = process_tree(config, run.logs / "fork-server.log", stack)
+    with Interrupts() as interrupts:
         try:
-            judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
+            examine(config, interrupts)
         except Interrupted:
             return interrupts.exit_code
     return 0
+
+
+def examine(config: RunConfig, interrupts: Interrupts) -> Verdict:
+    """Come to the verdict that `launch` would come to, and leave nothing.
+
+    Raises:
+        FastLoopError: The run could not be started.
+        Interrupted: A signal came.
+    """
+    with ExitStack() as stack:
+        run = RunDirectory.create(config.directory, config.name, datetime.now())
+        stack.callback(run.remove)
+        tree = process_tree(config, run.logs / "fork-server.log", stack)
+        return judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
 
 
 def with_horizon_of(run: RunDirectory, config: RunConfig) -> RunConfig:
@@ -195,16 +235,14 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(session: Session) -> int:
+def _run(session: Session) -> Outcome:
     run, progress, interrupts = session.run, session.progress, session.interrupts
-    for name, value in threads.ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     try:
         with ExitStack() as stack:
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
-        return _never_began(interrupt, progress, interrupts)
+        return _never_began(interrupt, progress, interrupts, run)
     except (ConfigError, TopologyError, SegmentError):
         # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
         if not session.continued:
@@ -214,18 +252,23 @@ def _run(session: Session) -> int:
         interrupts.check_forced()
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
-        raise
+        raise RunFailed(str(error), run.path, "launcher", str(error), "") from error
 
 
 def _mode(session: Session, stack: ExitStack) -> Mode:
     if session.config.mode == "process":
         return ProcessMode(session, stack)
+    stack.enter_context(process_lent())
     # here, because it imports environments and torch, which a launcher of processes doesn't
     from fast_core.launcher.inline import InlineMode
 
     return InlineMode(session, stack)
 
 
-def _never_began(interrupt: Interrupted, progress: Progress, interrupts: Interrupts) -> int:
-    progress.log(LogLine("launcher", "INFO", f"{interrupt} before training began"))
-    return interrupts.exit_code
+def _never_began(
+    interrupt: Interrupted, progress: Progress, interrupts: Interrupts, run: RunDirectory | None
+) -> Outcome:
+    text = f"{interrupt} before training began"
+    progress.log(LogLine("launcher", "INFO", text))
+    directory = None if run is None else run.path
+    return Outcome("interrupted", text, directory, signal=interrupts.number)

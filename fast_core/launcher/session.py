@@ -1,4 +1,4 @@
-"""One run from a configuration to an exit status: the same sequence whatever its nodes live in.
+"""One run from a configuration to its outcome: the same sequence whatever its nodes live in.
 
 `processes` and `inline` are the two modes. The order matters for start-up time: in process mode
 nodes start first and import while the configuration is being checked and memory is being laid out.
@@ -6,7 +6,7 @@ nodes start first and import while the configuration is being checked and memory
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,9 +18,11 @@ from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
 from fast_core.errors import ConfigError
 from fast_core.events import LogLine
+from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
-from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, Manifest
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
@@ -32,10 +34,9 @@ from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-
-EXIT_FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Session:
         continuation: Where it goes on from, None for a new run.
         progress: The screen.
         interrupts: Signals that ask it to end.
+        callbacks: What is told of it, beside those of the configuration.
     """
 
     config: RunConfig
@@ -70,6 +72,7 @@ class Session:
     continuation: Continuation | None
     progress: Progress
     interrupts: Interrupts
+    callbacks: Sequence[object] = ()
 
     @property
     def continued(self) -> bool:
@@ -121,11 +124,8 @@ class Mode(Protocol):
         ...
 
 
-def carry_out(session: Session, mode: Mode, stack: ExitStack) -> int:
+def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     """Run it; ``stack`` closes what is opened.
-
-    Returns:
-        The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -135,21 +135,24 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> int:
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
     specs = topology(plan)
+    callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
     interrupts.check()
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources)
+    shell = _shell(session, plan, hub, memory, mode.sources, callbacks)
     stack.callback(shell.close)
     _tell(shell, verdict)
     trace = TraceDrain(plan, memory)
     display = Display(shell, progress, trace)
-    nodes = mode.nodes(plan, memory, shell, display.refresh)
+    nodes = mode.nodes(shell.plan, memory, shell, display.refresh)
     nodes.start(specs)
     write_versions(run, datetime.now())  # while the nodes get ready
     nodes.run()
+    before = interrupts.count
+    shell.end_callbacks(lambda: interrupts.count > before)
     return _finish(shell, display, trace, progress, interrupts)
 
 
@@ -169,14 +172,43 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
     return verdict
 
 
+def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None:
+    """The user's callbacks, None without any.
+
+    Raises:
+        ConfigError: One is none, or can't be made.
+        Interrupted: A signal came meanwhile.
+    """
+    host, lost = None, tuple[str, ...]()
+    checkpoint = session.continuation.checkpoint if session.continuation else None
+    if plan.config.callbacks or session.callbacks:
+        host = Host(plan.config, session.callbacks, session.run.path)
+        stack.callback(host.close)
+        lost = host.begin(checkpoint, session.interrupts)
+    elif checkpoint is not None:
+        lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
+    if lost:
+        text = (
+            f"this goes on without {', '.join(lost)}, which the run of the checkpoint had; pass "
+            "the callback again, or name it in `callbacks`"
+        )
+        session.progress.log(LogLine("launcher", "WARNING", text))
+    return host
+
+
 def _shell(
-    session: Session, plan: RunPlan, hub: Hub, memory: RunMemory, sources: Sources | None
+    session: Session,
+    plan: RunPlan,
+    hub: Hub,
+    memory: RunMemory,
+    sources: Sources | None,
+    callbacks: Host | None,
 ) -> Shell:
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
     stats = memory.all_stats()
-    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources)
+    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources, callbacks)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:
@@ -208,22 +240,22 @@ def _tell_placement(shell: Shell, placed: Choice | str) -> None:
 
 def _finish(
     shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
-) -> int:
-    """Say and write how it ended; returns the exit status."""
-    end = shell.end
+) -> Outcome:
+    """Say and write how it ended."""
+    end, run = shell.end, shell.run
     assert end is not None
-    summary, report = display.summary(), ""
+    report = ""
     if end.reason == "failed":
         assert end.cause is not None
         if end.cause.refused:
             raise ConfigError(end.cause.error)
         later = [failure for failure in shell.failures if failure.node != end.cause.node]
-        report = crash_report(end.cause, later, run_directory=str(shell.run.path))
-        write_crash(shell.run, report, progress)
+        report = crash_report(end.cause, later, run_directory=str(run.path))
+        write_crash(run, report, progress)
+    summary = display.summary()
     shell.write_summary(summary)
-    write_records(shell.run, trace, progress)
-    report_path = str(shell.run.report) if shell.run.report.exists() else ""
-    progress.finish(replace(summary, report=report_path))
-    if report:
-        progress.fail(report)
-    return {"finished": 0, "failed": EXIT_FAILED, "interrupted": interrupts.exit_code}[end.reason]
+    write_records(run, trace, progress)
+    summary = replace(summary, report=str(run.report) if run.report.exists() else "")
+    progress.finish(summary)
+    number = interrupts.number if interrupts.count else None
+    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)

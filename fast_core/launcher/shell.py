@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import shutil
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
@@ -26,6 +29,7 @@ from fast_core.events import (
     Event,
     Failed,
     Figures,
+    Finish,
     Heartbeat,
     LauncherEvent,
     LogLine,
@@ -36,26 +40,32 @@ from fast_core.events import (
     Save,
     Saved,
     Stop,
+    Tell,
     Tick,
+    Told,
     Trained,
 )
+from fast_core.launcher.calling.host import Host
+from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_figures, evaluation_row
+from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsRow
+from fast_core.metrics import RunEnd
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
-from fast_core.nodes.act.policy_file import best_policy_path, read_policy
+from fast_core.policy.episodes import evaluation_figures
+from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
-from fast_core.scheduler import LAUNCHER, Scheduler, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
@@ -69,10 +79,11 @@ class Shell:
     """Everything about a running run that is not a process.
 
     Attributes:
+        plan: The plan, with what a checkpoint has of changes.
         end: How the run ends, once that is decided.
         failures: Everything that went wrong, in order of arrival.
-        evaluation: The last evaluation.
-        best: The best one, of earlier parts of the run too.
+        evaluations: The last evaluation in each environment by name; None is that of training.
+        bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -88,6 +99,7 @@ class Shell:
         scheduler_state: bytes | None,
         config_text: str,
         sources: Sources | None = None,
+        callbacks: Host | None = None,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
@@ -96,12 +108,15 @@ class Shell:
         by then is told.
         """
         self._config_text, self._sources = config_text, sources
-        self.plan, self.run, self.hub, self.stats = plan, run, hub, stats
+        self.run, self.hub, self.stats = run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
         self.failures: list[Failed | NodeExited] = []
-        self.evaluation: EvaluationView | None = None
-        self.best = _best_on_file(run)
+        self.evaluations: dict[str | None, EvaluationView] = {}
+        self.bests: dict[str | None, EvaluationView] = {}
+        for name in (None, *plan.config.evaluation.environments):
+            if (best := _best_on_file(run, name)) is not None:
+                self.bests[name] = best
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
@@ -119,20 +134,33 @@ class Shell:
             run.events, clock=self._elapsed_s, wall=datetime.now, report=report
         )
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
-        settings = scheduler_settings(plan, str(run.checkpoints))
+        checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
+        self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
+        settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
         self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
+        self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
         self.began_elapsed_s = begun.elapsed_s
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
 
+    @property
+    def evaluation(self) -> EvaluationView | None:
+        """The last evaluation in the environment of training."""
+        return self.evaluations.get(None)
+
+    @property
+    def best(self) -> EvaluationView | None:
+        """The best one there."""
+        return self.bests.get(None)
+
     # --- events --------------------------------------------------------------------------------
 
     def receive(self) -> bool:
-        """Take everything that the hub has, and a commit's outcome; True if there was anything."""
-        events = self.hub.receive()
+        """Take all that hub, callbacks and a commit have come to; True if there was anything."""
+        events = [*self.hub.receive(), *self._telling.take()]
         for event in events:
             self.take(event)
         return self._take_commit() or bool(events)
@@ -159,13 +187,18 @@ class Shell:
                 nbytes = sum(file.stat().st_size for file in files)
         return SavedSoFar(nbytes, self._committer.pieces, self._committer.busy)
 
-    def fileno(self) -> int:
-        """Readable once a checkpoint has been committed, or could not be: `receive` takes it."""
-        return self._committer.fileno()
+    def filenos(self) -> tuple[int, ...]:
+        """One is readable once a commit is over or callbacks have answered: `receive` takes it."""
+        host = self._telling.host
+        return (self._committer.fileno(), *(() if host is None else (host.fileno(),)))
 
-    def await_commit(self, timeout_s: float) -> bool:
-        """Wait for the checkpoint that is being committed; False if none is."""
-        return self._committer.wait(timeout_s)
+    def await_others(self, timeout_s: float) -> bool:
+        """Wait for a commit or for callbacks, whose threads work; False if neither does."""
+        host = self._telling.host
+        if not self._committer.busy and (host is None or not host.busy):
+            return False
+        select.select(self.filenos(), [], [], timeout_s)
+        return True
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
@@ -194,6 +227,8 @@ class Shell:
                     self._journal.write("digest", f"ticket {event.ticket}", facts)
             case Evaluated():
                 self._evaluated(event)
+            case Told():
+                self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
             case NodeExited(node, cause) if self._scheduler.survives(event):
@@ -230,13 +265,16 @@ class Shell:
             )
 
     def _evaluated(self, event: Evaluated) -> None:
-        figures = evaluation_figures(event.returns, event.lengths)
-        mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
-        quarantined = figures["quarantined_share"]
-        view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
-        self.evaluation = view
-        if not quarantined and (self.best is None or mean >= self.best.mean):
-            self.best = view
+        for name, played in event.played.items():
+            figures = evaluation_figures(played.returns, played.lengths)
+            mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
+            quarantined = figures["quarantined_share"]
+            view = EvaluationView(mean, std, event.version, event.env_steps, quarantined)
+            self.evaluations[name] = view
+            if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
+                self.bests[name] = view
+        best = self.bests.get(None)
+        self._telling.evaluated(event, best=best is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
@@ -244,7 +282,10 @@ class Shell:
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
             match command:
+                case Tell(moment):
+                    self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():
+                    self._telling.committing(command, self._directory)
                     self._committer.begin(command, self._directory)
                 case AbandonCheckpoint(error=error):
                     self._abandon(error)
@@ -261,6 +302,9 @@ class Shell:
                     assert node != LAUNCHER
                     if isinstance(command, Save) and (error := self._prepare(command)):
                         self.take(Saved(node, command.checkpoint, (), error))
+                    elif node == CALLBACKS:
+                        assert isinstance(command, Save)
+                        self._telling.save(command)
                     else:
                         self._send(node, command)
 
@@ -316,11 +360,14 @@ class Shell:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
         if record is not None:
             self._send(METRICS, record)
+            self._telling.metrics(record)
 
     # --- for the loops -------------------------------------------------------------------------
 
     def tick_if_due(self) -> None:
-        """Give the scheduler the time when it wants it."""
+        """Give the scheduler the time when it wants it, and end a run whose callback hangs."""
+        if self.end is None and (late := self._telling.overdue()) is not None:
+            self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick())
@@ -353,7 +400,21 @@ class Shell:
     def stop_nodes(self) -> list[str]:
         """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
+        if self.end is not None:
+            self._send(METRICS, Finish(self._run_end(self.end)))
         return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+
+    def _run_end(self, end: EndRun) -> RunEnd:
+        now = self._scheduler.statistics()
+        return RunEnd(
+            outcome=end.reason,
+            text=end.text,
+            env_steps=now.env_steps_trained,
+            updates=now.updates,
+            elapsed_s=now.elapsed_s,
+            best_return=None if self.best is None else self.best.mean,
+            last_return=None if self.evaluation is None else self.evaluation.mean,
+        )
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
         """Tell these nodes to stop; returns those that are not connected, yet or any more."""
@@ -365,6 +426,20 @@ class Shell:
             except TransportError:
                 untold.append(node)
         return untold
+
+    def end_callbacks(self, hurry: Callable[[], bool]) -> None:
+        """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
+        assert self.end is not None
+        faults, left = self._telling.end(self.end, self._scheduler.statistics(), hurry)
+        if left and not faults:
+            self._report(f"{left} has not returned, and is not waited for")
+        for failed in faults:
+            self.take(failed)
+            if self.end.reason == "finished":
+                text = f"{failed.node} failed while {failed.doing}: {failed.error}"
+                self.end = EndRun("failed", text, failed)
+            else:
+                self._report(failed.traceback)
 
     def decide(self, what: str, why: str) -> None:
         """Add a line of the launcher's own to the journal."""
@@ -394,10 +469,10 @@ def _more_digits(before: int, now: int) -> bool:
     return before == 0 or len(str(before)) < len(str(now))
 
 
-def _best_on_file(run: RunDirectory) -> EvaluationView | None:
-    path = best_policy_path(run.path)
+def _best_on_file(run: RunDirectory, environment: str | None = None) -> EvaluationView | None:
+    path = best_policy_path(run.path, environment)
     try:
-        best = read_policy(path) if path.exists() else None
+        best = read_origin(path) if path.exists() else None
     except CheckpointError:
         return None
     if best is None:

@@ -259,7 +259,7 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
-            sources = (self._tree.fileno(), interrupts.fileno(), shell.fileno())
+            sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
             shell.receive()
             # First, because what sent the signal may have killed nodes by it too.
@@ -395,16 +395,18 @@ class Supervisor:
         self._tree.close(TERMINATE_GRACE_S)
 
     def _describe_kill(self, name: str) -> str:
-        text = f"{name} did not stop within {self._grace_s:g} s (supervision.grace_s) and is killed"
+        limit_s = self._grace_s if self._interrupts.count > 1 else self._plan.grace_s(name)
+        text = f"{name} did not stop within {limit_s:g} s (supervision.grace_s) and is killed"
         place = "" if self._interrupts.count > 1 else innermost(self._stack(name))
         return f"{text}; it was in {place}, see logs/{name}.log" if place else text
 
     @property
     def _grace_s(self) -> float:
-        """A second Ctrl-C cuts it short."""
+        """The longest of any node that still lives; a second Ctrl-C cuts it short."""
         if self._interrupts.count > 1:
             return FORCED_GRACE_S
-        return self._plan.config.supervision.grace_s
+        living = (child.name for child in self._tree.living() if child.name != PROBE)
+        return max(map(self._plan.grace_s, living), default=0.0)
 
     def _await_exit(self, limit_s: float, terminated: frozenset[str]) -> None:
         self._hub.wait(limit_s, (self._tree.fileno(), self._interrupts.fileno()))

@@ -9,9 +9,12 @@ from fast_core.config import RunConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
     Assign,
+    Change,
+    Changed,
     Collect,
     Evaluate,
     Evaluated,
+    Finish,
     Message,
     Noted,
     Ready,
@@ -32,7 +35,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
-    {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Noted, Saved}
+    {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Changed, Noted, Saved}
 )
 
 
@@ -125,7 +128,7 @@ def with_structures(plan: RunPlan) -> RunPlan:
 
 def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
     """Commands that the scheduler will send in a run."""
-    emits: set[type[Message]] = {Assign, Collect, Train, Save, Record}
+    emits: set[type[Message]] = {Assign, Collect, Train, Change, Save, Record, Finish}
     if evaluates:
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fast_core.config import RunConfig
+from fast_core.launcher.calling.given import check_named
 from fast_core.launcher.checkpoints.disk_room import check_disk
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
 from fast_core.launcher.sizing.budget import CoreBudget
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
+from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
@@ -72,6 +74,8 @@ def judge(
     """
     with blaming(config.algorithm):
         check_topology(config)
+        check_sinks(config.metrics)
+        check_named(config.callbacks)
         found = look()
         cores = resources.cores().granted
         divided = budget(found.config, found.environment, cores)

@@ -32,7 +32,7 @@ ANSWERS: dict[type[Message], type[Message]] = {Transform: Transformed, Save: Sav
 M = TypeVar("M", bound=Message)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAKEN = re.compile(r"((env|policy|replay|optimizer|evaluator|metrics)(-\d+)?)")
-_LAUNCHERS = ("launcher", "scheduler", "probe", "fork-server", "fork server", "watchdog")
+_OURS = ("launcher", "scheduler", "callbacks", "probe", "fork-server", "fork server", "watchdog")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _check_name(name: str, key: str, others: dict[str, ExtraNode]) -> None:
             f"two nodes are named {name!r}: {others[name].key} and {key}. Give one of them "
             "another name: `name: ...`"
         )
-    if _TAKEN.fullmatch(name) or name in _LAUNCHERS:
+    if _TAKEN.fullmatch(name) or name in _OURS:
         raise TopologyError(
             f"{key}: the name {name!r} is FastLoop's own. Give the node another: `name: ...`"
         )

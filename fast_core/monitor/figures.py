@@ -63,6 +63,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
 
 
+def cut(text: str, longest: int) -> str:
+    """Text that is no longer than so many characters, with dots where it was."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def stop_text(stop: StopCondition) -> str:
     """``env steps 240,128 / 500,000`` and the like."""
     word = _STOP_WORDS[stop.name]
@@ -80,6 +85,11 @@ def evaluation_text(evaluation: EvaluationView | None) -> str:
     mean, std = number(evaluation.mean), number(evaluation.std)
     result = UNKNOWN if math.isnan(evaluation.mean) else f"{mean} ± {std}"
     return f"{result} (v{evaluation.version}){quarantined_text(evaluation.quarantined)}"
+
+
+def others_text(others: Mapping[str, EvaluationView]) -> str:
+    """``eval test 12.5 ± 1.00 (v32), windy 3.20 ± 0.5 (v32)``."""
+    return "eval " + ", ".join(f"{name} {evaluation_text(each)}" for name, each in others.items())
 
 
 def quarantined_text(part: float) -> str:

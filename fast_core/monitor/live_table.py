@@ -16,6 +16,7 @@ from fast_core.monitor.figures import (
     evaluation_text,
     info_text,
     number,
+    others_text,
     printable,
     quarantined_text,
     replay_text,
@@ -156,6 +157,8 @@ def _figures(
         for label, figure in (pair for column in columns for pair in column):
             table.add_row(label, figure)
     lines = [] if view.replay is None else [_line(replay_text(view.replay, view.env_steps))]
+    if view.others:
+        lines.append(_line(others_text(view.others)))
     if view.info:
         lines.append(_line(info_text(view.info)))
     if view.cores:
@@ -165,4 +168,5 @@ def _figures(
 
 def fixed_rows(view: ProgressView, width: int) -> int:
     """Rows of the table that are not nodes, log lines included."""
-    return (15 if width >= ABREAST else 22) + (view.replay is not None) + bool(view.info)
+    lines = (view.replay is not None) + bool(view.others) + bool(view.info)
+    return (15 if width >= ABREAST else 22) + lines

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
+from fast_core.metrics import MetricsRow
 from fast_core.system.durable import write_durably
-
-
-class MetricsRow(msgspec.Struct, frozen=True):
-    """One line of ``metrics.jsonl``; a value that was NaN or infinite is null."""
-
-    env_steps: int
-    updates: int
-    time_s: float
-    values: dict[str, float | None]
-
 
 _decoder = msgspec.json.Decoder(MetricsRow)
 
@@ -54,6 +46,15 @@ def supersede(metrics: Path, superseded: Path, env_steps: int) -> int:
         write_durably(superseded, old + b"".join(moved))
         write_durably(metrics, b"".join(kept))
     return len(moved)
+
+
+def last_steps(files: Iterable[Path]) -> dict[str, int]:
+    """The greatest env step at which each value was written."""
+    last: dict[str, int] = {}
+    for row in chain.from_iterable(read_rows(path) for path in files):
+        for name in row.values:
+            last[name] = max(last.get(name, 0), row.env_steps)
+    return last
 
 
 def _decode(line: bytes) -> MetricsRow | None:

@@ -1,64 +1,56 @@
-"""The one writer of a run's metrics: ``metrics.jsonl`` and TensorBoard."""
+"""The one writer of a run's rows of metrics, ``metrics.jsonl``."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from fast_core.events import Record
+from fast_core.metrics import MetricsRow
 from fast_core.monitor.line_file import LineFile
-from fast_core.monitor.metrics_file import MetricsRow, supersede
+from fast_core.monitor.metrics_file import last_steps, supersede
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.monitor.tensorboard_file import TensorBoardFile
 
 _logger = logging.getLogger(__name__)
 
 
 class MetricsWriter:
-    """Writes each `Record` to ``metrics.jsonl`` and TensorBoard, at its env step.
+    """Writes each `Record` to ``metrics.jsonl``, at its env step.
 
     The axis is env steps, given by the record and never counted here, so a resumed run goes on
     where its checkpoint was. Nothing raises into training: failures are counted in ``dropped``
-    and the first of each kind is told to ``report``.
+    and the first is told to ``report``.
 
     Args:
         directory: The run directory.
-        tensorboard: Whether to write event files too.
         report: Called with one sentence at the first failure; by default it is logged.
     """
 
     def __init__(
-        self,
-        directory: str | Path,
-        *,
-        tensorboard: bool,
-        report: Callable[[str], None] = _logger.warning,
+        self, directory: str | Path, *, report: Callable[[str], None] = _logger.warning
     ) -> None:
         self._run = run = RunDirectory(Path(directory))
         self._report = report
         self._rows = LineFile(run.metrics, report)
-        self._tensorboard = tensorboard
-        self._tensorboard_file: TensorBoardFile | None = None
-        self._tensorboard_dropped = 0
-        self._purge_step: int | None = None
 
     @property
     def dropped(self) -> int:
-        """Rows that did not reach a file they were meant for."""
-        return self._rows.dropped + self._tensorboard_dropped
+        """Rows that did not reach the file."""
+        return self._rows.dropped
+
+    def written(self) -> dict[str, int]:
+        """The last env step at which each value was ever written, set aside since or not."""
+        return last_steps((self._run.metrics, self._run.superseded_metrics))
 
     def truncate_after(self, env_steps: int) -> None:
         """Continue from a checkpoint: set aside what was written beyond it.
 
-        Later rows go to ``metrics.superseded.jsonl``; TensorBoard gets a new event file that
-        voids the later points. Call before the first `write`.
+        Later rows go to ``metrics.superseded.jsonl``. Call before the first `write`.
         """
         self._rows.close()
-        self._close_tensorboard()
-        self._purge_step = env_steps + 1
         try:
             supersede(self._run.metrics, self._run.superseded_metrics, env_steps)
         except OSError as error:
@@ -67,45 +59,19 @@ class MetricsWriter:
                 f"{error}; the file will hold both the old and the new ones"
             )
 
-    def write(self, record: Record) -> None:
-        """Write a row; names without a group go under ``train/``."""
+    def write(self, record: Record) -> MetricsRow:
+        """Write a row, and return it; names without a group go under ``train/``."""
         values = {_grouped(name): _as_float(value) for name, value in record.values.items()}
-        row = MetricsRow(record.env_steps, record.updates, record.time_s, dict(values))
+        row = MetricsRow(
+            record.env_steps, record.updates, record.time_s, dict(values), record.videos
+        )
         # JSON has no NaN; msgspec writes null for it and for infinities.
         self._rows.write(msgspec.json.encode(row).decode())
-        if self._tensorboard and values:
-            self._write_tensorboard(record.env_steps, values)
+        return row
 
     def close(self) -> None:
-        """Close the files; may be called twice."""
+        """Close the file; may be called twice."""
         self._rows.close()
-        self._close_tensorboard()
-
-    def _write_tensorboard(self, env_steps: int, values: Mapping[str, float]) -> None:
-        try:
-            if self._tensorboard_file is None:
-                self._tensorboard_file = TensorBoardFile(self._run.tensorboard, self._purge_step)
-                self._purge_step = None
-            self._tensorboard_file.write(env_steps, values)
-        except ImportError as error:
-            self._tensorboard = False
-            self._report(
-                f"no TensorBoard files are written: {error}. Install tensorboard, or set "
-                "metrics.tensorboard=false; metrics.jsonl has the same values."
-            )
-        except Exception as error:  # the process boundary of a foreign library
-            self._tensorboard_dropped += 1
-            if self._tensorboard_dropped == 1:
-                self._report(
-                    f"can't write to {self._run.tensorboard}: {error}; training goes on, "
-                    "further failures are only counted"
-                )
-            self._close_tensorboard()  # it may end inside a record: the next write begins anew
-
-    def _close_tensorboard(self) -> None:
-        file, self._tensorboard_file = self._tensorboard_file, None
-        if file is not None:
-            file.close()
 
 
 def _grouped(name: str) -> str:

@@ -137,7 +137,7 @@ class PlainProgress(Progress):
     def _print(self, text: str) -> None:
         # One write a text, so that lines of other processes never land inside it; a terminal
         # that knows only ASCII gets question marks rather than an exception.
-        encoding = self._stream.encoding or "utf-8"
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write((text + "\n").encode(encoding, "replace").decode(encoding))
         self._stream.flush()
 

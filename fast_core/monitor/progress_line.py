@@ -42,6 +42,7 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
         parts.append(f"{share(view.quarantined)} of episodes quarantined")
     if view.evaluation is not None:
         parts.append(f"eval {evaluation_text(view.evaluation)}")
+    parts += [f"eval {name} {number(each.mean)}" for name, each in view.others.items()]
     parts.append(f"{count(env_steps_rate)} steps/s")
     if view.info:
         parts.append(info_text(view.info))

@@ -24,6 +24,7 @@ _GROUPS = {
     "eval_info": "Numbers of the info in evaluation",
     "rollout": "Training episodes",
     "eval": "Evaluation",
+    "evaluation": "Evaluation in other environments",
     "train": "Learning",
     "replay": "Replay",
     "scheduler": "Scheduling",
@@ -140,13 +141,15 @@ def _charts(series: Mapping[str, Sequence[Point]]) -> Iterable[str]:
     groups: dict[str, list[str]] = defaultdict(list)
     for name in sorted(series, key=lambda name: ("return" not in name, name)):
         if not (name.endswith(_STD) and name.removesuffix(_STD) + _MEAN in series):
-            groups[_RETURNS if name in _FIRST else name.partition("/")[0]].append(name)
+            groups[_RETURNS if _heads(name) else name.partition("/")[0]].append(name)
     known = [group for group in _GROUPS if group in groups]
     for group in known + sorted(groups.keys() - _GROUPS.keys()):
-        names = [name for name in _FIRST if name in series] if group == _RETURNS else groups[group]
+        names = groups[group]
+        if group == _RETURNS:
+            names.sort(key=lambda name: ([*_FIRST, name].index(name), name))
         charts = "".join(
             svg_chart(
-                _FIRST.get(name, name.partition("/")[2] or name),
+                _title(name),
                 series[name],
                 series.get(name.removesuffix(_MEAN) + _STD, ()),
             )
@@ -159,6 +162,17 @@ def _charts(series: Mapping[str, Sequence[Point]]) -> Iterable[str]:
         )
     if not groups:
         yield '<p class="soft">No metrics were written.</p>'
+
+
+def _title(name: str) -> str:
+    if _heads(name):
+        return _FIRST.get(name) or f"evaluation in {name.split('/')[1]}"
+    return name.partition("/")[2] or name
+
+
+def _heads(name: str) -> bool:
+    """Whether it stands above all others: training, evaluation, and those in other environments."""
+    return name in _FIRST or (name.startswith("evaluation/") and name.endswith("/return_mean"))
 
 
 def _decisions(entries: Sequence[JournalEntry]) -> str:

@@ -17,6 +17,7 @@ _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
+ENVIRONMENT_FILE = "environment.pkl"
 
 
 class RunDirectory:
@@ -72,18 +73,23 @@ class RunDirectory:
             raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
         if (given / "config.yaml").is_file():
             return cls(given)
-        runs = [run for run in _runs_in(given) if (run / "config.yaml").is_file()]
+        runs = [run for run in runs_in(given) if (run / "config.yaml").is_file()]
         if runs:
             return cls(runs[-1])
         raise ConfigError(
             f"no run at {str(path)!r}: a run directory has a config.yaml, "
-            f"but this folder holds {_listing(given)}. Name a run directory or <directory>/<name>."
+            f"but this folder holds {listing(given)}. Name a run directory or <directory>/<name>."
         )
 
     @property
     def config(self) -> Path:
         """The resolved configuration."""
         return self.path / "config.yaml"
+
+    @property
+    def environment(self) -> Path:
+        """An environment that was given as a Python object; exists only if there was one."""
+        return self.path / ENVIRONMENT_FILE
 
     @property
     def events(self) -> Path:
@@ -135,6 +141,17 @@ class RunDirectory:
         """Folder of the nodes' log files."""
         return self.path / "logs"
 
+    @property
+    def lock_file(self) -> Path:
+        """Names the process that trains here; see `RunLock`."""
+        return self.path / "lock"
+
+    @property
+    def stamp(self) -> datetime | None:
+        """When it was made; None if the folder was renamed."""
+        match = _STAMP.fullmatch(self.path.name)
+        return None if match is None else datetime.strptime(match[1], _STAMP_FORMAT)
+
     def log(self, node: str) -> Path:
         """Log file of a node; characters unfit for a file name become ``_``."""
         return self.logs / f"{_UNSAFE.sub('_', node)}.log"
@@ -156,7 +173,7 @@ class RunDirectory:
         Raises:
             ConfigError: Another process has it; the message names its process id.
         """
-        return RunLock(self.path / "lock")
+        return RunLock(self.lock_file)
 
 
 def _make_unique(parent: Path, stamp: str) -> Path:
@@ -172,7 +189,7 @@ def _make_unique(parent: Path, stamp: str) -> Path:
             return path
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
     """Folders named like runs, oldest first."""
     found = []
     for child in folder.iterdir():
@@ -187,11 +204,12 @@ def _why_no_folder(path: Path) -> str:
         return "it is a file. Name the folder it lies in."
     folder = path.parent
     if folder.is_dir():
-        return f"no such folder; {str(folder)!r} holds {_listing(folder)}."
+        return f"no such folder; {str(folder)!r} holds {listing(folder)}."
     return f"no such folder, and neither is {str(folder)!r}."
 
 
-def _listing(folder: Path) -> str:
+def listing(folder: Path) -> str:
+    """Names of what ``folder`` holds, the first few."""
     names = sorted(child.name for child in folder.iterdir())
     if not names:
         return "nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -10,6 +11,26 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 
 _NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+def holder(path: Path) -> int | None:
+    """The process that trains in a run directory, by its lock's file; None where there is none.
+
+    The lock is not tried, because trying it could refuse it to a process that begins just then:
+    the process that the file names must have the file open. Processes of other machines, and of
+    other users, are not seen.
+    """
+    try:
+        pid = int(path.read_text("ascii"))
+        wanted = path.stat()
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found = os.stat(f"/proc/{pid}/fd/{name}")
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    return pid
+    except (OSError, ValueError):
+        return None
+    return None
 
 
 class RunLock:

@@ -26,6 +26,8 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
         rows.append(("best evaluation", evaluation_text(summary.best) + at))
     if summary.last is not None and summary.last != summary.best:
         rows.append(("last evaluation", evaluation_text(summary.last)))
+    for name, best in summary.others.items():
+        rows.append((f"best in {name}", evaluation_text(best)))
     if summary.begun_anew:
         text = f"a resume gave up {count(summary.begun_anew)} open episodes for new ones"
         rows.append(("not exact", text))

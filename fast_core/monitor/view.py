@@ -135,6 +135,7 @@ class ProgressView:
         info: Means of numbers of the info of their last steps, by name.
         evaluation: The last evaluation.
         best: The best one.
+        others: The last evaluation in each of ``evaluation.environments``, by name.
         lag_mean: Mean policy lag of the rows last trained on, in versions, beyond what one round
             must have: the steps on a round are behind one another.
         lag_max: The largest of any row.
@@ -160,6 +161,7 @@ class ProgressView:
     info: Mapping[str, float] = field(default_factory=dict)
     evaluation: EvaluationView | None = None
     best: EvaluationView | None = None
+    others: Mapping[str, EvaluationView] = field(default_factory=dict)
     lag_mean: float | None = None
     lag_max: int | None = None
     nodes: tuple[NodeView, ...] = ()
@@ -185,6 +187,7 @@ class RunSummary:
         session_updates: Optimizer steps of this process.
         best: The best evaluation.
         last: The last evaluation.
+        others: The best one in each of ``evaluation.environments``, by name.
         checkpoint: The newest complete checkpoint, empty where none was written.
         report: Where ``report.html`` lies, empty where it could not be written.
         policy: Whether the policy with the best evaluation is on file.
@@ -204,6 +207,7 @@ class RunSummary:
     session_updates: int
     best: EvaluationView | None = None
     last: EvaluationView | None = None
+    others: Mapping[str, EvaluationView] = field(default_factory=dict)
     checkpoint: str = ""
     report: str = ""
     policy: bool = False

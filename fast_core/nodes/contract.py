@@ -1,48 +1,22 @@
-"""What an algorithm's parts must return; who strays from it is named with what was got.
+"""What a learner must return; who strays from it is named with what was got.
 
-Most faults of an algorithm of one's own would else show far away, or not at all: one row too few
-is broadcast, and an action of another dtype steps the environment a little differently.
+`fast_core.policy.checked` has the same for policies, and says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fast_core.algorithm import (
-    ActionOutput,
-    Algorithm,
-    Array,
-    Policy,
-    PolicySetup,
-    UpdateReport,
-)
+from fast_core.algorithm import Algorithm, UpdateReport
 from fast_core.errors import ConfigError
 from fast_core.nodes.learn.devices import replica_device
+from fast_core.policy.checked import check_methods, form
 from fast_core.run.plan import RunPlan
-from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
 
-_POLICY = ("load", "act", "environment_action")
 _LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
 _SHARED = ("gradient", "apply", "hand_over", "shared_state", "networks", "adopt", "reseed")
-
-
-def make_policy(plan: RunPlan, setup: PolicySetup) -> Policy:
-    """Build the policy of a run.
-
-    Raises:
-        ConfigError: The blueprint made something else.
-    """
-    policy = plan.blueprint.make_policy(plan.environment, setup)
-    _check_methods(policy, "make_policy", _POLICY)
-    return CheckedPolicy(
-        policy,
-        plan.blueprint.action_field(plan.environment),
-        plan.environment.action,
-        plan.blueprint.state_size(plan.environment),
-    )
 
 
 def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
@@ -57,90 +31,8 @@ def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
         setup = replace(setup, device=replica_device(setup.device, count, rank))
         methods = (*_LEARNER, *_SHARED)
     learner = plan.blueprint.make_algorithm(plan.environment, setup)
-    _check_methods(learner, "make_algorithm", methods)
+    check_methods(learner, "make_algorithm", methods)
     return learner
-
-
-class CheckedPolicy:
-    """A policy whose actions have the shapes that rows need and the dtypes that are declared.
-
-    Attributes:
-        policy: What it checks.
-    """
-
-    def __init__(
-        self, policy: Policy, stored: FieldSpec, taken: SpaceSpec, state_size: int
-    ) -> None:
-        """``stored`` is a row of the action column, ``taken`` what the environment takes."""
-        self.policy = policy
-        self._stored = stored.shape, as_dtype(stored.dtype)
-        self._taken = taken.shape, taken.row_dtype
-        self._state_size = state_size
-        # A right answer of the usual size is recognised by these in a third of the time.
-        self._rows = -1
-        self._action_shape: tuple[int, ...] = ()
-        self._taken_shape: tuple[int, ...] = ()
-
-    def load(self, parameters: Sequence[Array]) -> None:
-        """See `Policy.load`."""
-        self.policy.load(parameters)
-
-    def act(
-        self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
-    ) -> ActionOutput:
-        """See `Policy.act`.
-
-        Raises:
-            ConfigError: It returned something else, or other rows than those of ``obs``.
-        """
-        output = self.policy.act(obs, noise=noise, explore=explore, state=state)
-        rows = len(obs)
-        if rows != self._rows:
-            self._rows = rows
-            self._action_shape = (rows, *self._stored[0])
-            self._taken_shape = (rows, *self._taken[0])
-        if (
-            type(output) is ActionOutput
-            and _is(output[0], self._action_shape, self._stored[1])
-            and type(output[1]) is np.ndarray
-            and output[1].shape == (rows,)
-            and not self._state_size
-        ):
-            return output
-        return self._checked(output, rows)
-
-    def _checked(self, output: ActionOutput, rows: int) -> ActionOutput:
-        if not isinstance(output, ActionOutput):
-            raise ConfigError(
-                "act of the policy must return a fast_core.algorithm.ActionOutput; got "
-                f"{_form(output)}"
-            )
-        action, log_prob, remembered = output
-        action = _fitting(action, rows, *self._stored, "act of the policy must return `action`")
-        if np.shape(log_prob) != (rows,):
-            raise ConfigError(
-                "act of the policy must return `behaviour_log_prob` of shape "
-                f"{(rows,)}, one number for each row; got {_form(log_prob)}"
-            )
-        expected = (rows, self._state_size)
-        if self._state_size and (remembered is None or np.shape(remembered) != expected):
-            raise ConfigError(
-                f"act of the policy must return `state` of shape {expected}, as "
-                f"state_size of the algorithm says; got {_form(remembered)}"
-            )
-        return output if action is output.action else output._replace(action=action)
-
-    def environment_action(self, action: Array) -> Array:
-        """See `Policy.environment_action`.
-
-        Raises:
-            ConfigError: It returned what the action space does not take.
-        """
-        taken = self.policy.environment_action(action)
-        if _is(taken, self._taken_shape, self._taken[1]) and len(action) == self._rows:
-            return taken
-        what = "environment_action of the policy must return actions"
-        return _fitting(taken, len(action), *self._taken, what)
 
 
 def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateReport:
@@ -156,7 +48,7 @@ def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateR
     if not isinstance(report, UpdateReport):
         raise ConfigError(
             "update of the algorithm must return a fast_core.algorithm.UpdateReport; got "
-            f"{_form(report)}"
+            f"{form(report)}"
         )
     counts = {}
     for name in ("updates", "skipped"):
@@ -184,38 +76,5 @@ def _number(name: str, value: object) -> float:
         pass
     raise ConfigError(
         f"update of the algorithm must report metrics that are single numbers; got {name!r} as "
-        f"{_form(value)}"
+        f"{form(value)}"
     )
-
-
-def _is(array: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> bool:
-    return type(array) is np.ndarray and array.dtype is dtype and array.shape == shape
-
-
-def _fitting(
-    array: object, rows: int, shape: tuple[int, ...], dtype: np.dtype[np.generic], what: str
-) -> Array:
-    """``array`` in ``dtype``, if it is ``[rows, *shape]`` and nothing of it is lost."""
-    if isinstance(array, np.ndarray) and array.shape == (rows, *shape):
-        if array.dtype == dtype:
-            return array
-        if array.dtype.kind in "biu" or (array.dtype.kind == dtype.kind == "f"):
-            return array.astype(dtype)
-    raise ConfigError(f"{what} of shape {(rows, *shape)} and dtype {dtype}; got {_form(array)}")
-
-
-def _check_methods(part: object, maker: str, methods: Sequence[str]) -> None:
-    lacking = [name for name in methods if not callable(getattr(part, name, None))]
-    if lacking:
-        raise ConfigError(
-            f"{maker} of the algorithm must return an object with {', '.join(methods)}; got "
-            f"{_form(part)}, which lacks {', '.join(lacking)}"
-        )
-
-
-def _form(value: object) -> str:
-    """What ``value`` is, without its contents where those are long."""
-    if isinstance(value, np.ndarray | np.generic):
-        return f"shape {value.shape} of {value.dtype}"
-    text = repr(value)
-    return f"a {type(value).__name__}" if len(text) > 60 else f"{text} ({type(value).__name__})"

@@ -6,13 +6,13 @@ so every process computes the same offsets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig, Values
 from fast_core.memory import Structure
-from fast_core.run.names import Names
+from fast_core.run.names import METRICS, Names
 from fast_core.spec import EnvironmentSpec
 
 
@@ -32,6 +32,7 @@ class RunPlan:
         continued_env_steps: Environment steps at which this run directory's metrics go on, None
             where they begin.
         own: Shared memory that the user's nodes add.
+        changed: What is not as the configuration says, by key, because callbacks have changed it.
     """
 
     config: RunConfig
@@ -44,6 +45,7 @@ class RunPlan:
     policy_nodes: int = 0
     continued_env_steps: int | None = None
     own: tuple[Structure, ...] = ()
+    changed: Values = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
@@ -58,16 +60,7 @@ class RunPlan:
     @property
     def learner_setup(self) -> LearnerSetup:
         """What the learner is built with."""
-        rollout, optimizer = self.config.rollout, self.config.nodes.optimizer
-        return LearnerSetup(
-            seed=self.config.seed,
-            shards=rollout.shards,
-            envs_per_shard=rollout.envs_per_shard,
-            steps=self.config.steps,
-            device=optimizer.device,
-            precision=optimizer.precision,
-            compile=optimizer.compile,
-        )
+        return self.config.learner_setup
 
     def policy_setup(self, device: str = "cpu") -> PolicySetup:
         """What a policy is built with; it acts on the CPU except in policy nodes."""
@@ -99,6 +92,12 @@ class RunPlan:
     def keeps_actions(self) -> bool:
         """Whether open episodes are to be stepped again when the run is resumed."""
         return self.environment.repeatable and self.config.checkpoint.exact != "never"
+
+    def grace_s(self, node: str) -> float:
+        """How long ``node`` may take from being asked to stop until it has."""
+        config = self.config
+        sinks = config.metrics.end_timeout_s if node == METRICS and config.metrics.used_sinks else 0
+        return config.supervision.grace_s + sinks
 
     def settings_of(self, node: str) -> Values:
         """What the configuration says to a user's node (``nodes.extra[...].settings``)."""

@@ -1,8 +1,8 @@
 """The pure core that decides who works next."""
 
 from fast_core.scheduler.core import Scheduler
-from fast_core.scheduler.run import LAUNCHER, Send
+from fast_core.scheduler.run import CALLBACKS, LAUNCHER, Send
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics
 
-__all__ = ["LAUNCHER", "Scheduler", "SchedulerSettings", "Send", "Statistics"]
+__all__ = ["CALLBACKS", "LAUNCHER", "Scheduler", "SchedulerSettings", "Send", "Statistics"]

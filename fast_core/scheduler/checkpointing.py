@@ -8,6 +8,9 @@ A replay node notes what the cut is and writes its rows while training goes on: 
 only until it has noted it (`Noted`) and every other part is there. The next checkpoint waits for
 the whole, and so does the end.
 
+Callbacks are told of a checkpoint that is written before training goes on, unless it went on while
+the replay was.
+
 One that can't be written, because the disk is full say, is given up once every node is done with
 it. The next one is due when it would have been.
 """
@@ -39,6 +42,7 @@ class Cut(Enum):
     SAVING = "saving"  # nodes write their parts
     STREAMING = "streaming"  # only the replay node still does, and training goes on
     WRITING = "writing"  # the launcher validates and renames
+    TELLING = "telling"  # it is written, and callbacks are being told
 
 
 class Checkpoints:
@@ -77,14 +81,14 @@ class Checkpoints:
     @property
     def holds(self) -> bool:
         """Whether admission is held for a checkpoint."""
-        if self.cut is Cut.WRITING:
+        if self.cut in (Cut.WRITING, Cut.TELLING):
             return not self._streams
         return self.cut is not Cut.IDLE and self.cut is not Cut.STREAMING
 
     @property
     def busy(self) -> bool:
-        """Whether one is being written right now."""
-        return self.cut in (Cut.SAVING, Cut.STREAMING, Cut.WRITING)
+        """Whether one is being written right now, or told of."""
+        return self.cut not in (Cut.IDLE, Cut.DUE)
 
     @property
     def configured(self) -> bool:
@@ -190,8 +194,16 @@ class Checkpoints:
         self.error = event.error
         if self.error:
             return self._give_up()
-        self._settle()
+        if "checkpoint" in self._settings.moments:
+            self.cut = Cut.TELLING
+        else:
+            self._settle()
         return None
+
+    def told(self) -> None:
+        """Callbacks have been told of it."""
+        if self.cut is Cut.TELLING:
+            self._settle()
 
     def _give_up(self) -> AbandonCheckpoint:
         self._settle()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from fast_core.events import (
     AbandonCheckpoint,
+    Asked,
+    Changed,
     CheckpointWritten,
     CommitCheckpoint,
     Envelope,
@@ -23,10 +25,13 @@ from fast_core.events import (
     Saved,
     SnapshotTaken,
     StopRequested,
+    Tell,
     Tick,
+    Told,
     Trained,
     Transformed,
 )
+from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
 from fast_core.scheduler.failures import describe, describe_move
 from fast_core.scheduler.reading import read_statistics
@@ -118,6 +123,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _snapshot_taken(run, event)
         case Evaluated():
             _evaluated(run, event)
+        case Changed():
+            if not run.changes.changed(event):
+                run.counters.stale += 1
         case Noted():
             if not run.checkpoints.noted(event):
                 run.counters.stale += 1
@@ -135,6 +143,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _failed(run, event)
         case StopRequested():
             _stop_requested(run, event)
+        case Told():
+            _told(run, event)
         case Tick():
             check_start_timeout(run)
         case _:  # Heartbeat, LogLine and Figures are the shell's business
@@ -158,7 +168,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
             )
         case Ready() if node not in run.awaited:
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
-        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Noted():
+        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
                 "message of your own instead: a subclass of fast_core.events.UserMessage"
@@ -261,14 +271,17 @@ def _evaluated(run: Run, event: Evaluated) -> None:
     if event.node != run.settings.evaluator or not evaluations.expects(event):
         run.counters.stale += 1
         return
-    if len(event.returns) != asked:
-        run.fail(
-            f"{event.node} returned {len(event.returns)} episodes for evaluation "
-            f"{event.request}; exactly {asked} were asked for"
-        )
-        return
+    for played in event.played.values():
+        if len(played.returns) != asked:
+            run.fail(
+                f"{event.node} returned {len(played.returns)} episodes for evaluation "
+                f"{event.request}; exactly {asked} were asked for"
+            )
+            return
     evaluations.evaluated(event)
     run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
+    if evaluations.telling:
+        run.send(LAUNCHER, Tell("evaluation"))
 
 
 def _saved(run: Run, event: Saved) -> None:
@@ -287,6 +300,8 @@ def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
     _tell_launcher(run, abandoned)
     if abandoned is None:
         run.decide("checkpoint written", f"number {event.checkpoint}")
+    if run.checkpoints.cut is Cut.TELLING:
+        run.send(LAUNCHER, Tell("checkpoint"))
 
 
 def _tell_launcher(run: Run, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
@@ -304,6 +319,31 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
         return
     run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
     run.decide("stop", f"{event.reason}; saving first")
+
+
+def _told(run: Run, event: Told) -> None:
+    match event.moment:
+        case "start":
+            run.telling_start = False
+        case "evaluation":
+            run.evaluations.told()
+        case "checkpoint":
+            run.checkpoints.told()
+    for asked in event.asked:
+        _do_what_was_asked(run, asked)
+
+
+def _do_what_was_asked(run: Run, asked: Asked) -> None:
+    tickets, checkpoints = run.tickets, run.checkpoints
+    for key, value in asked.changes.items():
+        run.changes.ask(key, value, f"asked for by {asked.by}")
+    if asked.save and not (tickets.quiescent and checkpoints.is_settled(tickets.settled)):
+        run.decide("checkpoint asked for", f"by {asked.by}")
+        checkpoints.ask()
+    if asked.stop is not None and run.ending is None:
+        text, save = f"{asked.stop} ({asked.by})", run.settings.checkpoint_at_end
+        run.ending = Ending("finished", text, evaluate=True, wait=True, save=save)
+        run.decide("stop", text)
 
 
 def _exited(run: Run, event: NodeExited) -> None:
@@ -329,6 +369,7 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
         run.send(node, run.ledger.assign(shard, node, taken_over=True))
     run.counters.rollouts_dropped += dropped
     run.checkpoints.again()
+    run.changes.bury(event.node)
     run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
 
 

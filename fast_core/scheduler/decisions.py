@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Train
+from fast_core.events import CommitCheckpoint, Tell, Train
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
-from fast_core.scheduler.run import Run
+from fast_core.scheduler.run import LAUNCHER, Run
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
@@ -28,6 +28,10 @@ def begin(run: Run) -> None:
             f"this resume is not exact: with it, {anew} open episodes of the run were given up for "
             f"new ones. The first: {run.why_anew}",
         )
+    for key, value in run.changes.values.items():
+        run.decide("change", f"{key} goes on with {value!r}, as the checkpoint has it")
+    for key in run.changes.dropped:
+        run.decide("change dropped", f"{key}: the configuration of this resume says otherwise")
     blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
@@ -39,18 +43,25 @@ def begin(run: Run) -> None:
     )
     for node, envelope in run.routing.release():
         run.send(node, envelope)
+    if "start" in settings.moments:
+        run.telling_start = True
+        run.send(LAUNCHER, Tell("start"))
 
 
 def advance(run: Run) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
-    if run.began_s is None:
+    if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
         _check_limits(run)
     # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
     _start_evaluation(run)
     _merge(run)
+    if run.changes.due and run.tickets.quiescent:
+        _change(run)
     _admit(run)
+    if run.changes.holds:
+        return
     if run.ending is not None:
         _finish(run, run.ending)
     elif run.checkpoints.cut is Cut.DUE and run.tickets.quiescent and not _waits(run):
@@ -115,7 +126,7 @@ def _start_evaluation(run: Run) -> None:
     if run.ending is not None and not run.ending.evaluate:
         return
     replaced = evaluations.replaced
-    run.send(run.settings.optimizer, evaluations.start())
+    run.send(run.settings.optimizer, evaluations.start(run.changes.values))
     why = f"request {evaluations.kept.request} at {run.settled.env_steps} env steps"
     if replaced:
         why += f", coalesced with {replaced} requests that came while another one ran"
@@ -169,7 +180,7 @@ def _admit(run: Run) -> None:
 
 def _hold(run: Run) -> bool:
     """Whether no further ticket may begin for now."""
-    if run.ending is not None or run.checkpoints.holds:
+    if run.ending is not None or run.checkpoints.holds or run.changes.holds:
         return True
     return _waits(run)
 
@@ -190,6 +201,18 @@ def _waits(run: Run) -> bool:
 def _holds_training(run: Run) -> bool:
     """Whether ready rollouts wait too: not where an end has been decided that evaluates no more."""
     return _waits(run) and (run.ending is None or run.ending.evaluate)
+
+
+def _change(run: Run) -> None:
+    changes, progress, ticket = run.changes, run.settled, run.tickets.settled
+    at = f"from ticket {ticket} on ({progress.env_steps} env steps, version {progress.version})"
+    for key, wanted in changes.wanted.items():
+        before = changes.current(key)
+        run.decide("change", f"{key} {before!r} -> {wanted.value!r} {at}: {wanted.why}")
+    nodes = run.changing_nodes
+    command = changes.start(nodes)
+    for node in nodes:
+        run.send(node, command)
 
 
 def _save(run: Run) -> None:

@@ -1,7 +1,8 @@
 """When to evaluate, and whether the score is reached.
 
-One evaluation is in flight from its `Snapshot` to its `Evaluated`. Requests that come meanwhile
-coalesce: the newest waits, those it replaces are counted. A running evaluation is never cancelled.
+One evaluation is in flight from its `Snapshot` to its `Evaluated`, or until callbacks have been
+told of it. Requests that come meanwhile coalesce: the newest waits, those it replaces are counted.
+A running evaluation is never cancelled.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken
+from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken, Value
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.state import SavedState, kept
@@ -27,10 +28,11 @@ class EvaluationState(msgspec.Struct, kw_only=True):
             has a result.
         finished: Evaluations that have a result.
         coalesced: Requests replaced by a newer one before they started.
-        last_mean: Mean return of the last evaluation, None before the first and where an
-            outcome was not known.
+        last_mean: Mean return of the last evaluation, where the score counts; None before the first
+            and where an outcome was not known.
         last_version: Version that was evaluated last.
         score: The score that the streak is about.
+        score_on: The environment that it is reached in, as `SchedulerSettings.stop_score_on`.
         streak: Evaluations in a row that reached it.
     """
 
@@ -41,6 +43,7 @@ class EvaluationState(msgspec.Struct, kw_only=True):
     last_mean: float | None = msgspec.field(default=None, name="evaluation_mean")
     last_version: int | None = msgspec.field(default=None, name="evaluation_version")
     score: float | None = None
+    score_on: str | None = None
     streak: int = msgspec.field(default=0, name="score_streak")
 
 
@@ -66,12 +69,15 @@ class Evaluations:
         self._settings = settings
         self._stage: str | None = None
         self._version = 0
+        self._changed: dict[str, Value] = {}
         self.replaced = 0
         self.solved_by: Solved | None = None
         self.kept = kept(EvaluationState, saved)
         self.kept.due &= settings.evaluator is not None
-        if self.kept.score != settings.stop_score:
-            self.kept.score, self.kept.streak = settings.stop_score, 0
+        goal = settings.stop_score, settings.stop_score_on
+        if (self.kept.score, self.kept.score_on) != goal:
+            self.kept.score, self.kept.score_on = goal
+            self.kept.streak = 0
         self._next_env_steps = self._after(kept(Settled, saved).env_steps)
 
     def _after(self, env_steps: int) -> int:
@@ -80,13 +86,19 @@ class Evaluations:
 
     def state(self) -> EvaluationState:
         """What a checkpoint keeps."""
-        request = self.kept.request - self.in_flight
-        return msgspec.structs.replace(self.kept, due=self.active, request=request)
+        open = self.in_flight and not self.telling
+        due = self.kept.due or open
+        return msgspec.structs.replace(self.kept, due=due, request=self.kept.request - open)
 
     @property
     def in_flight(self) -> bool:
-        """Whether an evaluation is between its `Snapshot` and its `Evaluated`."""
+        """Whether an evaluation has begun and is not over."""
         return self._stage is not None
+
+    @property
+    def telling(self) -> bool:
+        """Whether it has its result, of which callbacks are being told."""
+        return self._stage == "told"
 
     @property
     def active(self) -> bool:
@@ -116,9 +128,13 @@ class Evaluations:
             self.replaced += 1
         self.kept.due = True
 
-    def start(self) -> Snapshot:
-        """Start the evaluation that is due; the optimizer is asked for its policy first."""
+    def start(self, changed: dict[str, Value]) -> Snapshot:
+        """Start the evaluation that is due; the optimizer is asked for its policy first.
+
+        ``changed`` are the values that are not the configuration's, as of now.
+        """
         assert self.kept.due and not self.in_flight
+        self._changed = changed
         self.kept.due, self.replaced, self._stage = False, 0, "snapshot"
         self.kept.request += 1
         return Snapshot(self.kept.request)
@@ -135,7 +151,8 @@ class Evaluations:
             # meanwhile asked for a version that this snapshot holds.
             self.kept.due, self.replaced = False, 0
             self.kept.coalesced += 1
-        return Evaluate(event.request, event.version, event.env_steps, self._settings.eval_episodes)
+        episodes = self._settings.eval_episodes
+        return Evaluate(event.request, event.version, event.env_steps, episodes, self._changed)
 
     def expects(self, event: Evaluated) -> bool:
         """Whether this is the result of the evaluation in flight."""
@@ -147,9 +164,10 @@ class Evaluations:
 
     def evaluated(self, event: Evaluated) -> None:
         """Take the result of the evaluation in flight."""
-        self._stage, last = None, self.kept
+        self._stage = "told" if "evaluation" in self._settings.moments else None
+        last = self.kept
         last.finished += 1
-        last.last_mean = event.score
+        last.last_mean = event.played[self._settings.stop_score_on].score
         again = event.version == last.last_version  # the same episodes once more prove nothing
         last.last_version = event.version
         if last.score is not None:
@@ -158,12 +176,19 @@ class Evaluations:
         if self.solved:
             self.solved_by = Solved(event.version, self.result_text())
 
+    def told(self) -> None:
+        """Callbacks have been told of its result."""
+        if self.telling:
+            self._stage = None
+
     def result_text(self) -> str:
         """The last result as words, empty before the first."""
         last = self.kept
         if last.last_version is None:
             return ""
         played = f"{self._settings.eval_episodes} episodes of version {last.last_version}"
+        if self._settings.stop_score_on is not None:
+            played += f" in {self._settings.stop_score_on!r}"
         if last.last_mean is None:
             return f"no mean return, since some of {played} met NaN or infinity"
         return f"mean return {last.last_mean:.6g} over {played}"

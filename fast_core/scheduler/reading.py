@@ -49,6 +49,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes_lost=len(run.deaths.lost),
         begun_anew=run.counters.begun_anew,
+        changed=run.changes.values,
     )
 
 

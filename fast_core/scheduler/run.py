@@ -15,6 +15,7 @@ from fast_core.events import (
     LauncherCommand,
     StopReason,
 )
+from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Deaths
@@ -30,6 +31,7 @@ from fast_core.scheduler.stopping import Ending
 from fast_core.scheduler.tickets import Tickets
 
 LAUNCHER = "launcher"
+CALLBACKS = "callbacks"  # saves its part of a checkpoint like a node
 
 
 class Send(NamedTuple):
@@ -52,6 +54,7 @@ class Run:
         why_anew: Why the first of them in this part of it, empty for none.
         restoring: Whether a node steps open episodes again, as it said last.
         began_s: When training began; None while nodes start.
+        telling_start: Whether callbacks are being told that it begins.
         ending: The end that has been decided, None while the run goes on.
         ended: Whether `EndRun` has been sent.
     """
@@ -70,6 +73,7 @@ class Run:
         self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
         self.checkpoints = Checkpoints(settings, saved)
+        self.changes = Changes(settings, saved)
         self.episodes = kept(Episodes, saved)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
@@ -80,6 +84,7 @@ class Run:
         self.why_anew = ""
         self.restoring = False
         self.began_s: float | None = None
+        self.telling_start = False
         self.ending: Ending | None = None
         self.ended = False
         self._outbox: list[Send] = []
@@ -102,9 +107,16 @@ class Run:
         return self.began_s + limit - self.earlier_s
 
     @property
+    def changing_nodes(self) -> tuple[str, ...]:
+        """Living nodes that values of the configuration may change for."""
+        nodes = (*self.settings.optimizers, *self.settings.env_nodes)
+        return tuple(n for n in nodes if n not in self.deaths.lost)
+
+    @property
     def saving_nodes(self) -> tuple[str, ...]:
-        """Living nodes that hold a part of a checkpoint."""
-        return tuple(n for n in self.settings.working_nodes if n not in self.deaths.lost)
+        """Living nodes that hold a part of a checkpoint, and the callbacks if they do."""
+        nodes = [n for n in self.settings.working_nodes if n not in self.deaths.lost]
+        return (*nodes, CALLBACKS) if self.settings.callbacks_save else tuple(nodes)
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -126,7 +138,7 @@ class Run:
             checkpoint=self.checkpoints.number,
         )
         parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
-        return encode((counters, *parts, self.episodes))
+        return encode((counters, *parts, self.episodes, self.changes.state()))
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from fast_core.errors import ConfigError
+from fast_core.events import Moment, Value
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -40,6 +41,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         savers: Nodes of the user's that have one.
         stages: Nodes that take every rollout, in this order, before it is trained on.
         routes: Where the messages of the user's nodes go.
+        moments: What the run waits for callbacks to be told of.
+        changeable: What callbacks may change, by key of the configuration, and what it says.
+        callbacks_save: Whether callbacks have a part of a checkpoint.
         env_restarts: Deaths of env nodes that the run survives; their shards move to others.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
@@ -63,6 +67,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         stop_updates: Optimizer steps that end the run, rounded up to whole tickets.
         stop_time_s: Seconds since the first rollout began, earlier parts of the run included.
         stop_score: Mean return of an evaluation that counts as solved.
+        stop_score_on: Environment that it is reached in, by name; None: that of training.
         stop_score_held: Evaluations in a row that must reach the score.
         start_timeout_s: Seconds until every node must be ready.
 
@@ -79,6 +84,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     savers: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    changeable: dict[str, Value] = {}
+    callbacks_save: bool = False
     env_restarts: int = 0
     degree: int
     slots_per_shard: int
@@ -100,6 +108,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_time_s: float | None
     stop_score: float | None
     stop_score_held: int
+    stop_score_on: str | None = None
     start_timeout_s: float
 
     def __post_init__(self) -> None:

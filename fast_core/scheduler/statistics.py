@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from fast_core.events import Value
 from fast_core.scheduler.ledger import Rollout
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
@@ -61,6 +62,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         elapsed_s: Seconds of training, earlier parts of the run included.
         begun_anew: Episodes that no resume went on with: if any, the run is not exact.
         env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
+        changed: Values that are not the configuration's, by key.
     """
 
     phase: Phase
@@ -102,6 +104,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float
     begun_anew: int = 0
     env_nodes_lost: int
+    changed: dict[str, Value] = {}
 
 
 class Episodes(msgspec.Struct, kw_only=True):

@@ -5,11 +5,13 @@ Standard library only and quick to import: the command line does this before any
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pwd
 import resource
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -39,6 +41,20 @@ def mend() -> None:
             os.environ["USER"] = f"uid-{os.getuid()}"
 
 
+@contextlib.contextmanager
+def variables_kept(names: Iterable[str]) -> Iterator[None]:
+    """Give these environment variables back as they were."""
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 def working_folder() -> str:
     """The current folder.
 
@@ -54,7 +70,7 @@ def working_folder() -> str:
         ) from error
 
 
-def expanded(path: str | Path, key: str) -> Path:
+def expanded(path: str | os.PathLike[str], key: str) -> Path:
     """``path`` with a leading ``~`` replaced; ``key`` names where it was given.
 
     Raises:

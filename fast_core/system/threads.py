@@ -8,8 +8,13 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import threadpoolctl
+from fast_core.system.surroundings import variables_kept
+
+if TYPE_CHECKING:
+    import threadpoolctl
 
 # Before any numerical library is loaded: one thread each, and threads that wait sleep instead of
 # spinning on a core that somebody else needs. What the user has set stays. GNU's spin for some
@@ -24,6 +29,21 @@ ENVIRONMENT = {
     "GOMP_SPINCOUNT": "2000",
     "KMP_BLOCKTIME": "0",  # LLVM's and Intel's, which spin for 200 ms otherwise
 }
+
+
+@contextlib.contextmanager
+def threads_kept() -> Iterator[None]:
+    """Give every library that is loaded already its number of threads back."""
+    libraries = [(each, each.num_threads) for each in _libraries(len(sys.modules)).lib_controllers]
+    torch = sys.modules.get("torch")
+    count = 0 if torch is None else torch.get_num_threads()
+    try:
+        yield
+    finally:
+        for library, threads in libraries:
+            library.set_num_threads(threads)
+        if torch is not None:
+            torch.set_num_threads(count)
 
 
 def default_threads() -> int:
@@ -49,6 +69,8 @@ def _libraries(modules: int) -> threadpoolctl.ThreadpoolController:
 
     Looking takes half a millisecond, and inline mode sets threads for every node in turn.
     """
+    with variables_kept(["KMP_DUPLICATE_LIB_OK"]):  # which it sets when it is imported
+        import threadpoolctl
     return threadpoolctl.ThreadpoolController()
 
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fast_core import __version__
+from fast_core.errors import ConfigError
 from fast_core.system import surroundings
 
 if TYPE_CHECKING:
     from fast_core.config import RunConfig
+    from fast_core.launcher import Outcome
 
 
 # Without Rich: it would cost more time than all the rest of `--help`.
@@ -30,11 +32,16 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run.")]
+Config = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="YAML file of the run, or a name that `init --list` shows."
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Checkpoint = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="best, newest or a name in checkpoints/."),
+    typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -59,6 +66,33 @@ def main(
 
 
 @app.command()
+def init(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Folder, made if it isn't there.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--from", metavar="NAME", help="Which configuration to copy.")
+    ] = "ppo_cartpole",
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Show the configurations that there are.")
+    ] = False,
+) -> None:
+    """Copy a configuration to start from into a folder."""
+    from fast_core.tools.init import begin, listing
+
+    if only_list:
+        typer.echo(listing())
+        return
+    if folder is None:
+        raise ConfigError(
+            "init needs a folder to copy the configuration into: `fastloop init DIR`; "
+            "`fastloop init --list` shows which there are."
+        )
+    written = begin(folder, name)
+    typer.echo(f"{written} is yours to edit. Train as it says: fastloop launch {written}")
+
+
+@app.command()
 def launch(
     config: Config,
     overrides: Overrides = None,
@@ -73,26 +107,95 @@ def launch(
     run_config = _load(config, [*(overrides or ()), *(["mode=inline"] if inline else ())])
     from fast_core.launcher import launch as launch_run
 
-    raise typer.Exit(launch_run(run_config, resume_from=resume))
+    raise _end(launch_run(run_config, resume_from=resume))
 
 
 @app.command()
 def resume(run: Run, overrides: Overrides = None) -> None:
-    """Go on with a run from its newest complete checkpoint."""
+    """Go on with a run from its newest complete checkpoint, or with a sweep."""
+    if (run / "sweep.yaml").is_file():
+        sweep(run, overrides)
     from fast_core.launcher import resume as resume_run
 
-    raise typer.Exit(resume_run(run, overrides or []))
+    raise _end(resume_run(run, overrides or []))
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP", help="YAML file of the sweep, or its folder.")
+    ],
+    overrides: Overrides = None,
+) -> None:
+    """Train seeds and variants of a configuration side by side, or go on with that."""
+    from fast_core.tools.sweep.run import sweep as carry_out
+
+    raise typer.Exit(carry_out(file, overrides or []).exit_code)
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run directories, or folders of runs or a sweep."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write an .svg, .png, .csv or .json."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of metrics.jsonl; eval/return_mean.")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(min=1, metavar="ENV_STEPS", help="Compare there, not at the end.")
+    ] = None,
+    score: Annotated[
+        float | None, typer.Option(metavar="VALUE", help="Count the env steps to this value too.")
+    ] = None,
+    across: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Take runs that differ in it as alike too.")
+    ] = None,
+) -> None:
+    """Compare runs that differ in more than their seeds: mean, spread, interquartile mean."""
+    surroundings.reserve_output()
+    from fast_core.tools.compare.table import compare_and_show
+
+    raise typer.Exit(
+        compare_and_show(runs, output=output, metric=metric, at=at, score=score, across=across)
+    )
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to look.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array instead.")] = False,
+) -> None:
+    """List runs, newest first: how each stands, what it reached, whether it can be resumed."""
+    surroundings.reserve_output()
+    from fast_core.tools.listing import show_runs
+
+    raise typer.Exit(show_runs(folder, as_json=as_json))
 
 
 @app.command("eval")
 def evaluate(
-    run: Run,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Of environment.* and evaluation.*."),
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Episodes, instead of evaluation.episodes.")
     ] = None,
     render: Annotated[bool, typer.Option("--render", help="Show them in a window.")] = False,
     video: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write them to an .mp4 or .gif file.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the trajectories to an .npz or .csv file."),
     ] = None,
     checkpoint: Checkpoint = None,
     seed: Annotated[
@@ -116,14 +219,38 @@ def evaluate(
         evaluate_run(
             run,
             episodes,
+            overrides=overrides,
             render=render,
             video=video,
+            record=record,
             checkpoint=checkpoint,
             seed=seed,
             repeat=repeat,
             explore=explore,
         )
     )
+
+
+@app.command()
+def export(
+    run: Run,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Its suffix says the format: .onnx, .pt2 (torch.export), .ts (TorchScript) or .h "
+            "(plain C, without convolutions). A file that is there is replaced.",
+        ),
+    ],
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Write a policy of a run to a file that acts without FastLoop, the best one by default."""
+    surroundings.reserve_output()
+    from fast_core.tools.export import export_run
+
+    raise typer.Exit(export_run(run, output, checkpoint))
 
 
 @app.command()
@@ -235,6 +362,15 @@ def validate(
     else:
         name, environment = run_config.algorithm.name, run_config.environment.id
         typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _end(outcome: Outcome) -> typer.Exit:
+    """Show what made a run fail, last of all."""
+    if outcome.report:
+        from fast_core.monitor.screen import show_failure
+
+        show_failure(outcome.report)
+    return typer.Exit(outcome.status)
 
 
 def _load(path: Path, overrides: list[str]) -> RunConfig:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
-from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
-from fast_core.envs.runner import Runner
+from fast_core.envs.video_file import DEFAULT_FPS, VideoFile
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
-from fast_core.launcher.shown.metrics_rows import evaluation_figures
-from fast_core.nodes.act.actor import Actor
-from fast_core.seeding import Role
+from fast_core.policy.episodes import Episodes
+from fast_core.policy.evaluation import Playing, Setting, setting_of
+from fast_core.policy.loading import load_policy
+from fast_core.policy.policy import Policy
+from fast_core.policy.recording import Trajectories
+from fast_core.system import threads
 from fast_core.system.surroundings import write_result
-from fast_core.tools.trained import Trained, load_trained
-from fast_core.tools.video import DEFAULT_FPS, VideoFile
 
 TELL_S = 2.0  # between lines about a video in the making
 
@@ -30,8 +33,10 @@ def evaluate_run(
     path: Path,
     episodes: int | None,
     *,
+    overrides: Sequence[str] | None = None,
     render: bool = False,
     video: Path | None = None,
+    record: Path | None = None,
     checkpoint: str | None = None,
     seed: int | None = None,
     repeat: bool = False,
@@ -43,11 +48,13 @@ def evaluate_run(
     than it is. The same command plays the same ones, and watching changes nothing about that.
 
     Args:
-        path: Run directory.
+        path: Run directory, one of its checkpoints, or a policy file.
         episodes: How many; None takes ``evaluation.episodes``.
+        overrides: What of ``environment`` and ``evaluation`` is to be another than in training.
         render: Show them in a window.
         video: Write them to this file.
-        checkpoint: Which policy, see `load_trained`.
+        record: Write the trajectories to this file.
+        checkpoint: Which policy, see `load_policy`.
         seed: Seed of the episodes, instead of the run's.
         repeat: Play the episodes of the run's own evaluations instead, so that the mean on record
             comes out again.
@@ -57,7 +64,8 @@ def evaluate_run(
         The exit status: 0, or 128 + signal number when interrupted.
 
     Raises:
-        FastLoopError: There is no such policy, or its environment can't be made or drawn.
+        FastLoopError: There is no such policy, its environment can't be made or drawn, or it does
+            not fit it.
     """
     if render and video is not None:
         raise ConfigError("--render and --video can't be had at once: a window gives no images")
@@ -68,92 +76,108 @@ def evaluate_run(
         )
     video = video and video.absolute()  # user code may change the current folder
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
-    trained = load_trained(path, checkpoint)
-    count = episodes or trained.config.evaluation.episodes
-    seed = trained.config.seed if seed is None else seed
+    policy = load_as_in_a_node(path, checkpoint)
+    setting = setting_of(policy, overrides=overrides or ())
     with ExitStack() as stack:
         # Without anything to clean up, Ctrl-C ends the process at once.
         interrupts = stack.enter_context(Interrupts()) if mode is not None else None
         if interrupts is not None:
             interrupts.raises = True
-        playing = Playing(
-            trained, count, seed, repeat=repeat, mode=mode, video=video, explore=explore
+        trajectories = None if record is None else Trajectories(record)
+        shown = Shown(
+            policy,
+            setting,
+            episodes=episodes,
+            seed=seed,
+            repeat=repeat,
+            mode=mode,
+            video=video,
+            explore=explore,
+            trajectories=trajectories,
         )
-        if playing.video is not None:  # after the other, which a second signal may cut short
-            stack.callback(playing.video.close)
-        stack.callback(playing.close)
+        if shown.video is not None:  # after the other, which a second signal may cut short
+            stack.callback(shown.video.close)
+        stack.callback(shown.close)
         told_s = time.monotonic()
-        while playing.step():
+        while shown.step():
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
-            ended = playing.ended() if mode is not None else ""
+            ended = shown.ended() if mode is not None else ""
             if not ended and video is not None and time.monotonic() >= told_s + TELL_S:
-                ended = playing.progress()
+                ended = shown.progress()
             if ended:  # drawing may take minutes
                 print(ended, file=sys.stderr, flush=True)
                 told_s = time.monotonic()
-        if playing.video is not None:
-            playing.video.finish()
-    how: dict[str, object] = {"seed": seed, "repeat": repeat, "explore": explore}
-    write_result(json.dumps(_result(trained, playing.runner, how, video)))
+        if shown.video is not None:
+            shown.video.finish()
+        played = shown.playing.finish()
+    how: dict[str, object] = {"seed": shown.playing.seed, "repeat": repeat, "explore": explore}
+    files = {"video": video, "record": None if trajectories is None else trajectories.path}
+    how |= {name: str(file) for name, file in files.items() if file is not None}
+    write_result(json.dumps(_result(path, policy, played, how)))
     return 0
 
 
-class Playing:
-    """Environments, policy and audience of one evaluation.
+def load_as_in_a_node(path: Path, checkpoint: str | None) -> Policy:
+    """Load a policy, and compute with the threads of a node: so the mean on record comes again."""
+    for name, value in threads.ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    policy = load_policy(path, checkpoint=checkpoint)
+    threads.set_threads(threads.default_threads())
+    return policy
+
+
+class Shown:
+    """One evaluation and its audience.
 
     Attributes:
-        runner: Plays the episodes.
+        playing: The evaluation.
         video: The file that is written, if any.
     """
 
     def __init__(
         self,
-        trained: Trained,
-        episodes: int,
-        seed: int,
+        policy: Policy,
+        setting: Setting,
         *,
+        episodes: int | None = None,
+        seed: int | None = None,
         repeat: bool = False,
         mode: Mode | None = None,
         video: Path | None = None,
         explore: bool = False,
+        trajectories: Trajectories | None = None,
     ) -> None:
         """Make the environments; a single one, that draws, with ``mode``."""
-        config = trained.config
         self.video = None if video is None else VideoFile(video)
-        self._environment, self._mode = config.environment, mode
+        self._environment, self._mode = setting.environment, mode
         self._drawn = False
         self._told = 0
-        environment = (
-            config.environment
-            if mode is None
-            else drawing(config.environment, mode, Place(config.numbers.command))
-        )
-        envs = config.evaluation.envs
-        explore_seed = seed if explore else None
-        self._actor = Actor(trained.plan, trained.policy, envs, explore_seed=explore_seed)
+        if mode is not None:
+            drawn = drawing(setting.environment, mode, Place(setting.number))
+            setting = replace(setting, environment=drawn)
         with self._explained():
-            self.runner = make_runner(
-                environment,
+            self.playing = Playing(
+                policy,
+                setting,
                 episodes=episodes,
-                envs=envs,
                 seed=seed,
-                role=Role.EVALUATION if repeat else Role.FRESH_EVALUATION,
-                max_episode_steps=config.evaluation.max_episode_steps,
-                number=config.numbers.command,
+                repeat=repeat,
+                explore=explore,
                 watch=None if mode is None else self._watch,
+                trajectories=trajectories,
             )
 
     def step(self) -> bool:
         """Step every open episode; whether any is open still."""
         if self._drawn:
-            return self.runner.step(self._actor)
+            return self.playing.step()
         with self._explained():
-            return self.runner.step(self._actor)
+            return self.playing.step()
 
     def ended(self) -> str:
         """A line about the episode that has ended since the last call; of drawn ones only."""
-        runner, ended = self.runner, self._told
+        runner, ended = self.playing.runner, self._told
         if ended + 1 == len(runner.lengths) or not runner.lengths[ended + 1]:
             return ""
         self._told += 1
@@ -164,20 +188,20 @@ class Playing:
 
     def progress(self) -> str:
         """A line about the episode that is being drawn."""
-        episode, lengths = self._told, self.runner.lengths
+        episode, lengths = self._told, self.playing.runner.lengths
         last = len(lengths) - 1
         return f"episode {episode} (the last is {last}): {lengths[episode]} steps so far"
 
     def restart(self) -> None:
         """Play the same episodes again."""
-        self.runner.restart()
+        self.playing.runner.restart()
         self._told = 0
 
     def close(self) -> None:
         """Close the environments and the window; remove a video that is not finished."""
         if self.video is not None:
             self.video.close()
-        self.runner.close()
+        self.playing.close()
 
     def _watch(self, instance: Instance) -> None:
         if self.video is not None:
@@ -190,21 +214,13 @@ class Playing:
 
 
 def _result(
-    trained: Trained, runner: Runner, how: dict[str, object], video: Path | None
+    path: Path, policy: Policy, played: Episodes, how: dict[str, object]
 ) -> dict[str, object]:
-    none_known = dict.fromkeys(
-        ("return_mean", "return_std", "return_min", "return_max", "length_mean")
-    )
-    result: dict[str, object] = {
-        "run": str(trained.run.path),
-        "policy": trained.source,
-        "episodes": len(runner.returns),
-        **none_known,
-        **evaluation_figures(runner.returns, runner.lengths),
-        "episodes_cut": runner.cut,
-        "info": runner.info_means(),
-        "version": trained.file.version,
-        "env_steps": trained.file.env_steps,
+    return {
+        "run": str(policy.run or path.absolute()),
+        "policy": policy.origin.source,
+        **played.summary(),
+        "version": policy.version,
+        "env_steps": policy.env_steps,
         **how,
     }
-    return result if video is None else {**result, "video": str(video)}

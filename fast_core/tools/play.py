@@ -9,15 +9,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fast_core.config import EnvironmentConfig
+from fast_core.config import EnvironmentConfig, shipped
 from fast_core.config import file as config_file
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.rendering import check_screen, drawing
+from fast_core.envs.video_file import DEFAULT_FPS
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
-from fast_core.tools.evaluate import Playing
-from fast_core.tools.trained import load_trained
-from fast_core.tools.video import DEFAULT_FPS
+from fast_core.policy.evaluation import setting_of
+from fast_core.tools.evaluate import Shown, load_as_in_a_node
 
 EPISODES = 1000  # then the first one comes again
 _KEYS = 10
@@ -29,7 +29,7 @@ def play(what: str, checkpoint: str | None) -> int:
     Args:
         what: A run directory, to watch its policy; a configuration file or an environment's id,
             to play it.
-        checkpoint: Which policy of the run, see `load_trained`.
+        checkpoint: Which policy of the run, see `load_policy`.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -46,7 +46,8 @@ def play(what: str, checkpoint: str | None) -> int:
 
 
 def _environment(path: Path, what: str) -> EnvironmentConfig:
-    if path.suffix not in (".yaml", ".yml") and not path.is_file():
+    named = path.is_file() or what in shipped.names()
+    if path.suffix not in (".yaml", ".yml") and not named:
         config = EnvironmentConfig(id=what)
         try:
             registered(config)
@@ -65,10 +66,10 @@ def _environment(path: Path, what: str) -> EnvironmentConfig:
 
 def watch(path: Path, checkpoint: str | None) -> int:
     """Show a run's policy, episode after episode, each with its return."""
-    trained = load_trained(path, checkpoint)
+    policy = load_as_in_a_node(path, checkpoint)
     with Interrupts() as interrupts:
         interrupts.raises = True
-        playing = Playing(trained, EPISODES, trained.config.seed, mode="human")
+        playing = Shown(policy, setting_of(policy), episodes=EPISODES, mode="human")
         try:
             while not (interrupts.count or window_closed()):
                 if not playing.step():

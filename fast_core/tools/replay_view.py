@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.envs.probe import probe
 from fast_core.errors import CheckpointError
-from fast_core.launcher.checkpoints.store import check, complete_names
 from fast_core.launcher.prepare import make_plan
 from fast_core.launcher.run import load_run_config
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
 from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay.files import STATE_FILE, holds_rows, restore_state, rows_file
+from fast_core.run.checkpoint_files import check, complete_names
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import replay_columns, rows_per_log
 from fast_core.system.surroundings import write_result

@@ -553,3 +553,39 @@ def test_policy_and_temperature_have_step_sizes_of_their_own(name, backend):
             place = config.layout(environment).groups[group].place
             first = gradient[place] / (np.abs(gradient[place]) + config.adam_epsilon)
             np.testing.assert_allclose(moved[place], rate * first, rtol=1e-3, atol=3e-7)
+
+
+OTHERWISE = {
+    "learning_rate": 5e-3,
+    "target_rate": 0.5,
+    "policy_learning_rate": 7e-3,
+    "temperature": 0.7,
+    "temperature_learning_rate": 9e-3,
+    "target_entropy": -5.0,
+    "epsilon_initial": 0.8,
+    "epsilon_final": 0.3,
+}
+CHANGES = [(name, key) for name in ALL for key in ALL[name].changeable]
+
+
+@both
+@pytest.mark.parametrize(("name", "key"), CHANGES)
+def test_changed_learner_goes_on_as_one_that_was_made_so(name, key, backend):
+    def seen(learner):
+        batches = [make_batch(environment, seed=seed) for seed in range(4)]
+        for batch in batches:
+            learner.update(batch)
+        return learner.state_dict(), dict(enumerate(learner.policy_parameters()))
+
+    learner, environment = learner_and_environment(name, backend)
+    plain, _ = learner_and_environment(name, backend)
+    made, _ = learner_and_environment(name, backend, **{key: OTHERWISE[key]})
+    for each in (learner, plain):
+        each.update(make_batch(environment, seed=9))
+    made.load_state_dict(learner.state_dict())
+    config = make_config(name, backend=backend, **{key: OTHERWISE[key]})
+    made.change(config)  # as a resumed run does
+    learner.change(config)
+    after = seen(learner)
+    assert equal(after[0], seen(made)[0])
+    assert not (equal(after[0], (other := seen(plain))[0]) and equal(after[1], other[1]))

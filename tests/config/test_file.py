@@ -10,7 +10,7 @@ from msgspec import Meta, inspect
 
 from fast_core.config import AlgorithmConfig, RunConfig, Section, StopConfig
 from fast_core.config import types as config
-from fast_core.config.file import dumps, load, loads, validate
+from fast_core.config.file import dumps, load, loads, validate, with_pickled
 from fast_core.config.schema import REQUIRED, keys
 from fast_core.config.yaml_text import inline
 from fast_core.errors import ConfigError
@@ -285,6 +285,17 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_attributes_are_refused_where_nothing_has_them() -> None:
+    given = "environment.attributes={gravity: 9.8}"
+    assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
+    message = refusal(MINIMAL, "environment.attributes={a-b: 1}")
+    assert "environment.attributes must have names of attributes; got 'a-b'" in message
+    message = refusal(MINIMAL, given, "environment.backend=envpool")
+    assert "can't be combined with environment.backend envpool" in message
+    message = refusal(MINIMAL, given, "environment.atari={}")
+    assert "can't be combined with environment.atari" in message
+
+
 def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
     assert read(MINIMAL, "nodes.policy.count=3")
     message = refusal(MINIMAL, "nodes.policy.count=3", "policy.placement=node")
@@ -519,8 +530,18 @@ def repaired(run: Section) -> Section:
     assert isinstance(run, RunConfig)
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
+    same = {"step_timeout_s": run.environment.step_timeout_s, "pickled": None, "attributes": {}}
+    others = {
+        f"other-{number}": msgspec.structs.replace(each, **same)
+        for number, each in enumerate(run.evaluation.environments.values())
+    }
+    evaluation = msgspec.structs.replace(run.evaluation, environments=others, score_on=None)
+    run = msgspec.structs.replace(run, evaluation=evaluation)
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
-    run = msgspec.structs.replace(run, nodes=nodes, stop=stop)
+    # a run names what lies beside its configuration without the folder
+    pickled = Path(run.environment.pickled or "").name or None
+    environment = msgspec.structs.replace(run.environment, pickled=pickled)
+    run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)
@@ -581,6 +602,72 @@ def test_any_tree_is_accepted_or_refused_as_a_configuration(
         assert "x.yaml" in str(error)
     else:
         assert read(dumps(run)) == run
+
+
+OTHERS = """\
+name: cart
+environment:
+  id: CartPole-v1
+  kwargs: {gain: 1, sutton_barto_reward: true}
+  frame_skip: 2
+evaluation:
+  environments:
+    test: {kwargs: {gain: 2}}
+    windy: {id: "my:Windy-v0", frame_skip: 1}
+    same:
+algorithm: {name: fake}
+stop: {env_steps: 1000}
+"""
+
+
+def test_evaluated_environments_follow_a_python_object_but_not_to_another_id() -> None:
+    run = read(OTHERS, "environment.pickled=environment.pkl", "environment.attributes.wind=3")
+    others = run.evaluation.environments
+    assert others["test"].pickled == "environment.pkl" and others["windy"].pickled is None
+    assert others["test"].attributes == {"wind": 3} and others["windy"].attributes == {}
+    moved = with_pickled(run, lambda name: f"/somewhere/{name}")
+    assert moved.evaluation.environments["test"].pickled == "/somewhere/environment.pkl"
+    assert moved.evaluation.environments["windy"].pickled is None
+    assert read(dumps(moved)) == run
+
+
+def test_evaluated_environments_state_what_differs_from_that_of_training() -> None:
+    run = read(OTHERS, "evaluation.environments.test.kwargs.length=3")
+    others = run.evaluation.environments
+    assert others["test"] == msgspec.structs.replace(
+        run.environment, kwargs={"gain": 2, "sutton_barto_reward": True, "length": 3}
+    )
+    assert others["windy"] == config.EnvironmentConfig(id="my:Windy-v0")
+    assert others["same"] == run.environment
+    assert read(dumps(run)) == run
+    assert (
+        read(dumps(run), "evaluation.environments.test.kwargs={}")
+        .evaluation.environments["test"]
+        .kwargs
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["evaluation.environments=[test]"], ["must be a group of names", "['test']"]),
+        (["evaluation.environments.test.kwarg=1"], ["evaluation.environments.test.kwargs?"]),
+        (["evaluation.environments.test=5"], ["evaluation.environments.test must be a group"]),
+        (["evaluation.environments.test.frame_skip=0"], ["test.frame_skip must be an integer"]),
+        (["evaluation.environments.a/b.frame_skip=2"], ["names of 1 to 64 letters", "'a/b'"]),
+        (["evaluation.environments.test.step_timeout_s=1"], ["one limit for all steps"]),
+        (["evaluation.score_on=tset"], ["('test', 'windy', 'same')", "'tset'"]),
+        (["environment.frame_skip=0"], ["environment.frame_skip must be an integer"]),
+    ],
+)
+def test_evaluated_environment_that_is_wrong_is_told(
+    overrides: list[str], words: list[str]
+) -> None:
+    message = refusal(OTHERS, *overrides)
+    assert "errors:" not in message
+    for word in words:
+        assert word in message
 
 
 EXTRA = (

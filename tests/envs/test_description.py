@@ -21,7 +21,7 @@ def described(
     observation: Any, action: Any, limit: int | None = None, **settings: Any
 ) -> EnvironmentSpec:
     config = EnvironmentConfig(id="It-v0", **settings)
-    return describe(config, observation, action, limit).spec
+    return describe(config, observation, action, limit)
 
 
 def test_a_named_mask_is_stored_as_bools_where_it_stood() -> None:

@@ -149,6 +149,24 @@ class Levels(Counter):
         return obs, info
 
 
+class Pulled(Counter):
+    """Observes its attribute ``pull`` as it was at the reset."""
+
+    def __init__(self, uneven: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.uneven = uneven
+        self.pull: Any = 1.0
+
+    def observe(self, noise: float) -> Any:
+        if self.steps == 0:
+            if self.uneven:
+                self.length = 2 + int(5 * self.drawn)
+            self.began_with = float(np.sum(self.pull))
+            if isinstance(self.pull, list):
+                self.pull.clear()  # what it is given is its own
+        return np.array([self.steps, self.began_with, self.drawn], np.float32)
+
+
 class Map(Counter):
     """Draws a map when it is constructed, from both global generators."""
 
@@ -241,6 +259,7 @@ for _each in (
     Map,
     Mutated,
     Numbered,
+    Pulled,
     Rooms,
     Typed,
     Unrepeatable,

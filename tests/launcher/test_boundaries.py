@@ -102,10 +102,10 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
         cancel_dump_traceback_later=lambda: None,
     )
     monkeypatch.setattr(node_process, "faulthandler", quiet)  # pytest has its own use for it
-    monkeypatch.setattr(node_process, "probe", leave)
+    monkeypatch.setattr(node_process, "probe_all", leave)
     answer = node_process._probe(START)
     assert answer["error"] == GONE
-    monkeypatch.setattr(node_process, "probe", lambda *_, **__: CARTPOLE)
+    monkeypatch.setattr(node_process, "probe_all", lambda *_, **__: CARTPOLE)
     assert node_process._probe(START) == {"spec": CARTPOLE}
 
 

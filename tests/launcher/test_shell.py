@@ -182,7 +182,7 @@ def test_commit_that_fails_reaches_the_scheduler(
     taken: list[object] = []
     monkeypatch.setattr(desk.shell, "take", taken.append)
     desk.shell._carry_out([Send(LAUNCHER, CommitCheckpoint(1, 0, 0, (), b""))])
-    assert desk.shell.await_commit(60.0)
+    assert desk.shell.await_others(60.0)
     assert desk.shell.receive()
     assert taken == [CheckpointWritten(1, FULL)]
 
@@ -198,7 +198,7 @@ def test_how_far_a_checkpoint_is_can_be_seen(desk: Desk) -> None:
     assert shell.saved() == (100 + (3 << 20), 0, False)
     commit = CommitCheckpoint(1, 0, 0, ("learner", "rows"), b"state")
     shell._carry_out([Send(LAUNCHER, commit)])
-    shell.await_commit(60.0)
+    shell.await_others(60.0)
     saved = shell.saved()
     assert saved.committing and saved.pieces == 1 + 3 + 1, "read back piece by piece"
     shell._take_commit()

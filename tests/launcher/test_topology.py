@@ -61,7 +61,7 @@ def test_own_nodes_fit_together(evaluates: bool) -> None:
 
 def test_topology_is_checked_before_any_process_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(topology_module.NODE_CLASSES, "metrics", f"{__name__}:Deaf")
-    with pytest.raises(TopologyError, match="sends Record, but no node consumes it"):
+    with pytest.raises(TopologyError, match="sends Finish, but no node consumes it"):
         check_topology(make_config())
 
 

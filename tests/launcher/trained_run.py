@@ -16,9 +16,8 @@ from fast_core.events import CommitCheckpoint
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.prepare import identity, make_plan, resolve
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.policy_file import PolicyFile, best_policy_path
-from fast_core.nodes.learn.learner_file import save
-from fast_core.run.parameters import ParameterPack
+from fast_core.policy.file import Origin, best_policy_path, describe, write_policy
+from fast_core.run.learner_file import save
 from tests.nodes.stage import CARTPOLE, make_config
 
 DRAWING = "FastLoopTest/Drawing-v0"
@@ -71,8 +70,10 @@ def make_trained(
     run = RunDirectory.create(str(folder), "made", datetime(2025, 1, 1))
     run.write_config(config_file.dumps(config))
     if best:
-        text = PolicyFile(7, 448, 1.0, 0.0, _parameters(config, run, seed=99))
-        best_policy_path(run.path).write_bytes(msgspec.msgpack.encode(text))
+        learner = _learner(config, run, seed=99)
+        origin = Origin(run="made", source="best", version=7, env_steps=448, mean_return=1.0)
+        policy = describe(config, spec, learner.policy_parameters(), origin)
+        write_policy(best_policy_path(run.path), policy)
     store = CheckpointStore(run.checkpoints, keep=9, identity=identity(config))
     for number in range(1, checkpoints + 1):
         partial = run.checkpoints / f"{number:012}.tmp"
@@ -96,12 +97,3 @@ def _learner(config: RunConfig, run: RunDirectory, seed: int) -> Any:
     spec = msgspec.structs.replace(CARTPOLE, id=config.environment.id)
     plan = make_plan(seeded, spec, str(run.path), None, None)
     return plan.blueprint.make_algorithm(spec, plan.learner_setup)
-
-
-def _parameters(config: RunConfig, run: RunDirectory, seed: int) -> bytes:
-    spec = msgspec.structs.replace(CARTPOLE, id=config.environment.id)
-    plan = make_plan(config, spec, str(run.path), None, None)
-    pack = ParameterPack(plan.blueprint.policy_fields(spec))
-    flat = pack.empty()
-    pack.pack(_learner(config, run, seed).policy_parameters(), flat)
-    return flat.tobytes()

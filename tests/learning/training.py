@@ -17,7 +17,7 @@ def train(folder: Path, name: str, *overrides: str) -> Path:
     """Train in ``folder``; the run directory."""
     given = [f"directory={json.dumps(str(folder))}", "metrics.tensorboard=false", *overrides]
     config = config_file.load(CONFIGS / name, given, algorithm_config_type)
-    assert launch(config) == 0
+    assert launch(config).status == 0
     (run,) = (folder / config.name).iterdir()
     return run
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fast_core.monitor.live_table import fixed_rows, live_table
 from fast_core.monitor.node_table import bar
-from fast_core.monitor.view import NodeView, ProgressView
+from fast_core.monitor.view import EvaluationView, NodeView, ProgressView
 from tests.monitor.views import EMPTY, REPLAYED, VIEW
 
 
@@ -162,3 +162,10 @@ def test_markup_and_escapes_in_names_are_shown_as_they_are() -> None:
     text = "\n".join(drawn(view, 80, tail=("[bold]line\x1b[0m",)))
     assert "[red]x�[2J" in text
     assert "[bold]line�[0m" in text
+
+
+def test_evaluations_in_other_environments_have_a_line_of_their_own() -> None:
+    each = EvaluationView(mean=12.5, std=1.0, version=32, env_steps=64)
+    view = replace(VIEW, others={"windy": each, "calm": each})
+    assert "eval windy 12.5 ± 1.00 (v32), calm 12.5 ± 1.00 (v32)" in "\n".join(drawn(view, 100))
+    assert fixed_rows(view, 100) == fixed_rows(VIEW, 100) + 1

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +11,17 @@ import pytest
 from fast_core.events import Record
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.metrics_writer import MetricsWriter
-from fast_core.monitor.tensorboard_file import TensorBoardFile
-from tests.monitor.event_files import read_scalars
 
 
 def record(env_steps: int, **values: float) -> Record:
     return Record(env_steps, env_steps // 64, env_steps / 1000, values)
 
 
-def writer_in(path: Path, reports: list[str] | None = None, **options: bool) -> MetricsWriter:
-    sink = reports if reports is not None else []
-    tensorboard = options.get("tensorboard", True)
-    return MetricsWriter(path, tensorboard=tensorboard, report=sink.append)
+def writer_in(path: Path, reports: list[str] | None = None) -> MetricsWriter:
+    return MetricsWriter(path, report=([] if reports is None else reports).append)
 
 
-def test_record_is_written_with_its_own_steps_to_both_files(tmp_path: Path) -> None:
+def test_record_is_written_with_its_own_steps(tmp_path: Path) -> None:
     writer = writer_in(tmp_path)
     writer.write(Record(640, 10, 1.5, {"policy_loss": 0.5, "eval/return_mean": 200.0}))
     row = json.loads((tmp_path / "metrics.jsonl").read_text())
@@ -36,19 +31,8 @@ def test_record_is_written_with_its_own_steps_to_both_files(tmp_path: Path) -> N
         "time_s": 1.5,
         "values": {"train/policy_loss": 0.5, "eval/return_mean": 200.0},
     }
-    assert read_scalars(tmp_path / "tensorboard") == {
-        "train/policy_loss": [(640, 0.5)],
-        "eval/return_mean": [(640, 200.0)],
-    }
     writer.close()
     writer.close()
-
-
-def test_without_tensorboard_only_rows_are_written(tmp_path: Path) -> None:
-    writer = writer_in(tmp_path, tensorboard=False)
-    writer.write(record(1, a=1.0))
-    writer.close()
-    assert [child.name for child in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
 def test_resume_from_an_earlier_step_leaves_rising_steps_and_loses_none(tmp_path: Path) -> None:
@@ -67,7 +51,6 @@ def test_resume_from_an_earlier_step_leaves_rising_steps_and_loses_none(tmp_path
     expected = [(step, float(step) if step <= 600 else -float(step)) for step in steps]
     rows = [(row.env_steps, row.values["train/a"]) for row in read_rows(tmp_path / "metrics.jsonl")]
     assert rows == expected
-    assert read_scalars(tmp_path / "tensorboard")["train/a"] == expected
     aside = read_rows(tmp_path / "metrics.superseded.jsonl")
     assert [row.env_steps for row in aside] == [700, 800, 900]
 
@@ -81,22 +64,7 @@ def test_resume_at_the_last_step_sets_nothing_aside(tmp_path: Path) -> None:
             writer.write(record(step, a=1.0))
         writer.close()
     assert not (tmp_path / "metrics.superseded.jsonl").exists()
-    assert [step for step, _ in read_scalars(tmp_path / "tensorboard")["train/a"]] == [
-        100,
-        200,
-        300,
-    ]
-
-
-def test_every_point_of_many_nodes_is_readable_in_one_event_file(tmp_path: Path) -> None:
-    writer = writer_in(tmp_path)
-    for step in range(250):
-        writer.write(record(step, **{f"node{node}": step + node / 100 for node in range(16)}))
-    writer.close()
-    scalars = read_scalars(tmp_path / "tensorboard")
-    assert sum(len(points) for points in scalars.values()) == 16 * 250
-    assert [step for step, _ in scalars["train/node15"]] == list(range(250))
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    assert [row.env_steps for row in read_rows(tmp_path / "metrics.jsonl")] == [100, 200, 300]
 
 
 def test_long_keys_with_the_same_start_stay_apart(tmp_path: Path) -> None:
@@ -106,7 +74,6 @@ def test_long_keys_with_the_same_start_stay_apart(tmp_path: Path) -> None:
     writer.close()
     (row,) = read_rows(tmp_path / "metrics.jsonl")
     assert row.values == {f"train/{first}": 1.0, f"train/{second}": 2.0}
-    assert read_scalars(tmp_path / "tensorboard")[f"train/{second}"] == [(1, 2.0)]
 
 
 def test_values_that_are_not_finite_become_null_and_break_no_line(tmp_path: Path) -> None:
@@ -133,78 +100,26 @@ def test_record_without_values_still_marks_its_step(tmp_path: Path) -> None:
     writer.write(record(64))
     writer.close()
     assert [row.env_steps for row in read_rows(tmp_path / "metrics.jsonl")] == [64]
-    assert not (tmp_path / "tensorboard").exists()
 
 
 def test_full_disk_is_reported_once_and_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    (tmp_path / "tensorboard").write_text("a file where a folder should be")
     reports: list[str] = []
     writer = writer_in(tmp_path, reports)
     for step in range(10):
         writer.write(record(step, a=1.0))
     writer.close()
-    assert writer.dropped == 20
-    assert len(reports) == 2
-    assert "metrics.jsonl" in reports[0] and "tensorboard" in reports[1]
-
-
-def tear(self: TensorBoardFile, step: int, values: object) -> None:
-    """A write that a full disk cuts short."""
-    self._file.write(b"half a record")
-    raise OSError(28, "No space left on device")
-
-
-def test_failed_write_begins_a_new_event_file_so_later_points_are_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reports: list[str] = []
-    writer = writer_in(tmp_path, reports)
-    writer.write(record(1, a=1.0))
-    with monkeypatch.context() as patch:
-        patch.setattr(TensorBoardFile, "write", tear)
-        writer.write(record(2, a=2.0))
-    writer.write(record(3, a=3.0))
-    writer.close()
-    assert read_scalars(tmp_path / "tensorboard")["train/a"] == [(1, 1.0), (3, 3.0)]
-    assert writer.dropped == 1
-    assert len(reports) == 1
-
-
-def test_failed_write_after_a_resume_voids_no_new_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = writer_in(tmp_path)
-    writer.truncate_after(600)
-    writer.write(record(650, a=1.0))
-    with monkeypatch.context() as patch:
-        patch.setattr(TensorBoardFile, "write", tear)
-        writer.write(record(700, a=2.0))
-    writer.write(record(750, a=3.0))
-    writer.close()
-    assert read_scalars(tmp_path / "tensorboard")["train/a"] == [(650, 1.0), (750, 3.0)]
-
-
-def test_missing_tensorboard_is_reported_once_and_rows_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
-    reports: list[str] = []
-    writer = writer_in(tmp_path, reports)
-    for step in range(3):
-        writer.write(record(step, a=1.0))
-    writer.close()
-    assert len(reports) == 1 and "metrics.tensorboard=false" in reports[0]
-    assert len(list(read_rows(tmp_path / "metrics.jsonl"))) == 3
+    assert writer.dropped == 10
+    assert len(reports) == 1 and "metrics.jsonl" in reports[0]
 
 
 def test_failure_to_set_rows_aside_is_reported_and_not_raised(tmp_path: Path) -> None:
-    writer = writer_in(tmp_path, tensorboard=False)
+    writer = writer_in(tmp_path)
     writer.write(record(1, a=1.0))
     writer.write(record(2, a=1.0))
     (tmp_path / "metrics.superseded.jsonl").mkdir()
     reports: list[str] = []
-    resumed = writer_in(tmp_path, reports, tensorboard=False)
+    resumed = writer_in(tmp_path, reports)
     resumed.truncate_after(1)
     resumed.write(record(2, a=1.0))
     resumed.close()
@@ -215,7 +130,17 @@ def test_failure_to_set_rows_aside_is_reported_and_not_raised(tmp_path: Path) ->
 def test_failures_are_logged_unless_told_otherwise(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = MetricsWriter(tmp_path / "missing", tensorboard=False)
+    writer = MetricsWriter(tmp_path / "missing")
     with caplog.at_level(logging.WARNING):
         writer.write(record(1, a=1.0))
     assert "can't write" in caplog.text
+
+
+def test_what_was_ever_written_is_known_by_its_last_step(tmp_path: Path) -> None:
+    writer = writer_in(tmp_path)
+    for step in (100, 200, 300):
+        writer.write(record(step, a=1.0))
+    writer.write(record(250, b=1.0))
+    writer.truncate_after(100)
+    assert writer.written() == {"train/a": 300, "train/b": 250}
+    writer.close()

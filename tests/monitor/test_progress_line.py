@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fast_core.monitor.progress_line import LONGEST, progress_line
-from fast_core.monitor.view import NodeView, ReplayView, StopCondition
+from fast_core.monitor.view import EvaluationView, NodeView, ReplayView, StopCondition
 from tests.monitor.views import EMPTY, REPLAYED, VIEW
 
 NEW = replace(VIEW, evaluation=None, mean_return=None)
@@ -59,3 +59,9 @@ def test_no_line_is_longer_than_a_pipe_is_wide() -> None:
     )
     for view in (replace(EMPTY, nodes=nodes), full, REPLAYED):
         assert len(progress_line(view, 1e9, 1e9)) <= LONGEST < 120
+
+
+def test_evaluations_in_other_environments_follow_that_in_the_one_of_training() -> None:
+    others = {"windy": EvaluationView(mean=12.5, std=1.0, version=32, env_steps=64)}
+    line = progress_line(replace(VIEW, others=others), 43_310.0, 675.2)
+    assert "eval 312.4 ± 88.1 (v3200) · eval windy 12.5" in line

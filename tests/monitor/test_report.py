@@ -37,7 +37,7 @@ class Checker(HTMLParser):
 def run(tmp_path: Path) -> RunDirectory:
     run = RunDirectory.create(tmp_path, "cartpole", WALL)
     run.write_config("name: cartpole\nseed: 7 # <b>\n")
-    writer = MetricsWriter(run.path, tensorboard=False)
+    writer = MetricsWriter(run.path)
     for step in range(0, 6400, 64):
         values = {"policy_loss": 1 / (step + 1), "eval/return": step, "rollout/return": step}
         writer.write(Record(step, step // 64, 0.0, values))
@@ -71,7 +71,7 @@ def test_report_tells_outcome_metrics_decisions_and_configuration(run: RunDirect
 
 
 def test_replay_has_charts_of_its_own(run: RunDirectory) -> None:
-    writer = MetricsWriter(run.path, tensorboard=False)
+    writer = MetricsWriter(run.path)
     writer.write(Record(6400, 100, 0.0, {"replay/rows": 640.0, "scheduler/lag_max": 3.0}))
     writer.close()
     page = report_html(run)
@@ -83,7 +83,7 @@ def test_replay_has_charts_of_its_own(run: RunDirectory) -> None:
 def test_returns_come_first_with_their_spread_and_then_what_the_user_asked_for(
     run: RunDirectory,
 ) -> None:
-    writer = MetricsWriter(run.path, tensorboard=False)
+    writer = MetricsWriter(run.path)
     names = ("time/x", "notes/rows", "eval/return_mean", "eval/return_std", "info/cost")
     for step in (6400, 6500):
         values = dict.fromkeys((*names, "rollout/length_mean", "rollout/return_mean"), 2.0)
@@ -103,6 +103,18 @@ def test_returns_come_first_with_their_spread_and_then_what_the_user_asked_for(
     assert titles[:5] == ["training episodes", "evaluation", "cost", "return", "length_mean"]
     assert "return_std" not in titles
     assert page.count('class="band"') == 1
+
+
+def test_returns_in_other_environments_stand_beside_those_of_training(run: RunDirectory) -> None:
+    writer = MetricsWriter(run.path)
+    names = ("rollout/return_mean", "evaluation/windy/return_mean", "evaluation/windy/length_mean")
+    writer.write(Record(6400, 100, 0.0, dict.fromkeys(names, 2.0)))
+    writer.close()
+    page = report_html(run)
+    titles = re.findall(r'aria-label="(.*?) [\d.,]+"', page)
+    assert titles[:2] == ["training episodes", "evaluation in windy"]
+    assert "windy/length_mean" in titles
+    assert "Evaluation in other environments" in page
 
 
 def test_report_says_what_the_run_was_made_with(run: RunDirectory) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fast_core.monitor.summary import summary_rows, summary_text
+from fast_core.monitor.view import EvaluationView
 from tests.monitor.views import BEST, SUMMARY
 
 
@@ -51,3 +52,9 @@ def test_summary_names_the_report() -> None:
     rows = dict(summary_rows(replace(SUMMARY, report="runs/a/report.html")))
     assert rows["report"] == "runs/a/report.html"
     assert "report" not in dict(summary_rows(SUMMARY))
+
+
+def test_summary_names_the_best_evaluation_of_each_other_environment() -> None:
+    others = {"windy": EvaluationView(mean=12.5, std=1.0, version=32, env_steps=64)}
+    rows = dict(summary_rows(replace(SUMMARY, others=others)))
+    assert rows["best in windy"] == "12.5 ± 1.00 (v32)"

@@ -8,11 +8,13 @@ from typing import cast
 import numpy as np
 import pytest
 
-from fast_core.algorithm import ActionOutput, Array, LearnerSetup, UpdateReport
+from fast_core.algorithm import ActionOutput, Array, LearnerSetup, PolicySetup, UpdateReport
 from fast_core.errors import ConfigError
-from fast_core.nodes.contract import CheckedPolicy, checked_report, make_learner, make_policy
+from fast_core.nodes.contract import checked_report, make_learner
+from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.run.plan import RunPlan
 from fast_core.spec import FieldSpec, SpaceSpec
+from tests.nodes.stage import CARTPOLE
 
 ROWS = 3
 BOX = SpaceSpec("box", (2,), "float32", low=(-1.0,), high=(1.0,))
@@ -111,7 +113,7 @@ def test_other_answers_that_do_not_fit_are_refused() -> None:
 
 def test_parts_that_are_none_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"make_policy .*got None.* lacks load, act"):
-        make_policy(plan(None), None)  # type: ignore[arg-type]
+        make_policy(plan(None).blueprint, CARTPOLE, PolicySetup())
     with pytest.raises(ConfigError, match=r"make_algorithm .*lacks update, policy_parameters"):
         make_learner(plan(Answers(None)))
 

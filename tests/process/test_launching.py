@@ -38,7 +38,7 @@ def start_script(workplace: Workplace, *overrides: str, before: str = "", call: 
 
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
-    text = SCRIPT.format(before=before, call=call or "status = launch(config)")
+    text = SCRIPT.format(before=before, call=call or "status = launch(config).status")
     (home / "script.py").write_text(text)
     return workplace.start(["script.py", *overrides], home=home)
 
@@ -56,10 +56,10 @@ def test_launch_can_be_called_again_and_from_a_thread(workplace: Workplace) -> N
     call = """
 import threading
 statuses = []
-thread = threading.Thread(target=lambda: statuses.append(launch(config)))
+thread = threading.Thread(target=lambda: statuses.append(launch(config).status))
 thread.start()
 thread.join()
-status = (statuses[0], launch(config))
+status = (statuses[0], launch(config).status)
 """
     launched = start_script(workplace, "stop={env_steps: 300}", call=call)
     assert launched.wait() == 0, launched.screen

@@ -13,7 +13,7 @@ from tests.process.harness import ROOT, TOY, Launched, Workplace, read_lines
 
 pytestmark = pytest.mark.process
 
-NAMES = ("algos", "benchmarks", "configs", "docs", "examples", "tests", "utils")
+NAMES = ("algos", "benchmarks", "configs", "docs", "examples", "fastloop", "tests", "utils")
 ENVIRONMENT = """
 import gymnasium
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv

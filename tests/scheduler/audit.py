@@ -13,6 +13,8 @@ from fractions import Fraction
 from fast_core.events import (
     AbandonCheckpoint,
     Assign,
+    Change,
+    Changed,
     CheckpointWritten,
     Collect,
     CommitCheckpoint,
@@ -26,6 +28,8 @@ from fast_core.events import (
     Save,
     Saved,
     Snapshot,
+    Tell,
+    Told,
     Train,
     Trained,
     Transform,
@@ -76,6 +80,8 @@ class Audit:
         self.saving: set[str] = set()  # whose parts are missing
         self.checkpoint = self.noted = 0
         self.committing = False
+        self.changing: set[str] = set()  # nodes that were told of other values
+        self.telling: set[str | None] = set()
         self.ended: EndRun | None = None
         self.evaluated: list[Evaluated] = []
         self.decisions: list[Decision] = []
@@ -118,6 +124,10 @@ class Audit:
                     self.saving.discard(event.node)
             case CheckpointWritten():
                 self.committing = False
+            case Changed(node):
+                self.changing.discard(node)
+            case Told(moment):
+                self.telling.discard(moment)
             case _:
                 pass
 
@@ -134,6 +144,7 @@ class Audit:
     def _exited(self, event: NodeExited) -> None:
         """What an env node was collecting is not open any more; it must be ordered anew."""
         self.lost.add(event.node)
+        self.changing.discard(event.node)
         for shard, owner in self.owner.items():
             if owner == event.node and shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
@@ -217,6 +228,15 @@ class Audit:
                 case AbandonCheckpoint():
                     assert node == LAUNCHER and not self.saving, "a node may still write to it"
                     self.committing = False
+                case Change():
+                    assert not self.running and not self.ready and not self.tickets
+                    assert not self.staged and node not in self.lost
+                    assert node not in self.changing
+                    self.changing.add(node)
+                case Tell(moment):
+                    assert node == LAUNCHER and moment in self.settings.moments
+                    assert moment not in self.telling, "more than one of a kind is told of"
+                    self.telling.add(moment)
                 case EndRun():
                     self.ended = command
                 case Decision():
@@ -245,6 +265,7 @@ class Audit:
         settings = self.settings
         assert self.saving <= {settings.replay}, "work is given out while nodes save"
         assert settings.replay is not None or not self.committing
+        assert "start" not in self.telling and not self.changing
         assert settings.replay not in self.saving or self.noted == self.checkpoint
         shards = [order.shard for order in command.rollouts]
         assert shards == sorted(set(shards))

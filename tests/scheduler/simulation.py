@@ -19,7 +19,10 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from fast_core.events import (
+    Asked,
     Assign,
+    Change,
+    Changed,
     CheckpointWritten,
     Collect,
     CommitCheckpoint,
@@ -38,18 +41,22 @@ from fast_core.events import (
     Saved,
     Snapshot,
     SnapshotTaken,
+    Tell,
     Tick,
+    Told,
     Train,
     Trained,
     Transform,
     Transformed,
 )
-from fast_core.scheduler import LAUNCHER, Scheduler, SchedulerSettings, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
-Task = RolloutOrder | Transform | Train | Snapshot | Evaluate | Save | CommitCheckpoint
+Task = (
+    RolloutOrder | Transform | Train | Snapshot | Evaluate | Change | Save | CommitCheckpoint | Tell
+)
 
 
 def make_settings(**changes: object) -> SchedulerSettings:
@@ -75,10 +82,20 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_time_s": None,
         "stop_score": None,
         "stop_score_held": 1,
+        "stop_score_on": None,
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
-    more |= {"replay", "replay_ratio", "learning_starts", "replay_kept", "nonfinite_share"}
+    more |= {
+        "moments",
+        "changeable",
+        "callbacks_save",
+        "replay",
+        "replay_ratio",
+        "learning_starts",
+        "replay_kept",
+        "nonfinite_share",
+    }
     assert changes.keys() <= values.keys() | more
     return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
 
@@ -109,7 +126,9 @@ class World:
         skipped: Updates that the optimizer skips of a ticket; with replay half of them at most, as
             a ticket may grant few.
         score: Return of every evaluation episode of a version.
+        asks: What callbacks ask for when they are told.
         log: Every send in order.
+        changes: Every change, once for each node.
         checkpoints: Every checkpoint that the launcher was asked to commit.
         drawn: Tickets that the replay node has drawn for.
         paused: Nodes that begin nothing for now.
@@ -123,11 +142,13 @@ class World:
         oldest_weights: bool = False,
         skipped: Callable[[int], int] = lambda ticket: 0,
         score: Callable[[int], float] = lambda version: 0.0,
+        asks: Callable[[Tell], tuple[Asked, ...]] = lambda tell: (),
     ):
         self.settings = settings
         self.oldest_weights = oldest_weights
         self.skipped = skipped
         self.score = score
+        self.asks = asks
         commit = resumed.commit if resumed else None
         self.scheduler = Scheduler(settings, commit.scheduler if commit else None)
         self.version = commit.version if commit else 0
@@ -139,7 +160,7 @@ class World:
             before=resumed.audit if resumed else None,
         )
         self.now_s = 0.0
-        names = (*settings.nodes, STREAM, LAUNCHER)
+        names = (*settings.nodes, STREAM, LAUNCHER, CALLBACKS)
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
@@ -148,6 +169,7 @@ class World:
         self.touched: list[str] = []
         self.log: list[Send] = []
         self.checkpoints: list[Checkpoint] = []
+        self.changes: list[Change] = []
 
     @property
     def ended(self) -> EndRun | None:
@@ -180,6 +202,12 @@ class World:
                 cut = self.cuts[command.checkpoint]
                 assert (command.version, command.env_steps) == (cut.version, cut.env_steps)
                 self.checkpoints.append(Checkpoint(command, cut.audit, cut.sent))
+                self.inbox[node].append(command)
+            case Tell():
+                node = CALLBACKS
+                self.inbox[node].append(command)
+            case Change():
+                self.changes.append(command)
                 self.inbox[node].append(command)
             case Transform() | Train() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
@@ -250,6 +278,10 @@ class World:
                 return Saved(name, task.checkpoint, (f"{name}.bin",))
             case CommitCheckpoint():
                 return CheckpointWritten(task.checkpoint)
+            case Change(number):
+                return Changed(node, number)
+            case Tell(moment):
+                return Told(moment, self.asks(task))
 
     def _trained(self, node: str, task: Train) -> Trained:
         most = task.granted if self.settings.replay is None else task.granted // 2

@@ -7,12 +7,14 @@ from fast_core.events import (
     EndRun,
     Evaluate,
     Evaluated,
+    Played,
     Snapshot,
     SnapshotTaken,
     Train,
 )
 from fast_core.scheduler import LAUNCHER, Send
-from fast_core.scheduler.evaluation import Evaluations
+from fast_core.scheduler.evaluation import Evaluations, EvaluationState
+from fast_core.scheduler.state import SavedState, encode
 from tests.scheduler.simulation import World, make_settings
 from tests.scheduler.test_checkpointing import save_parts
 from tests.scheduler.test_training import collect_all, commands, train_one
@@ -138,6 +140,42 @@ def test_score_held_long_enough_ends_the_run(
         f"solved: mean return {scores[version]:.6g} over 2 episodes of version {version} "
         f"(stop.score: 10, stop.score_held: {held})"
     )
+
+
+def test_score_is_reached_where_it_is_asked_for() -> None:
+    world = evaluating_world(stop_score=10.0, stop_score_on="windy", stop_env_steps=80)
+    for number, (own, windy) in enumerate([(99.0, 1.0), (1.0, 10.0)], start=1):
+        ticket(world)
+        snapshot(world)
+        others = {"windy": Played((windy, windy), (1, 1)), "calm": Played((99.0,) * 2, (1, 1))}
+        version = 4 * number
+        world.inbox["evaluator"].clear()
+        world.deliver(
+            Evaluated("evaluator", number, version, 20 * number, (own,) * 2, (1, 1), {}, others)
+        )
+        if number == 1:
+            assert world.scheduler.statistics().score_streak == 0
+    (_, second) = [each for each in world.audit.decisions if each.what == "evaluated"]
+    assert second.why == "request 2: mean return 10 over 2 episodes of version 8 in 'windy'"
+    assert any("solved" in each.why for each in world.audit.decisions if each.what == "stop")
+
+
+def test_streak_begins_anew_where_the_score_is_of_another_environment() -> None:
+    saved = SavedState(encode([EvaluationState(score=10.0, score_on="windy", streak=1)]))
+    for where, streak in (("windy", 1), (None, 0)):
+        settings = make_settings(
+            evaluator="evaluator", eval_every_env_steps=20, stop_score=10.0, stop_score_on=where
+        )
+        assert Evaluations(settings, saved).kept.streak == streak
+
+
+def test_too_few_episodes_in_another_environment_are_a_fault() -> None:
+    world = evaluating_world()
+    ticket(world)
+    snapshot(world)
+    others = {"windy": Played((1.0,), (1,))}
+    world.deliver(Evaluated("evaluator", 1, 4, 20, (1.0, 1.0), (1, 1), {}, others))
+    assert world.ended is not None and "exactly 2 were asked for" in world.ended.text
 
 
 def test_evaluation_with_an_unknown_outcome_reaches_no_score() -> None:
@@ -281,7 +319,7 @@ def test_wrong_number_of_episodes_ends_the_run() -> None:
 def test_request_that_the_snapshot_already_covers_is_not_played_again() -> None:
     evaluations = Evaluations(make_settings(evaluator="eval", eval_every_env_steps=1), None)
     evaluations.ask()
-    snapshot = evaluations.start()
+    snapshot = evaluations.start({})
     evaluations.ask()  # by a `Trained` that the optimizer sent before it took the snapshot
     evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version=8, env_steps=64))
     assert not evaluations.kept.due
@@ -295,7 +333,7 @@ def test_same_version_played_twice_does_not_hold_the_score_twice() -> None:
     )
     for version, streak in ((8, 1), (8, 1), (16, 2)):
         evaluations.ask()
-        snapshot = evaluations.start()
+        snapshot = evaluations.start({})
         evaluations.snapshot_taken(SnapshotTaken("opt", snapshot.request, version, 64))
         evaluations.evaluated(
             Evaluated("eval", snapshot.request, version, 64, returns=(2.0,), lengths=(1,))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fast_core.events import (
+    Asked,
     Evaluated,
     Failed,
     RolloutReady,
@@ -35,6 +36,9 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
         "env_restarts": draw(st.integers(0, 2)),
+        "moments": draw(st.sampled_from([(), ("start",), ("start", "evaluation", "checkpoint")])),
+        "callbacks_save": draw(st.booleans()),
+        "changeable": {"rate": 0},
         "evaluator": evaluator,
         "eval_every_env_steps": draw(some) if evaluator else None,
         "eval_mode": draw(st.sampled_from(["async", "sync"])),
@@ -85,8 +89,14 @@ class Nodes(RuleBasedStateMachine):
             # Two updates of a ticket at most are skipped, so that update limits are reached.
             skipped=lambda ticket: (ticket * (self.salt + 1)) % 3,
             score=lambda version: float((version + self.salt) % 3 > 0),
+            asks=lambda tell: (self.asked(tell.moment),),
         )
         self.world.make_ready()
+
+    def asked(self, moment: str) -> Asked:
+        settled = self.world.audit.settled
+        changes = {"rate": (settled + self.salt) % 4} if self.salt else {}
+        return Asked("mine", save=moment == "evaluation", changes=changes)
 
     @property
     def going(self) -> bool:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from fast_core.envs.evaluation import make_runner
+from fast_core.envs.video_file import as_frame
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.act.actor import Actor
+from fast_core.policy import load_policy
+from fast_core.policy.actor import Actor
 from fast_core.tools import evaluate
 from fast_core.tools.evaluate import evaluate_run
-from fast_core.tools.trained import load_trained
-from fast_core.tools.video import as_frame
 from tests.launcher.trained_run import DRAWING, ENVS, EPISODES, make_trained
 from tests.nodes.stage import make_config
 
@@ -80,8 +80,8 @@ def test_best_policy_plays_fresh_episodes_or_those_of_the_runs_evaluations(
     own = make_runner(
         msgspec.structs.replace(config, id=DRAWING), episodes=EPISODES, envs=ENVS, seed=0
     )
-    trained = load_trained(run.path, None)
-    while own.step(Actor(trained.plan, trained.policy, ENVS)):
+    policy = load_policy(run.path)
+    while own.step(Actor(policy.config, policy.environment, policy.acting, ENVS)):
         pass
     assert evaluated(capsys, run, repeat=True)["return_mean"] == np.mean(own.returns)
     assert result["return_mean"] != np.mean(own.returns)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import Future
 
 from fast_core.errors import CheckpointError
 from fast_core.events import CheckpointWritten, CommitCheckpoint
@@ -17,6 +16,9 @@ from fast_core.system.threads import yield_to_others
 class Committer:
     """Commits one checkpoint at a time.
 
+    Not in a pool: those take nothing any more once the main thread has ended, and a run may go on
+    in another one then.
+
     Concurrency: the thread alone touches the folder of checkpoints from `begin` until the outcome
     is there. Hashing and reading release Python's lock, so the caller's loop goes on meanwhile.
     """
@@ -24,9 +26,7 @@ class Committer:
     def __init__(self, store: CheckpointStore) -> None:
         """Nothing is being committed."""
         self._store = store
-        self._pool = ThreadPoolExecutor(
-            1, thread_name_prefix="checkpoint", initializer=yield_to_others
-        )
+        self._thread: threading.Thread | None = None
         self._future: Future[object] | None = None
         self._number = 0
         self._pieces = 0
@@ -42,8 +42,12 @@ class Committer:
         assert self._future is None
         self._pieces = 0
         self._number = command.checkpoint
-        self._future = self._pool.submit(self._store.commit, command, directory, self._check)
-        self._future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
+        future: Future[object] = Future()
+        self._future = future
+        future.add_done_callback(lambda _: os.eventfd_write(self._wake, 1))
+        work = (future, command, directory)
+        self._thread = threading.Thread(target=self._commit, args=work, name="checkpoint")
+        self._thread.start()
 
     def take(self) -> CheckpointWritten | None:
         """What became of the checkpoint that was being committed, None while that is open.
@@ -73,20 +77,21 @@ class Committer:
         """How many pieces of the files have been read back for the one that is being committed."""
         return self._pieces
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until there is an outcome; False if nothing is being committed."""
-        if self._future is None:
-            return False
-        wait_for([self._future], timeout_s)
-        return True
-
     def close(self) -> None:
         """Give up what is being committed. May be called twice."""
         self._given_up.set()
-        self._pool.shutdown()
+        if self._thread is not None:
+            self._thread.join()
         if self._wake >= 0:
             os.close(self._wake)
             self._wake = -1
+
+    def _commit(self, future: Future[object], command: CommitCheckpoint, directory: str) -> None:
+        yield_to_others()
+        try:
+            future.set_result(self._store.commit(command, directory, self._check))
+        except BaseException as error:  # whoever takes the outcome gets it
+            future.set_exception(error)
 
     def _check(self) -> None:
         self._pieces += 1  # by the thread alone while it commits

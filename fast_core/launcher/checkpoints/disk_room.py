@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fast_core.errors import ConfigError
-from fast_core.launcher.checkpoints.store import complete_names
 from fast_core.memory import ReplayLog
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import replay_columns, rows_per_log
 

@@ -7,54 +7,30 @@ flushes everything and renames. What has no valid manifest is no checkpoint.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
+from fast_core.run.checkpoint_files import (
+    FORMAT,
+    MANIFEST,
+    DamagedCheckpoint,
+    Manifest,
+    check,
+    complete_names,
+    entry,
+)
 from fast_core.system.durable import sync_directory, write_durably
 
-MANIFEST = "manifest.json"
 SCHEDULER_FILE = "scheduler.msgpack"
-FORMAT = 1
 BEFORE = {"environment.wrappers": "[]"}  # what it stands for where a checkpoint is too old for it
 _COPY_TRIES = 3
-_PIECE = 1 << 20  # bytes read and hashed at once; about a millisecond
 _BAD, _PARTIAL = ".damaged", ".tmp"
-
-
-class DamagedCheckpoint(CheckpointError):
-    """A checkpoint is not what its manifest says."""
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    """What a file of a checkpoint must look like."""
-
-    nbytes: int
-    sha256: str
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """The table of contents of a checkpoint.
-
-    Attributes:
-        format: Version of this layout.
-        version: Committed optimizer steps.
-        env_steps: Environment steps trained on.
-        identity: What must be equal for a run to continue from it, by configuration key.
-        files: Every file but the manifest.
-    """
-
-    format: int
-    version: int
-    env_steps: int
-    identity: dict[str, str]
-    files: dict[str, FileEntry]
 
 
 class CheckpointStore:
@@ -85,7 +61,7 @@ class CheckpointStore:
         write_durably(partial / SCHEDULER_FILE, command.scheduler)
         try:
             names = (*command.files, SCHEDULER_FILE)
-            files = {name: _entry(partial / name, check) for name in names}
+            files = {name: entry(partial / name, check) for name in names}
         except FileNotFoundError as error:
             raise CheckpointError(f"a part of checkpoint {final} is missing: {error}") from error
         manifest = Manifest(FORMAT, command.version, command.env_steps, self._identity, files)
@@ -109,14 +85,6 @@ def drop_abandoned(folder: Path) -> None:
     """
     for abandoned in folder.glob(f"*{_PARTIAL}"):
         shutil.rmtree(abandoned, ignore_errors=True)
-
-
-def complete_names(folder: Path) -> list[str]:
-    """Names of directories that look like complete checkpoints, oldest first."""
-    if not folder.is_dir():
-        return []
-    names = [entry.name for entry in folder.iterdir() if entry.name.isdecimal()]
-    return sorted((name for name in names if (folder / name / MANIFEST).is_file()), key=int)
 
 
 def newest_valid(
@@ -180,49 +148,6 @@ def _link_or_copy(source: str, target: str) -> str:
     return target
 
 
-def check(
-    path: Path,
-    interrupt: Callable[[], None] = lambda: None,
-    *,
-    only: Collection[str] | None = None,
-) -> Manifest:
-    """Read the manifest and verify every file against it.
-
-    Args:
-        path: The checkpoint.
-        interrupt: Is called every few milliseconds and may raise.
-        only: The files that matter, for those who don't read the others.
-
-    Raises:
-        DamagedCheckpoint: Names the file that is missing or differs.
-        CheckpointError: It is of another format.
-    """
-    try:
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise DamagedCheckpoint(
-            f"checkpoint {path.name} has no readable manifest: {error}"
-        ) from error
-    if manifest.format != FORMAT:
-        raise CheckpointError(
-            f"checkpoint {path.name} has format {manifest.format}, this FastLoop reads {FORMAT}"
-        )
-    for name, expected in manifest.files.items():
-        if only is not None and name not in only:
-            continue
-        try:
-            found = _entry(path / name, interrupt)
-        except OSError as error:
-            raise DamagedCheckpoint(f"checkpoint {path.name} lacks {name}: {error}") from error
-        if found != expected:
-            raise DamagedCheckpoint(
-                f"checkpoint {path.name} is damaged: {name} has {found.nbytes} bytes and SHA-256 "
-                f"{found.sha256[:12]}, the manifest says {expected.nbytes} and "
-                f"{expected.sha256[:12]}"
-            )
-    return manifest
-
-
 def check_identity(
     manifest: Manifest, identity: dict[str, str], checkpoint: Path, source: str
 ) -> None:
@@ -244,13 +169,3 @@ def check_identity(
                 f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "
                 f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it."
             )
-
-
-def _entry(path: Path, check: Callable[[], None]) -> FileEntry:
-    digest, nbytes, piece = hashlib.sha256(), 0, memoryview(bytearray(_PIECE))
-    with open(path, "rb", buffering=0) as file:
-        while count := file.readinto(piece):
-            check()
-            digest.update(piece[:count])
-            nbytes += count
-    return FileEntry(nbytes, digest.hexdigest())

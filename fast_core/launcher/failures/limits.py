@@ -54,6 +54,8 @@ class Limits:
         trace: TracebackType | None,
     ) -> None:
         self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def begin(self, node: str, what: str = "", key: str = "", limit_s: float | None = None) -> None:
         """It is this node's turn; with ``limit_s`` the turn must end in time."""
@@ -81,7 +83,7 @@ class Limits:
     def _watch(self) -> None:
         while not self._closed.wait(CHECK_INTERVAL_S):
             turn, frame = self._turn, sys._current_frames().get(self._main.ident or 0)
-            if frame is not None and _in_debugger(frame):
+            if frame is not None and in_debugger(frame):
                 return
             failed = None if turn is None else self._overdue(*turn)
             if failed is None:
@@ -105,7 +107,8 @@ class Limits:
         return self.detector.check(now_s, {}, only=node)
 
 
-def _in_debugger(frame: FrameType | None) -> bool:
+def in_debugger(frame: FrameType | None) -> bool:
+    """Whether a debugger has stopped the thread of this frame, or is attached."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] in _DEBUGGERS:
             return True

@@ -17,7 +17,7 @@ import numpy as np
 import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
-from fast_core.envs.probe import probe
+from fast_core.envs.fitting import probe_all
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failures.blame import blaming
@@ -63,7 +63,14 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     forks.write_stacks()
     try:
         check_devices(start.optimizer, start.policy_device)
-        spec = probe(start.environment, start.seed, number=start.number, before=before)
+        spec = probe_all(
+            start.environment,
+            start.others,
+            start.seed,
+            number=start.number,
+            filmed=start.filmed,
+            before=before,
+        )
         faulthandler.cancel_dump_traceback_later()  # the launcher limits the rest
         with blaming(start.algorithm):
             return {"spec": start.algorithm.examine(spec)}

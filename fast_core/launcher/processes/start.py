@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.run.plan import RunPlan
@@ -19,6 +20,8 @@ class ProbeStart:
         optimizer: Whose device to try.
         policy_device: Where policies act.
         algorithm: Whose modules to look at.
+        others: Where policies are evaluated too, by name.
+        filmed: Whether evaluations are.
     """
 
     environment: EnvironmentConfig
@@ -27,14 +30,26 @@ class ProbeStart:
     optimizer: OptimizerNodeConfig
     policy_device: str
     algorithm: AlgorithmConfig
+    others: Mapping[str, EnvironmentConfig] = field(default_factory=dict)
+    filmed: bool = False
 
 
 def probe_start(config: RunConfig) -> ProbeStart:
     """What is to be looked at before a run."""
     nodes = config.nodes
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
-    number, optimizer = config.numbers.probe, nodes.optimizer
-    return ProbeStart(config.environment, config.seed, number, optimizer, device, config.algorithm)
+    evaluation = config.evaluation
+    evaluates = evaluation.every_env_steps is not None
+    return ProbeStart(
+        environment=config.environment,
+        seed=config.seed,
+        number=config.numbers.probe,
+        others=evaluation.environments if evaluates else {},
+        filmed=evaluates and evaluation.video_every is not None,
+        optimizer=nodes.optimizer,
+        policy_device=device,
+        algorithm=config.algorithm,
+    )
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from fast_core.launcher.checkpoints.store import complete_names
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
-from fast_core.monitor.view import NodeView, ProgressView, RunSummary, StopCondition
-from fast_core.nodes.act.policy_file import best_policy_path
+from fast_core.monitor.view import EvaluationView, NodeView, ProgressView, RunSummary, StopCondition
 from fast_core.nodes.node import NodeState
+from fast_core.policy.file import best_policy_path
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import REPLAY
 from fast_core.scheduler.statistics import Statistics
 from fast_core.system import resources
@@ -67,6 +68,7 @@ class Display:
             info=now.info,
             evaluation=shell.evaluation,
             best=shell.best,
+            others=_named(shell.evaluations),
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
@@ -170,6 +172,7 @@ class Display:
             session_updates=now.updates - shell.began_updates,
             best=shell.best,
             last=shell.evaluation,
+            others=_named(shell.bests),
             checkpoint=self._newest_checkpoint(),
             policy=best_policy_path(shell.run.path).exists(),
             begun_anew=now.begun_anew,
@@ -181,3 +184,8 @@ class Display:
         folder = self._shell.run.checkpoints
         names = complete_names(folder)
         return str(folder / names[-1]) if names else ""
+
+
+def _named(views: Mapping[str | None, EvaluationView]) -> dict[str, EvaluationView]:
+    """Those of ``evaluation.environments``."""
+    return {name: view for name, view in views.items() if name is not None}

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping
 
 from fast_core.events import Evaluated, Figures, Record, Trained
 from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
+from fast_core.policy.episodes import evaluation_figures
 from fast_core.scheduler.statistics import Statistics
 
 
 def evaluation_row(event: Evaluated, time_s: float) -> Record:
     """A row for an evaluation, at the env step and the version that were evaluated."""
-    figures = evaluation_figures(event.returns, event.lengths)
-    values = {f"eval/{name}": value for name, value in figures.items()}
-    values |= {f"eval_info/{name}": value for name, value in event.info.items()}
-    return Record(event.env_steps, event.version, time_s, values)
-
-
-def evaluation_figures(returns: Sequence[float], lengths: Sequence[int]) -> dict[str, float]:
-    """What an evaluation comes to, over the episodes whose outcome is known.
-
-    ``quarantined_share`` is the share of the others; without any known one it stands alone.
-    """
-    known = ~np.isnan(returns)
-    figures = {"quarantined_share": float(1 - known.mean())}
-    if known.any():
-        kept = np.asarray(returns)[known]
-        figures |= {
-            "return_mean": float(kept.mean()),
-            "return_std": float(kept.std()),
-            "return_min": float(kept.min()),
-            "return_max": float(kept.max()),
-            "length_mean": float(np.asarray(lengths)[known].mean()),
-        }
-    return figures
+    values: dict[str, float] = {}
+    for environment, played in event.played.items():
+        group, info = "eval/", "eval_info/"
+        if environment is not None:
+            group, info = f"evaluation/{environment}/", f"evaluation/{environment}/info/"
+        figures = evaluation_figures(played.returns, played.lengths)
+        values |= {f"{group}{name}": value for name, value in figures.items()}
+        values |= {f"{info}{name}": value for name, value in played.info.items()}
+    videos = {"eval/video": event.video} if event.video else {}
+    return Record(event.env_steps, event.version, time_s, values, videos)
 
 
 class MetricsRows:
@@ -111,4 +97,6 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         values["rollout/length_mean"] = current.length_mean
     if current.return_std is not None:
         values["rollout/return_std"] = current.return_std
+    changed = current.changed.items()
+    values |= {f"changed/{key}": float(v) for key, v in changed if isinstance(v, int | float)}
     return values | {f"info/{name}": value for name, value in current.info.items()}

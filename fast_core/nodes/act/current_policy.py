@@ -5,8 +5,8 @@ from __future__ import annotations
 from fast_core.algorithm import PolicySetup
 from fast_core.errors import FastLoopError
 from fast_core.memory import StatsColumn
-from fast_core.nodes.contract import make_policy
 from fast_core.nodes.node import NodeContext
+from fast_core.policy.checked import make_policy
 
 
 class CurrentPolicy:
@@ -20,7 +20,7 @@ class CurrentPolicy:
     def __init__(self, context: NodeContext, setup: PolicySetup) -> None:
         """Build the policy; it has no weights yet."""
         plan, memory = context.plan, context.memory
-        self.policy = make_policy(plan, setup)
+        self.policy = make_policy(plan.blueprint, plan.environment, setup)
         self.version = -1
         self._board = memory.weights()
         self._flat = memory.parameters.empty()

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
 import numpy as np
 
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
-from fast_core.events import Command, Evaluate, Evaluated, Ready
+from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
-from fast_core.nodes.act.actor import Actor
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path
-from fast_core.nodes.contract import make_policy
+from fast_core.nodes.act.recording import Recording
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.policy.actor import Actor
+from fast_core.policy.checked import make_policy
+from fast_core.policy.file import BestPolicy, Origin, best_name, best_policy_path, describe
+from fast_core.run.changes import evaluated
 
 STEPS_PER_UNIT = 64
 
 
 class EvaluatorNode(Node):
-    """Runs exactly the episodes it is asked for; never cancelled but by the end of the run."""
+    """Runs exactly the episodes it is asked for; never cancelled but by the end of the run.
+
+    It plays them in the environment of training, and then in each of ``evaluation.environments``.
+    """
 
     consumes = frozenset({Evaluate})
     emits = frozenset({Ready, Evaluated})
@@ -28,21 +39,26 @@ class EvaluatorNode(Node):
         """Build the policy and attach the evaluation slot."""
         super().__init__(context)
         plan, memory = context.plan, context.memory
-        self._policy = make_policy(plan, plan.policy_setup())
+        self._policy = make_policy(plan.blueprint, plan.environment, plan.policy_setup())
         self._slot = memory.evaluation()
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
-        self._actor = Actor(plan, self._policy, plan.config.evaluation.envs)
-        self._best = BestPolicy(best_policy_path(plan.run_directory))
-        self._unwritten = False  # the best, for want of room
+        envs = plan.config.evaluation.envs
+        self._actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
+        others = plan.config.evaluation.environments.items()
+        self._stages = [
+            Stage(context, self._actor, number, name, environment)
+            for number, (name, environment) in enumerate([(None, plan.config.environment), *others])
+        ]
         self._request: Evaluate | None = None
-        self._runner: Runner | None = None
-        self._episodes = 0
+        self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
+        self._recording = Recording(context, self._policy)
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
         """Build the environments and step one for real."""
-        self._runner = self._make_runner(episodes=self.context.plan.config.evaluation.episodes)
+        for stage in self._stages:
+            stage.begin(self.context.plan.config.evaluation.episodes, self.context.plan.changed)
 
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
@@ -55,66 +71,156 @@ class EvaluatorNode(Node):
                 )
             self._policy.load(self._views)
             self._request = command
-            self._runner = self._make_runner(command.episodes)
+            self._left = list(self._stages)
+            for stage in self._stages:
+                stage.begin(command.episodes, command.changed)
+            if self._recording.wanted(command):
+                self._recording.begin(command)
+                self._left.append(self._recording)
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
-        if self._request is None or self._runner is None:
+        if self._request is None:
             return False
-        with self.state(NodeState.EVALUATING, f"evaluating version {self._request.version}"):
+        doing = f"evaluating version {self._request.version}{self._left[0].where}"
+        with self.state(NodeState.EVALUATING, doing):
             try:
                 for _ in range(STEPS_PER_UNIT):
                     if self.stopping:
                         return True
-                    if not self._runner.step(self._actor):
-                        self._report(self._request, self._runner)
+                    if self._left[0].step():
+                        continue
+                    del self._left[0]
+                    if not self._left:
+                        self._report(self._request)
                         self._request = None
-                        break
+                    break
             except EnvironmentFailed as error:
                 self._failure = error.context
                 raise
         return True
 
-    def _report(self, request: Evaluate, runner: Runner) -> None:
-        context, plan = self.context, self.context.plan
-        result = Evaluated(
-            node=context.name,
-            request=request.request,
-            version=request.version,
-            env_steps=request.env_steps,
-            returns=tuple(runner.returns),
-            lengths=tuple(runner.lengths),
-            info=runner.info_means(),
+    def _report(self, request: Evaluate) -> None:
+        context = self.context
+        first, *others = (stage.played(request, self._views) for stage in self._stages)
+        video = self._recording.finish()
+        self._slot.release(request.version)
+        context.stats.words[StatsColumn.EPISODES] += request.episodes * len(self._stages)
+        context.channel.send(
+            Evaluated(
+                node=context.name,
+                request=request.request,
+                version=request.version,
+                env_steps=request.env_steps,
+                returns=first.returns,
+                lengths=first.lengths,
+                info=first.info,
+                others=dict(zip(context.plan.config.evaluation.environments, others, strict=True)),
+                video=video,
+            )
         )
-        if plan.config.checkpoint.best and result.score is not None:
-            policy = PolicyFile(
+
+    def failure_context(self) -> dict[str, str]:
+        """Environment, seed, step and last action, where an environment raised."""
+        return self._failure
+
+    def close(self) -> None:
+        """Close every environment once."""
+        for stage in self._stages:
+            stage.close()
+        self._recording.close()
+
+
+class Stage:
+    """One environment that evaluations play in, and the best policy in it.
+
+    Attributes:
+        where: Its name as words that follow others; nothing for that of training.
+        runner: Plays the episodes, once they are begun.
+    """
+
+    runner: Runner
+
+    def __init__(
+        self,
+        context: NodeContext,
+        actor: Actor,
+        number: int,
+        name: str | None,
+        environment: EnvironmentConfig,
+    ) -> None:
+        """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
+        self._actor = actor
+        self._context, self._number = context, number
+        self._name, self._environment = name, environment
+        self.where = "" if name is None else f" in {name!r}"
+        self._episodes = 0
+        self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
+        self._unwritten = False  # the best, for want of room
+
+    def begin(self, episodes: int, changed: Values) -> None:
+        """Be at the beginning; environments are kept while their number fits."""
+        config = self._context.plan.config
+        attributes = evaluated(config, self._environment, changed)
+        if self._episodes == episodes:
+            self.runner.change(attributes)
+            self.runner.restart()
+            return
+        self.close_runner()
+        self.runner = make_runner(
+            msgspec.structs.replace(self._environment, attributes=attributes),
+            episodes=episodes,
+            envs=config.evaluation.envs,
+            seed=config.seed,
+            max_episode_steps=config.evaluation.max_episode_steps,
+            on_step=self._count_step,
+            number=config.numbers.evaluator + self._number * config.evaluation.envs,
+        )
+        self._episodes = episodes
+
+    def step(self) -> bool:
+        """Play a step of every episode; False when all are played."""
+        return self.runner.step(self._actor)
+
+    def _count_step(self) -> None:
+        """Show that no environment hangs, however long the slowest evaluation takes."""
+        self._context.stats.words[StatsColumn.PROGRESS] += 1
+
+    def played(self, request: Evaluate, parameters: Sequence[Array]) -> Played:
+        """What has been played; keeps the policy if it is the best here, and warns."""
+        runner, log, plan = self.runner, self._context.log, self._context.plan
+        config = plan.config
+        result = Played(tuple(runner.returns), tuple(runner.lengths), runner.info_means())
+        if config.checkpoint.best and result.score is not None:
+            origin = Origin(
+                run=f"{config.name}/{Path(plan.run_directory).name}",
+                source=best_name(self._name),
                 version=request.version,
                 env_steps=request.env_steps,
                 mean_return=result.score,
                 std_return=float(np.std(runner.returns)),
-                parameters=self._flat.tobytes(),
             )
-            self._best.offer(policy)
+            self._best.offer(describe(config, plan.environment, parameters, origin))
             self._write_best(again=False)
         if runner.cut:
-            context.log.warning(
-                "%d of %d evaluation episodes were cut after %d steps "
+            log.warning(
+                "%d of %d evaluation episodes%s were cut after %d steps "
                 "(evaluation.max_episode_steps), before their environment ended them",
                 runner.cut,
                 request.episodes,
-                plan.config.evaluation.max_episode_steps,
+                self.where,
+                config.evaluation.max_episode_steps,
             )
         if runner.quarantined:
-            context.log.warning(
-                "%d of %d evaluation episodes met NaN or infinity; what they come to is not known, "
-                "so version %d is neither the best nor does it reach a score",
+            log.warning(
+                "%d of %d evaluation episodes%s met NaN or infinity; what they come to is not "
+                "known, so version %d is neither the best nor does it reach a score",
                 runner.quarantined,
                 request.episodes,
+                self.where,
                 request.version,
             )
-        self._slot.release(request.version)
-        context.stats.words[StatsColumn.EPISODES] += request.episodes
-        context.channel.send(result)
+        return result
 
     def _write_best(self, *, again: bool) -> None:
         """Write it if it is not; training is worth more than this file.
@@ -126,39 +232,16 @@ class EvaluatorNode(Node):
             self._unwritten = False
         except OSError as error:
             if again or not self._unwritten:
-                self.context.log.warning("can't write the best policy: %s", error)
+                self._context.log.warning("can't write the best policy: %s", error)
             self._unwritten = True
 
-    def _make_runner(self, episodes: int) -> Runner:
-        """A runner at its beginning; environments are kept while their number fits."""
-        config = self.context.plan.config
-        if self._runner is not None and self._episodes == episodes:
-            self._runner.restart()
-            return self._runner
-        if self._runner is not None:
-            self._runner.close()
-        self._episodes = episodes
-        return make_runner(
-            config.environment,
-            episodes=episodes,
-            envs=config.evaluation.envs,
-            seed=config.seed,
-            max_episode_steps=config.evaluation.max_episode_steps,
-            on_step=self._count_step,
-            number=config.numbers.evaluator,
-        )
-
-    def _count_step(self) -> None:
-        """Show that no environment hangs, however long the slowest evaluation takes."""
-        self.context.stats.words[StatsColumn.PROGRESS] += 1
-
-    def failure_context(self) -> dict[str, str]:
-        """Environment, seed, step and last action, where an environment raised."""
-        return self._failure
+    def close_runner(self) -> None:
+        """Close the environments, if any are open."""
+        if self._episodes:
+            self._episodes = 0
+            self.runner.close()
 
     def close(self) -> None:
-        """Close every environment once."""
+        """Write what is left to be written, and close every environment once."""
         self._write_best(again=True)
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
+        self.close_runner()

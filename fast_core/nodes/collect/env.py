@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
+from fast_core.config import Values
 from fast_core.envs.repeating import Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import (
     Assign,
+    Change,
+    Changed,
     Collect,
     Command,
     Ready,
@@ -23,6 +27,7 @@ from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.collect.asking import Collection, GroupRollout, Line
 from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.run.changes import attributes
 from fast_core.scheduler.ledger import balanced_blocks
 
 
@@ -32,15 +37,15 @@ class EnvNode(Node):
     Its environments exist and have been reset, and one of them stepped, before it reports ready.
     """
 
-    consumes = frozenset({Assign, Collect, Save})
-    emits = frozenset({Restoring, Ready, RolloutReady, Saved})
+    consumes = frozenset({Assign, Collect, Change, Save})
+    emits = frozenset({Restoring, Ready, RolloutReady, Changed, Saved})
     reads = frozenset({"weights", "replies"})
     writes = frozenset({"rollouts", "replay", "progress", "requests"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy if it acts here; environments come in `setup`."""
         super().__init__(context)
-        plan = context.plan
+        self._plan = plan = context.plan
         self._current = None if plan.policy_nodes else CurrentPolicy(context, plan.policy_setup())
         self._lines: dict[int, list[Line]] = {}
         self._open: list[Collection] = []
@@ -66,7 +71,7 @@ class EnvNode(Node):
             self._begin(tuple(self._shards.values()))
 
     def handle(self, command: Command) -> None:
-        """Queue orders; take shards; save."""
+        """Queue orders; take shards; change; save."""
         match command:
             case Assign(shard, incarnation, taken_over):
                 held = self._shards.get(shard)
@@ -79,6 +84,9 @@ class EnvNode(Node):
                     held.incarnation = incarnation
             case Collect(rollouts):
                 self._orders.extend(rollouts)
+            case Change(number, values):
+                self._change(values)
+                self.context.channel.send(Changed(self.context.name, number))
             case Save(checkpoint, directory):
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
                     files = tuple(shard.save(directory) for shard in self._shards.values())
@@ -178,6 +186,20 @@ class EnvNode(Node):
             self._stepping = True
             self.enter(NodeState.STEPPING, "stepping environments", least_ns=SHORT_NS)
 
+    def _change(self, values: Values) -> None:
+        """Begin episodes with other attributes; none is being stepped."""
+        before = attributes(self._plan.config, self._plan.changed)
+        self._plan = replace(self._plan, changed=values)
+        if attributes(self._plan.config, values) == before:
+            return
+        with self.state(NodeState.STEPPING, "beginning episodes with other attributes"):
+            try:
+                for shard in self._shards.values():
+                    shard.change(self._plan)
+            except EnvironmentFailed as error:
+                self._failure = error.context
+                raise
+
     # --- shards --------------------------------------------------------------------------------
 
     def _build(self, shard: int, incarnation: int, *, taken_over: bool = False) -> None:
@@ -186,7 +208,7 @@ class EnvNode(Node):
         try:
             words = context.stats.words
             built = Shard(
-                context.plan, context.memory, shard, incarnation, words, taken_over=taken_over
+                self._plan, context.memory, shard, incarnation, words, taken_over=taken_over
             )
         except EnvironmentFailed as error:
             self._failure = error.context

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
@@ -16,6 +17,7 @@ from fast_core.envs.repeating import restore
 from fast_core.envs.repetition import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
+from fast_core.run.changes import attributes
 from fast_core.run.plan import RunPlan
 
 
@@ -65,7 +67,7 @@ class EnvGroup:
         self._left = progress[ProgressWord.EPISODE :][:count].tolist()
         self.goes_on = [False] * count
         self.batch: EnvBatch = make_batch(
-            plan.config.environment,
+            replace(plan.config.environment, attributes=attributes(plan.config, plan.changed)),
             seed=plan.config.seed,
             shard=shard,
             envs=count,
@@ -140,6 +142,12 @@ class EnvGroup:
         """
         restore(self.batch, lost_episodes(self.batch.spec.id, self._left), self.obs)
         self._begin_episodes(np.ones(len(self.obs), np.bool_))
+
+    def change(self, plan: RunPlan) -> None:
+        """Begin episodes as ``plan`` says from now on; see `EnvBatch.change`."""
+        began = np.zeros(len(self.obs), np.bool_)
+        began[self.batch.change(attributes(plan.config, plan.changed), self.obs)] = True
+        self._begin_episodes(began)
 
     def _begin_episodes(self, began: NDArray[np.bool_]) -> None:
         if self.stack is not None:

@@ -315,6 +315,15 @@ class Shard:
             episode_infos=tuple(info for each in episodes for info in each.infos if info),
         )
 
+    def change(self, plan: RunPlan) -> None:
+        """Begin episodes as ``plan`` says from now on.
+
+        Raises:
+            EnvironmentFailed: An environment raised.
+        """
+        for group in self.groups:
+            group.change(plan)
+
     # --- checkpoints ---------------------------------------------------------------------------
 
     def save(self, directory: str) -> str:

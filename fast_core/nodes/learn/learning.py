@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fast_core.algorithm import Algorithm
-from fast_core.errors import CheckpointError
-from fast_core.events import Saved, SnapshotTaken
+from fast_core.algorithm import Algorithm, Changeable
+from fast_core.config import Values
+from fast_core.errors import CheckpointError, ConfigError
+from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learner_file import check, load, save
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.run.changes import with_changes
+from fast_core.run.learner_file import check, load, save
 from fast_core.system.threads import set_threads
 
 LEARNER_FILE = "learner.msgpack"
@@ -33,6 +35,7 @@ class LearningNode(Node):
         self._flat = context.memory.parameters.empty()
         self._algorithm: Algorithm | None = None
         self._version = self._published = self._env_steps = 0
+        self._changed = False  # whether the learner has other settings than the plan's
 
     def setup(self) -> None:
         """Build the learner and restore it."""
@@ -84,6 +87,32 @@ class LearningNode(Node):
         self.context.channel.send(
             SnapshotTaken(self.context.name, request, version, self._env_steps)
         )
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def change(self, command: Change) -> None:
+        """Let the learner go on with other settings, and say so."""
+        with self.state(NodeState.LEARNING, "changing settings"):
+            self.use(command.values)
+        self.context.channel.send(Changed(self.context.name, command.number))
+
+    def use(self, values: Values) -> None:
+        """Let the learner go on with settings of which ``values`` are not the configuration's.
+
+        Raises:
+            ConfigError: It can't.
+        """
+        settings = self.context.plan.config.algorithm
+        changed = with_changes(settings, values)
+        if changed != settings or self._changed:
+            if not isinstance(self.algorithm, Changeable):
+                raise ConfigError(
+                    f"algorithm.name {settings.name!r} lets {', '.join(settings.changeable)} be "
+                    "changed, but its learner lacks the method change(settings). Write it, or set "
+                    "changeable = () in its configuration type."
+                )
+            self._changed = True
+            self.algorithm.change(changed)
 
     # --- checkpoints ---------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from fast_core.algorithm import RolloutBatch
 from fast_core.events import (
+    Change,
+    Changed,
     Command,
     Ready,
     Save,
@@ -32,8 +34,8 @@ class OptimizerNode(LearningNode):
     before `Trained`.
     """
 
-    consumes = frozenset({Train, Snapshot, Save})
-    emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+    consumes = frozenset({Train, Snapshot, Change, Save})
+    emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
     reads = frozenset({"rollouts"})
 
     def __init__(self, context: NodeContext) -> None:
@@ -46,15 +48,18 @@ class OptimizerNode(LearningNode):
         super().setup()
         if self.context.plan.checkpoint is not None:
             self.restore(Path(self.context.plan.checkpoint) / self.learner_file)
+        self.use(self.context.plan.changed)
         self.publish()
 
     def handle(self, command: Command) -> None:
-        """Train, snapshot or save; the channel's order is the order of the run."""
+        """Train, snapshot, change or save; the channel's order is the order of the run."""
         match command:
             case Train():
                 self._train(command)
             case Snapshot(request):
                 self.snapshot(request)
+            case Change():
+                self.change(command)
             case Save(checkpoint, directory):
                 self.save(checkpoint, Path(directory))
 

@@ -9,6 +9,8 @@ from typing import cast
 
 from fast_core.algorithm import Prefetching, SharedAlgorithm
 from fast_core.events import (
+    Change,
+    Changed,
     Command,
     Ready,
     Save,
@@ -20,12 +22,12 @@ from fast_core.events import (
 )
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.learning import LEARNER_FILE, LearningNode
 from fast_core.nodes.learn.stepping import Stepper, make_stepper
 from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
+from fast_core.run.learner_file import load
 
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 _BATCH_WAIT_NS = int(StatsColumn.BATCH_WAIT_NS)
@@ -41,8 +43,8 @@ class ReplayOptimizerNode(LearningNode):
     for nobody: `work` returns when nothing can be done, and whoever has something for it rings.
     """
 
-    consumes = frozenset({Train, Snapshot, Save})
-    emits = frozenset({Ready, Trained, SnapshotTaken, Saved})
+    consumes = frozenset({Train, Snapshot, Change, Save})
+    emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
     reads = frozenset({"batches", "gradients", "bases", "applied", "meeting", "networks"})
     writes = LearningNode.writes | {
         "results",
@@ -60,7 +62,7 @@ class ReplayOptimizerNode(LearningNode):
         self._chain = BatchChain() if plan.config.diagnostics.digests else None
         self._slots = BatchSlots(plan, context.memory, context.rank, self._chain)
         self._tickets: deque[TicketFigures] = deque()
-        self._save: Save | None = None
+        self._at_rest: deque[Save | Change] = deque()  # to be done once nothing is half done
         self._stepper: Stepper | None = None
         self._waiting_since_ns = 0
 
@@ -73,6 +75,7 @@ class ReplayOptimizerNode(LearningNode):
         if isinstance(self.algorithm, Prefetching):
             self._slots.announce = self.algorithm.prefetch
         saved = self._continue(Path(plan.checkpoint)) if plan.checkpoint is not None else {}
+        self.use(plan.changed)
         self._stepper = make_stepper(plan, self.context.memory, rank, self.algorithm, self._slots)
         if isinstance(state := saved.get("stepper"), dict):
             self._stepper.load(state)
@@ -91,7 +94,7 @@ class ReplayOptimizerNode(LearningNode):
         return self._stepper
 
     def handle(self, command: Command) -> None:
-        """Note a ticket, lend the policy out, or save as soon as nothing is half done."""
+        """Note a ticket, lend the policy out; change or save as soon as nothing is half done."""
         match command:
             case Train():
                 if not self._tickets:
@@ -99,17 +102,17 @@ class ReplayOptimizerNode(LearningNode):
                 self._tickets.append(TicketFigures(command))
             case Snapshot(request):
                 self.snapshot(request)
-            case Save():
-                self._save = command
+            case Save() | Change():
+                self._at_rest.append(command)
 
     def work(self) -> bool:
-        """Answer a ticket, take a step further, or save."""
+        """Answer a ticket, take a step further, or change or save."""
         if self._tickets and self._tickets[0].complete:
             self._answer(self._tickets.popleft())
             return True
         if (self._tickets or self.context.rank) and self._advance():
             return True
-        return self._save is not None and self._save_if_settled(self._save)
+        return bool(self._at_rest) and self._go_on_if_settled(self._at_rest[0])
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -189,10 +192,13 @@ class ReplayOptimizerNode(LearningNode):
 
     # --- checkpoints ---------------------------------------------------------------------------
 
-    def _save_if_settled(self, command: Save) -> bool:
+    def _go_on_if_settled(self, command: Save | Change) -> bool:
         if self._tickets or self.stepper.pending or self._slots.next() is not None:
             return False
-        self._save = None
+        self._at_rest.popleft()
+        if isinstance(command, Change):
+            self.change(command)
+            return True
         try:
             self.save(command.checkpoint, Path(command.directory))
         except OSError as error:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fast_core.errors import CheckpointError
 from fast_core.memory import LogRestore, LogSnapshot, ReplayLog
-from fast_core.nodes.learn.learner_file import load, save
+from fast_core.run.learner_file import load, save
 
 STATE_FILE = "replay.msgpack"
 TREE: dict[str, str] = {"priorities": "float64", "owners": "uint32"}  # dtypes of its arrays

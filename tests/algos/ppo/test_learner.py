@@ -577,3 +577,34 @@ def test_learns_a_continuous_target(make_environment):
 def test_random_state_survives_as_text(make_environment, make_learner):
     state = make_learner(ppo(), make_environment()).state_dict()
     assert json.loads(state["random_state"])["bit_generator"] == "PCG64"
+
+
+OTHERWISE = {
+    "learning_rate": 5e-3,
+    "clip_epsilon": 0.01,
+    "value_clip_epsilon": 0.01,
+    "value_coef": 2.0,
+    "entropy_coef": 0.5,
+    "max_grad_norm": 0.01,
+    "target_kl": 1e-4,
+}
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("key", PPOConfig.changeable)
+def test_changed_learner_goes_on_as_one_that_was_made_so(
+    make_environment, make_batch, gradient, key
+):
+    environment, setup = make_environment(), LearnerSetup(0, 2, 4, 8)
+    given = {"gradient": gradient, "learning_rate": 1e-3}
+    config, other = ppo(**given), ppo(**(given | {key: OTHERWISE[key]}))
+    learner, plain = (config.make_algorithm(environment, setup) for _ in range(2))
+    made = other.make_algorithm(environment, setup)
+    batch = make_batch(config, environment, learner)
+    for each in (learner, plain, made):
+        each.update(batch)
+    made.load_state_dict(learner.state_dict())
+    learner.change(other)
+    for each in (learner, plain, made):
+        each.update(batch)
+    assert digest(learner) == digest(made) != digest(plain)

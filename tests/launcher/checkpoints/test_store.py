@@ -9,17 +9,15 @@ import pytest
 
 from fast_core.errors import CheckpointError, OtherRun
 from fast_core.events import CommitCheckpoint
-from fast_core.launcher.checkpoints import store as checkpoints
 from fast_core.launcher.checkpoints.store import (
-    MANIFEST,
     SCHEDULER_FILE,
     CheckpointStore,
-    check,
     check_identity,
-    complete_names,
     copy_newest,
     newest_valid,
 )
+from fast_core.run import checkpoint_files
+from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 
 IDENTITY = {"seed": "0", "rollout": '{"shards":2}'}
 
@@ -84,7 +82,7 @@ def test_abandoned_parts_are_removed_with_the_next_checkpoint(store: CheckpointS
 def test_large_files_are_read_in_pieces_and_between_them_may_be_given_up(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "_PIECE", 7)
+    monkeypatch.setattr(checkpoint_files, "_PIECE", 7)
     data = bytes(range(100))
     path = commit(store, 1, data)
     entry = check(path).files["learner"]

@@ -29,7 +29,7 @@ from tests.launcher.shown.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
 BEGUN_S = 1000.0
-NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training"}
+NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training", "changed": {}}
 
 
 @pytest.fixture
@@ -65,8 +65,10 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
             "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),
         },
         executors=lambda: ("env-0", "env-0"),
+        evaluations={},
         evaluation=None,
         best=None,
+        bests={},
     )
     return Display(shell, None, None)  # type: ignore[arg-type]
 

@@ -7,13 +7,15 @@ import math
 import msgspec
 import pytest
 
-from fast_core.events import Evaluated, Figures, Trained
+from fast_core.events import Evaluated, Figures, Played, Trained
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
     {
-        name: {"phase": "training", "info": {}}.get(name, False if kind == "bool" else 0)
+        name: {"phase": "training", "info": {}, "changed": {}}.get(
+            name, False if kind == "bool" else 0
+        )
         for name, kind in Statistics.__annotations__.items()
     },
     Statistics,
@@ -105,6 +107,23 @@ def test_evaluation_stands_at_the_version_that_was_evaluated() -> None:
         "eval/return_max": 10.0,
         "eval/length_mean": 5.0,
         "eval/quarantined_share": 0.0,
+    }
+
+
+def test_evaluation_in_other_environments_stands_under_their_names() -> None:
+    others = {"windy": Played((2.0, 4.0), (5, 7), {"cost": 0.5})}
+    event = Evaluated("evaluator-0", 1, 30, 640, (8.0, 10.0), (4, 6), {"cost": 0.25}, others)
+    values = evaluation_row(event, 2.5).values
+    assert values["eval/return_mean"] == 9.0 and values["eval_info/cost"] == 0.25
+    found = {n: v for n, v in values.items() if n.startswith("evaluation/")}
+    assert found == {
+        "evaluation/windy/return_mean": 3.0,
+        "evaluation/windy/return_std": 1.0,
+        "evaluation/windy/return_min": 2.0,
+        "evaluation/windy/return_max": 4.0,
+        "evaluation/windy/length_mean": 6.0,
+        "evaluation/windy/quarantined_share": 0.0,
+        "evaluation/windy/info/cost": 0.5,
     }
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from fast_core.errors import CheckpointError, SegmentError
+from fast_core.errors import SegmentError
 from fast_core.events import Evaluate, Evaluated, Record, Stop
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.nodes.act.policy_file import BestPolicy, PolicyFile, best_policy_path, read_policy
 from fast_core.nodes.metrics import MetricsNode
+from fast_core.policy.file import PolicyFile, best_policy_path, read_origin, read_policy
 from tests.nodes.stage import Stage, drain
 
 
@@ -83,9 +83,10 @@ def test_evaluated_policy_is_kept_as_the_best(stage: Stage, node: EvaluatorNode)
     snapshot(stage, 1, value=0.25)
     event = evaluate(stage, node, 1)
     best = read_policy(best_policy_path(stage.plan.run_directory))
-    assert (best.version, best.env_steps) == (1, 10)
-    assert best.mean_return == pytest.approx(np.mean(event.returns))
-    assert np.frombuffer(best.parameters, np.float32) == pytest.approx(0.25)
+    assert isinstance(best, PolicyFile)
+    assert (best.origin.version, best.origin.env_steps) == (1, 10)
+    assert best.origin.mean_return == pytest.approx(np.mean(event.returns))
+    assert all((array == 0.25).all() for array in best.arrays())
 
 
 def test_evaluation_with_an_unknown_outcome_is_never_the_best(
@@ -107,23 +108,6 @@ def breaks_at_once(self: CartPoleEnv, action: object) -> tuple[object, ...]:
     return np.full(4, np.nan, np.float32), -1.0, False, False, {}
 
 
-def policy(version: int, mean_return: float) -> PolicyFile:
-    return PolicyFile(version, 0, mean_return, 0.0, b"")
-
-
-def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:
-    path = tmp_path / "best"
-    best = BestPolicy(path)
-    assert best.offer(policy(1, 5.0))
-    assert not best.offer(policy(2, 4.0))
-    assert not best.offer(policy(3, float("nan")))
-    assert best.offer(policy(4, 5.0)), "the later one of two equals"
-    best.write()
-    assert read_policy(path).version == 4
-    again = BestPolicy(path)
-    assert not again.offer(policy(5, 4.9)), "also after a restart"
-
-
 def test_best_policy_that_finds_no_room_is_written_later(
     stage: Stage, node: EvaluatorNode, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,13 +119,7 @@ def test_best_policy_that_finds_no_room_is_written_later(
     assert caplog.text.count("can't write the best policy") == 1
     aside.rename(path.parent)
     node.close()
-    assert read_policy(path).version == 2
-
-
-def test_damaged_policy_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "best").write_bytes(b"\xc1")
-    with pytest.raises(CheckpointError, match="can't read the policy"):
-        read_policy(tmp_path / "best")
+    assert read_origin(path).version == 2
 
 
 def test_metrics_are_written_also_those_that_came_before_the_stop(stage: Stage) -> None:

@@ -24,8 +24,8 @@ from fast_core.memory import StatsColumn
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
 from fast_core.nodes.collect.env import EnvNode
-from fast_core.nodes.contract import CheckedPolicy
 from fast_core.nodes.node import NodeState
+from fast_core.policy.checked import CheckedPolicy
 from fast_core.run.mail import Reply
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.counting import CountingConfig, CountingPolicy

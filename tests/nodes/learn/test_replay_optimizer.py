@@ -16,9 +16,9 @@ from fast_core.events import Save, Saved, Snapshot, SnapshotTaken, Train, Traine
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn import replay_optimizer
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode, learner_file
 from fast_core.nodes.replay.batch_slots import FilledSlots
+from fast_core.run.learner_file import load
 from tests.nodes.replay_stage import TICKET, replay_config
 from tests.nodes.stage import Stage, drain
 

@@ -11,7 +11,6 @@ import pytest
 
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Save, Saved
-from fast_core.nodes.learn.learner_file import load
 from fast_core.nodes.replay import files as replay_files
 from fast_core.nodes.replay.files import (
     STATE_FILE,
@@ -20,6 +19,7 @@ from fast_core.nodes.replay.files import (
     restore_rows,
     restore_state,
 )
+from fast_core.run.learner_file import load
 from tests.nodes.replay_stage import ENVS, SHARDS, ReplayStage, replay_config
 from tests.nodes.stage import drain
 

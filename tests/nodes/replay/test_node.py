@@ -13,9 +13,9 @@ from fast_core.config import CheckpointConfig
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
-from fast_core.nodes.learn.learner_file import load, save
 from fast_core.nodes.replay import node as replay
 from fast_core.nodes.replay.files import STATE_FILE, ReplaySave
+from fast_core.run.learner_file import load, save
 from tests.nodes.replay_stage import (
     BATCH,
     ENVS,

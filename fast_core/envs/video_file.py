@@ -30,27 +30,28 @@ _GIF_PALETTE = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=
 class VideoFile:
     """Writes ``path`` under a temporary name beside it, and renames when all is there."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, what: str = "--video") -> None:
         """Check what can be checked before hours of play.
 
         Args:
             path: ``*.mp4`` or ``*.gif``.
+            what: Who asks for it, for messages.
 
         Raises:
             ConfigError: Another suffix, a folder that can't be written to, or no encoder.
         """
         if path.suffix.lower() not in SUFFIXES:
             raise ConfigError(
-                f"--video must name a file that ends in {' or '.join(SUFFIXES)}; got {str(path)!r}"
+                f"{what} must name a file that ends in {' or '.join(SUFFIXES)}; got {str(path)!r}"
             )
         if not os.access(path.parent, os.W_OK | os.X_OK) or path.is_dir():
             raise ConfigError(
-                f"--video {str(path)!r} can't be written: {str(path.parent)!r} must be a folder "
+                f"{what} {str(path)!r} can't be written: {str(path.parent)!r} must be a folder "
                 "that exists and that you may write to, and the name must not be a folder's"
             )
         self.path = path
         self.frames = 0
-        self._ffmpeg = _import_encoder()
+        self._ffmpeg = import_encoder(what)
         self._partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix.lower()}")
         self._shape: tuple[int, ...] = ()
         self._encoder: Generator[None, Frame | None, None] | None = None
@@ -159,12 +160,17 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{shape[1]}x{shape[0]}"
 
 
-def _import_encoder() -> ModuleType:
+def import_encoder(what: str) -> ModuleType:
+    """What brings an ffmpeg.
+
+    Raises:
+        ConfigError: It is not installed, or has none; ``what`` needs it.
+    """
     try:
         module = importlib.import_module("imageio_ffmpeg")
         module.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
-            f"--video needs ffmpeg: {error}. Run `pip install imageio-ffmpeg`, which brings it."
+            f"{what} needs ffmpeg: {error}. Run `pip install imageio-ffmpeg`, which brings it."
         ) from error
     return module

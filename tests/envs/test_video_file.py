@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_core.envs import video_file as video
+from fast_core.envs.video_file import VideoFile, as_frame
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.tools import video
-from fast_core.tools.video import VideoFile, as_frame
 
 
 def frame(number: int, height: int = 40, width: int = 64) -> np.ndarray:

@@ -5,25 +5,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algorithm import Array, NoiseSpec, Policy
-from fast_core.run.plan import RunPlan
+from fast_core.algorithm import Array, Blueprint, NoiseSpec, Policy
 from fast_core.seeding import Role, stream
+from fast_core.spec import EnvironmentSpec
 
 
 class Actor:
     """From observations to what environments take; remembers for policies with memory."""
 
     def __init__(
-        self, plan: RunPlan, policy: Policy, envs: int, *, explore_seed: int | None = None
+        self,
+        blueprint: Blueprint,
+        environment: EnvironmentSpec,
+        policy: Policy,
+        envs: int,
+        *,
+        explore_seed: int | None = None,
     ) -> None:
         """``policy`` acts on ``envs`` rows at once; with ``explore_seed`` it explores."""
         self._policy = policy
-        noise = plan.blueprint.noise(plan.environment)
+        noise = blueprint.noise(environment)
         self._noise = np.zeros((envs, *noise.shape), np.float32)
         self._exploration = None
         if explore_seed is not None:
             self._exploration = EpisodeNoise(noise, explore_seed, envs)
-        size = plan.blueprint.state_size(plan.environment)
+        size = blueprint.state_size(environment)
         self._state = np.zeros((envs, size), np.float32) if size else None
 
     def __call__(self, obs: Array, began: NDArray[np.bool_]) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import NoiseSpec
-from fast_core.nodes.act.actor import EpisodeNoise
+from fast_core.policy.actor import EpisodeNoise
 
 STEPS = 3
 

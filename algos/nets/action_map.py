@@ -1,0 +1,60 @@
+"""From actions as they are stored to what environments take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.algos.nets.networks import F32
+from fast_core.spec import SpaceSpec
+
+UNBOUNDED = 1e30  # some environments give the greatest float as a bound
+
+
+class ActionMap:
+    """From actions as rollouts store them to what environments take.
+
+    Args:
+        space: What they take.
+        stretch: Whether boxes are stored as [-1, 1] where both bounds are finite.
+
+    Attributes:
+        space: What they take.
+        starts: First choice of each dimension of a multi-discrete action.
+        low: Lower bounds of a box, in its dtype.
+        high: Upper bounds.
+        half: What stored actions are multiplied with before ``middle`` is added; None where they
+            are in the box's units.
+        middle: The middle of the box.
+    """
+
+    def __init__(self, space: SpaceSpec, *, stretch: bool = False) -> None:
+        self.space = space
+        self.half: F32 | None = None
+        self.starts = np.asarray(space.starts, np.int64)
+        if space.kind == "box":
+            # In the space's own precision: float32 rounds some bounds of others to the outside.
+            self.low, self.high = (bound.astype(space.dtype) for bound in space.bounds)
+            low, high = space.bounds
+            bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
+            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+            if stretch and ((low != -1.0) | (high != 1.0)).any():
+                self.half = ((high - low) / 2).astype(np.float32)
+                self.middle: F32 = ((low + high) / 2).astype(np.float32)
+
+    def __call__(self, action: Array) -> Array:
+        """Stretch and clip ``[B, ...]`` to the box, or count from the space's first choices."""
+        space = self.space
+        if space.kind == "discrete":
+            return action + space.start if space.start else action
+        if space.kind == "multi_discrete":
+            choices = action.reshape(len(action), -1).astype(np.int64, copy=False)
+            if self.starts.any():
+                choices = choices + self.starts
+            return choices.reshape(len(action), *space.shape).astype(space.dtype, copy=False)
+        if self.half is not None:
+            action = action.astype(np.float32, copy=False) * self.half
+            action += self.middle
+        within: Array = np.maximum(action.astype(space.dtype, copy=False), self.low)
+        np.minimum(within, self.high, out=within)
+        return within

@@ -1,0 +1,1 @@
+"""FastLoop from Python: what `fast_core` itself offers, see docs/python.md."""

@@ -1,0 +1,127 @@
+"""A single environment, made as training makes it, to look at."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from os import PathLike
+from typing import Any, SupportsFloat, cast
+
+import gymnasium
+from gymnasium.wrappers import FrameStackObservation
+from msgspec import to_builtins
+
+from fast_core.api import sending
+from fast_core.api.config import Config, as_config, environment_of
+from fast_core.api.runs import Run
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.evaluation import scalar
+from fast_core.envs.instance import make_seeded, repeating, seed_spaces
+from fast_core.envs.making import describe_env
+from fast_core.envs.making import make_env as make_configured
+from fast_core.envs.pickled import Maker, loads
+from fast_core.envs.place import VARIABLES
+from fast_core.errors import ConfigError
+from fast_core.seeding import EpisodeSeeds, Role, generators_kept
+from fast_core.system.surroundings import variables_kept
+
+Env = gymnasium.Env[Any, Any]
+_KEY = (Role.ENVIRONMENT_EPISODE, 0, 0, 1)  # the first environment of the first shard, first made
+
+
+def make_env(
+    what: Config | Run | str | PathLike[str] | Mapping[str, object] | Callable[..., object],
+    *,
+    seed: int | None = None,
+    **environment: object,
+) -> Env:
+    """The first environment of a run, as training makes it.
+
+    With its wrappers, the preprocessing of ``environment.atari``, repeated actions and stacked
+    frames. A reset without a seed begins the next of the episodes that it begins in training.
+
+    Args:
+        what: A configuration, as of `train`; a run; an environment's id; or what makes one.
+        seed: Seed of the run; that of the configuration, or 0.
+        environment: Keys below ``environment`` to change, such as ``frame_stack=4``.
+
+    Raises:
+        ConfigError: There is no such environment, or training could not use it.
+    """
+    config, given, maker = _configured(what, environment)
+    if config.backend == "envpool":
+        raise ConfigError(
+            "make_env makes single environments, and those of EnvPool are batches in C++; got "
+            f"environment.backend 'envpool' for {config.id!r}. Call envpool.make_gymnasium."
+        )
+    seed = given if seed is None else seed
+    config = scalar(config)
+    with generators_kept(), variables_kept(VARIABLES):
+        make = make_configured if maker is None else partial(make_configured, maker=maker)
+        env = make_seeded(config, seed, _KEY, maker=make)
+    try:
+        describe_env(env, config)
+        seed_spaces(env, seed, _KEY)
+        return _Episodes(_as_seen(env, config), seed, config.reset_options)
+    except BaseException:
+        env.close()
+        raise
+
+
+def _configured(
+    what: object, keys: Mapping[str, object]
+) -> tuple[EnvironmentConfig, int, Maker | None]:
+    """The environment's configuration, the seed of the run, and what makes it if not its id."""
+    if sending.is_object(what):
+        maker = sending.checked_maker(what)
+        return environment_of({"id": sending.label_of(maker), **keys}), 0, maker
+    if isinstance(what, Run):
+        what = what.config
+    is_file = isinstance(what, PathLike) or str(what).endswith((".yaml", ".yml"))
+    if isinstance(what, Config) or is_file or (isinstance(what, Mapping) and "environment" in what):
+        config = as_config(cast("Config", what), None)
+        found = environment_of({**to_builtins(config.environment), **keys})
+        return found, config.seed, None if config.code is None else loads(config.code)
+    if isinstance(what, Mapping):
+        return environment_of({**what, **keys}), 0, None
+    return environment_of({"id": what, **keys}), 0, None
+
+
+def _as_seen(env: Env, config: EnvironmentConfig) -> Env:
+    if config.frame_skip > 1:
+        env = _Repeating(env, config.frame_skip)
+    if config.frame_stack > 1:
+        env = FrameStackObservation(env, config.frame_stack)
+    return env
+
+
+class _Repeating(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes each action several times, as ``environment.frame_skip`` says."""
+
+    def __init__(self, env: Env, times: int) -> None:
+        super().__init__(env)
+        self._step = repeating(env.step, times)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        return cast("tuple[Any, float, bool, bool, dict[str, Any]]", self._step(action))
+
+
+class _Episodes(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Begins the episodes of training, one after the other."""
+
+    def __init__(self, env: Env, seed: int, options: dict[str, Any] | None) -> None:
+        super().__init__(env)
+        self._seeds, self._options = EpisodeSeeds(seed, Role.ENVIRONMENT_EPISODE, 0, 0), options
+        self._episode = -1
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin the next episode of training, or the one that ``seed`` gives."""
+        if seed is None:
+            self._episode += 1
+            seed = self._seeds[self._episode]
+        if options is None:
+            options = copy.deepcopy(self._options)
+        return self.env.reset(seed=seed, options=options)

@@ -1,0 +1,265 @@
+"""A run in its folder, to read and to go on with, and how a run ended."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.api.columns import Columns
+from fast_core.api.config import Config, Overrides, override_lines
+from fast_core.config import file as config_file
+from fast_core.errors import RunFailed
+from fast_core.events import StopReason
+from fast_core.launcher import Outcome
+from fast_core.metrics import MetricsRow
+from fast_core.monitor.figures import count, duration, evaluation_text
+from fast_core.monitor.journal import JournalEntry, read_entries
+from fast_core.monitor.metrics_file import read_rows
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.view import EvaluationView
+from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
+
+if TYPE_CHECKING:
+    from fast_core.policy import Policy
+
+_EVALUATION = "eval/"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint.
+
+    Attributes:
+        path: Its folder, which `load_policy` takes.
+        version: Optimizer steps taken.
+        env_steps: Environment steps trained on.
+    """
+
+    path: Path
+    version: int
+    env_steps: int
+
+
+class Run:
+    """A run that has ended, or goes on in some process; nothing here changes it but `resume`.
+
+    Every attribute is read anew each time, so a run can be watched.
+
+    Attributes:
+        directory: Its folder.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        """Find a run.
+
+        Args:
+            path: Its folder, or ``<directory>/<name>``, which means the newest run there.
+
+        Raises:
+            ConfigError: There is none; says what is there instead.
+        """
+        self._files = RunDirectory.open(Path(path))
+        self.directory = self._files.path
+
+    @property
+    def config(self) -> Config:
+        """Its configuration, with what every ``auto`` stood for."""
+        values = config_file.load(self._files.config, [], algorithm_config_type, resolved=True)
+        return Config.of(values)
+
+    @property
+    def metrics(self) -> Columns:
+        """What was measured while it trained, a row about every ``metrics.interval_s``."""
+        return Columns(row for row in read_rows(self._files.metrics) if not _evaluates(row))
+
+    @property
+    def evaluations(self) -> Columns:
+        """Its evaluations; ``updates`` is the version of the policy."""
+        return Columns(row for row in read_rows(self._files.metrics) if _evaluates(row))
+
+    @property
+    def events(self) -> list[JournalEntry]:
+        """What was decided when and why: ``time_s``, ``wall``, ``what``, ``why`` and ``facts``."""
+        return list(read_entries(self._files.events))
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Its whole checkpoints, the oldest first."""
+        found = []
+        for name in complete_names(self._files.checkpoints):
+            path = self._files.checkpoints / name
+            with contextlib.suppress(OSError, msgspec.MsgspecError):  # dropped meanwhile
+                manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+                found.append(Checkpoint(path, manifest.version, manifest.env_steps))
+        return found
+
+    @property
+    def versions(self) -> list[dict[str, str]]:
+        """What each part of it was made with: FastLoop, Python, torch, simulators, processor."""
+        try:
+            text = self._files.versions.read_bytes()
+        except FileNotFoundError:  # it has just begun
+            return []
+        return msgspec.json.decode(text, type=list[dict[str, str]])
+
+    @property
+    def crash(self) -> str | None:
+        """Why it failed, the first cause last; None if it did not."""
+        try:
+            return self._files.crash.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    @property
+    def policy(self) -> Policy:
+        """The best evaluated policy, or the newest where none was evaluated; loaded each time."""
+        # here, so that who only reads figures pays nothing for it
+        from fast_core.policy import load_policy
+
+        return load_policy(self.directory)
+
+    def resume(self, overrides: Overrides = None, callbacks: Sequence[object] = ()) -> Result:
+        """Go on from its newest checkpoint, in its own folder.
+
+        Args:
+            overrides: Keys to change, as of `train`; ``{"stop.env_steps": 2_000_000}`` after a run
+                that has finished.
+            callbacks: See `train`.
+
+        Raises:
+            FastLoopError: As `train`; or there is nothing to go on from.
+        """
+        from fast_core.launcher import resume
+
+        return result_of(resume(self.directory, override_lines(overrides), callbacks=callbacks))
+
+    def __fspath__(self) -> str:
+        return str(self.directory)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.directory)!r})"
+
+
+def _evaluates(row: MetricsRow) -> bool:
+    return any(name.startswith(_EVALUATION) for name in row.values)
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """How a run ended, and what it reached.
+
+    Attributes:
+        reason: ``"finished"`` or ``"interrupted"``; a run that fails raises `RunFailed`.
+        message: Why, with figures.
+        evaluation: The last evaluation: its ``mean``, ``std``, ``version`` and ``env_steps``; None
+            without any.
+        best: The best one.
+        env_steps: Environment steps trained on, earlier parts of a resumed run included.
+        updates: Optimizer steps, likewise.
+        time_s: Seconds of training, likewise.
+        run: Its metrics, events and checkpoints.
+    """
+
+    reason: StopReason
+    message: str
+    evaluation: EvaluationView | None
+    best: EvaluationView | None
+    env_steps: int
+    updates: int
+    time_s: float
+    run: Run
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The best evaluated policy, or the newest where none was evaluated."""
+        return self.run.policy
+
+    def __repr__(self) -> str:
+        """A line for each figure; what a notebook shows of a cell."""
+        figures = {
+            self.reason: self.message,
+            "env steps": count(self.env_steps),
+            "updates": count(self.updates),
+            "time": duration(self.time_s),
+        }
+        for name, evaluation in (("best", self.best), ("last", self.evaluation)):
+            if evaluation is not None:
+                at = f" at {count(evaluation.env_steps)} env steps"
+                figures[f"{name} evaluation"] = evaluation_text(evaluation) + at
+        figures["run directory"] = str(self.run.directory)
+        width = max(map(len, figures))
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in figures.items())
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after the run has ended in order.
+
+    Attributes:
+        result: What it had reached; None if it had not begun.
+    """
+
+    def __init__(self, message: str, result: Result | None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def result_of(outcome: Outcome) -> Result:
+    """What a call that trains returns, or raises.
+
+    Signals are FastLoop's while a run lasts. Then the one that came goes on to whom it would have
+    reached: Python's own handler of Ctrl-C raises, a program's own handler is called, and a
+    SIGTERM that nobody handles ends the process.
+
+    Raises:
+        RunFailed: The run failed.
+        RunInterrupted: Ctrl-C.
+    """
+    result = _result(outcome)
+    if outcome.signal is not None:
+        sys.stdout.flush()  # the next line may be the last one
+        try:
+            signal.raise_signal(outcome.signal)
+        except KeyboardInterrupt:
+            raise _interrupted(outcome, result) from None
+    if outcome.reason == "failed":
+        cause = outcome.cause
+        assert cause is not None and outcome.directory is not None
+        raise RunFailed(outcome.report, outcome.directory, cause.node, cause.error, cause.traceback)
+    if result is None:
+        raise _interrupted(outcome, result)
+    return result
+
+
+def _interrupted(outcome: Outcome, result: Result | None) -> RunInterrupted:
+    text = outcome.text
+    if result is not None:
+        text += ". What it reached is in this exception's `result`"
+    if result is not None and result.run.checkpoints:
+        text += f"; Run({str(result.run.directory)!r}).resume() goes on"
+    return RunInterrupted(text, result)
+
+
+def _result(outcome: Outcome) -> Result | None:
+    summary = outcome.summary
+    if summary is None or outcome.directory is None:
+        return None
+    return Result(
+        reason=outcome.reason,
+        message=outcome.text,
+        evaluation=summary.last,
+        best=summary.best,
+        env_steps=summary.env_steps,
+        updates=summary.updates,
+        time_s=summary.elapsed_s,
+        run=Run(outcome.directory),
+    )

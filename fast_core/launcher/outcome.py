@@ -1,0 +1,43 @@
+"""How a call of the launcher ended, for Python; the command line makes an exit status of it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from fast_core.events import Failed, StopReason
+from fast_core.monitor.view import RunSummary
+
+EXIT_FAILED = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        reason: Finished, failed or interrupted.
+        text: Why, with figures.
+        directory: The run's folder; None where it was interrupted before there was one.
+        summary: What it reached; None where it was interrupted before it began.
+        signal: The signal that asked it to end, even if that came too late.
+        cause: First cause of a failure.
+        report: The same for people: first cause last, with its traceback; empty without a failure.
+    """
+
+    reason: StopReason
+    text: str
+    directory: Path | None
+    summary: RunSummary | None = None
+    signal: signal.Signals | None = None
+    cause: Failed | None = None
+    report: str = ""
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 finished, 1 failed, 128 + signal number when interrupted."""
+        if self.reason == "failed":
+            return EXIT_FAILED
+        interrupted = self.reason == "interrupted" and self.signal is not None
+        return 128 + int(self.signal or 0) if interrupted else 0

@@ -1,0 +1,179 @@
+"""Recording an episode of an evaluation, beside it: nothing about its result can change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fast_core.algorithm import Policy
+from fast_core.envs.evaluation import make_runner
+from fast_core.envs.instance import Instance
+from fast_core.envs.place import Place
+from fast_core.envs.rendering import drawing
+from fast_core.envs.runner import Runner
+from fast_core.envs.video_file import DEFAULT_FPS, Frame, VideoFile, as_frame
+from fast_core.errors import FastLoopError
+from fast_core.events import Evaluate
+from fast_core.memory import StatsColumn
+from fast_core.nodes.node import NodeContext
+from fast_core.policy.actor import Actor
+from fast_core.run.changes import evaluated
+
+FOLDER = "videos"
+KEY = "evaluation.video_every"
+# What TensorBoard shows is a GIF, which grows quickly: of a film of any length and size this much.
+GIF_WIDTH, GIF_FPS, GIF_S = 320, 15.0, 30.0
+
+
+class Recording:
+    """Plays the first episode of an evaluation once more, in an environment that draws.
+
+    Whatever goes wrong costs the video alone, and is warned of once.
+    """
+
+    where = ", for its video"
+
+    def __init__(self, context: NodeContext, policy: Policy) -> None:
+        """``policy`` is that of the evaluation; nothing is made yet."""
+        config = context.plan.config
+        self._context, self._config = context, config
+        self._actor = Actor(
+            context.plan.blueprint, context.plan.environment, policy, config.evaluation.envs
+        )
+        self._folder = Path(context.plan.run_directory) / FOLDER
+        self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
+        self._runner: Runner | None = None
+        self._film: VideoFile | None = None
+        self._gif: Gif | None = None
+        self._warned = False
+
+    def wanted(self, request: Evaluate) -> bool:
+        """Whether this evaluation is one that is recorded."""
+        every = self._config.evaluation.video_every
+        return every is not None and request.request % every == 0
+
+    def begin(self, request: Evaluate) -> None:
+        """Be at the beginning of the video of an evaluation."""
+        self._close_files()
+        try:
+            self._folder.mkdir(exist_ok=True)
+            path = self._folder / f"evaluation-{request.env_steps:012d}.mp4"
+            self._film = VideoFile(path, KEY)
+            self._gif = Gif(path.with_suffix(".gif")) if self._gifs else None
+            if self._runner is None:
+                self._runner = self._make_runner()
+            attributes = evaluated(self._config, self._config.environment, request.changed)
+            self._runner.change(attributes)
+            self._runner.restart()
+        except (FastLoopError, OSError) as error:
+            self._give_up(error)
+
+    def step(self) -> bool:
+        """Play and draw a step; False when there is nothing left to be."""
+        try:
+            return self._film is not None and self._made.step(self._actor)
+        except (FastLoopError, OSError) as error:
+            self._give_up(error)
+            return False
+
+    def finish(self) -> str:
+        """The path of the video in the run directory; empty if there is none."""
+        film, gif = self._film, self._gif
+        if film is None:
+            return ""
+        try:
+            for file in (gif, film):
+                if file is not None:
+                    file.finish()
+        except (FastLoopError, OSError) as error:
+            self._give_up(error)
+            return ""
+        self._close_files()
+        self._keep_newest()
+        return f"{FOLDER}/{film.path.name}"
+
+    def close(self) -> None:
+        """Close the environment, and remove a video that is not finished."""
+        self._close_files()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    @property
+    def _made(self) -> Runner:
+        assert self._runner is not None
+        return self._runner
+
+    def _make_runner(self) -> Runner:
+        config, number = self._config, self._config.numbers.recorder
+        return make_runner(
+            drawing(config.environment, "rgb_array", Place(number)),
+            episodes=1,
+            envs=config.evaluation.envs,
+            seed=config.seed,
+            max_episode_steps=config.evaluation.max_episode_steps,
+            number=number,
+            watch=self._watch,
+        )
+
+    def _watch(self, instance: Instance) -> None:
+        self._context.stats.words[StatsColumn.PROGRESS] += 1
+        fps = (instance.render_fps or DEFAULT_FPS) / self._config.environment.frame_skip
+        frame = as_frame(instance.render())
+        for file in (self._film, self._gif):
+            if file is not None:
+                file.add(frame, fps)
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            self._context.log.warning(
+                "no video of an evaluation (%s): %s; evaluations go on without it", KEY, error
+            )
+        self._close_files()
+
+    def _close_files(self) -> None:
+        files = (self._film, self._gif)
+        self._film = self._gif = None
+        for file in files:
+            if file is not None:
+                file.close()
+
+    def _keep_newest(self) -> None:
+        films = sorted(self._folder.glob("evaluation-*.mp4"))
+        for film in films[: -self._config.evaluation.videos_kept]:
+            for path in (film, film.with_suffix(".gif")):
+                path.unlink(missing_ok=True)
+
+
+class Gif:
+    """A small film beside the large one."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = VideoFile(path, KEY)
+        self._seen = 0
+
+    def add(self, frame: Frame, fps: float) -> None:
+        """Append a frame of the large one, if it is one of those that are kept."""
+        every = max(1, round(fps / GIF_FPS))
+        if self._seen % every == 0 and self._seen < GIF_S * fps:
+            self._file.add(smaller(frame), fps / every)
+        self._seen += 1
+
+    def finish(self) -> None:
+        """See `VideoFile.finish`."""
+        self._file.finish()
+
+    def close(self) -> None:
+        """See `VideoFile.close`."""
+        self._file.close()
+
+
+def smaller(frame: Frame) -> Frame:
+    """``frame`` of at most `GIF_WIDTH`, each pixel the mean of a square."""
+    size = -(-frame.shape[1] // GIF_WIDTH)
+    height, width = (length // size for length in frame.shape[:2])
+    squares = frame[: height * size, : width * size].reshape(height, size, width, size, 3)
+    mean: Frame = squares.mean((1, 3)).astype(np.uint8)
+    return mean

@@ -1,0 +1,225 @@
+"""Finding a policy: in a file, a checkpoint or a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config import RunConfig
+from fast_core.errors import CheckpointError, ConfigError
+from fast_core.monitor.run_directory import RunDirectory, listing
+from fast_core.policy.file import (
+    BEST,
+    BareFile,
+    Origin,
+    PolicyFile,
+    best_policy_path,
+    describe,
+    read_policy,
+)
+from fast_core.policy.policy import Policy
+from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
+from fast_core.run.learner_file import load
+from fast_core.run.parameters import ParameterPack
+from fast_core.spec import EnvironmentSpec
+from fast_core.system.surroundings import expanded
+
+NEWEST = "newest"
+LEARNER_FILE = "learner.msgpack"
+
+
+def load_policy(
+    source: str | os.PathLike[str],
+    device: str = "cpu",
+    *,
+    checkpoint: str | None = None,
+    seed: int = 0,
+) -> Policy:
+    """Load a trained policy, ready to act in this process.
+
+    A file, and the best policy of a run, need neither the simulator nor a process, and torch only
+    where the network computes in it. What a FastLoop of before wrote, and checkpoints, are read
+    through the run's configuration; a checkpoint's learner may need torch.
+
+    Args:
+        source: A file that `Policy.save` wrote; a run's directory, or ``<directory>/<name>`` for
+            its newest run; or one of its checkpoints.
+        device: Torch device.
+        checkpoint: Which policy of a run: ``best``, ``best-NAME`` (in one of
+            ``evaluation.environments``), ``newest`` or a name under ``checkpoints``; None takes the
+            best one if there is any, else the newest.
+        seed: Of actions with ``deterministic=False``.
+
+    Raises:
+        CheckpointError: There is no such policy, or it is damaged.
+        ConfigError: There is no such run or file.
+        PolicyError: It can't compute on this device.
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(
+            f"load_policy takes the path of a run, a checkpoint or a file; got {source!r}."
+        )
+    path = expanded(os.fspath(source), "the policy").absolute()
+    run: Path | None
+    if path.is_dir():
+        file, run, where = _of_folder(path, checkpoint)
+    elif checkpoint is not None:
+        raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
+    else:
+        file, run, where = _of_file(path)
+    return Policy(file, where=where, device=device, seed=seed, run=run)
+
+
+def _of_file(path: Path) -> tuple[PolicyFile, Path | None, str]:
+    if not path.exists():
+        folder = path.parent
+        near = f"; {str(folder)!r} holds {listing(folder)}" if folder.is_dir() else ""
+        raise ConfigError(
+            f"no run and no policy at {str(path)!r}: no such file or folder{near}. Name a run's "
+            "directory, one of its checkpoints, or a file that load_policy(...).save wrote."
+        )
+    found = read_policy(path)
+    if isinstance(found, PolicyFile):
+        return found, None, f"in {path}"
+    run = path.parent.parent
+    if not (run / "config.yaml").is_file():
+        raise CheckpointError(
+            f"the policy in {path} was written by a FastLoop of before: it is bare parameters, "
+            "which only the configuration of their run explains. Load it in the folder of its run "
+            "and save it anew: load_policy(RUN).save(FILE)."
+        )
+    return _explained(found, RunDirectory(run)), run, f"in {path}"
+
+
+def _of_folder(path: Path, checkpoint: str | None) -> tuple[PolicyFile, Path, str]:
+    if (path / MANIFEST).is_file() and not (path / "config.yaml").is_file():
+        if checkpoint is not None:
+            raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
+        path, checkpoint = path.parent.parent, path.name
+    run = RunDirectory.open(path)
+    file = _chosen(run, checkpoint)
+    return file, run.path, f"of {run.path}"
+
+
+def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
+    bests = _bests(run)
+    if checkpoint == BEST and not bests:
+        raise CheckpointError(
+            f"run {str(run.path)!r} keeps no best policy: none was evaluated, or "
+            f"checkpoint.best is false. {_offer(run)}"
+        )
+    if best := bests.get(BEST if checkpoint is None else checkpoint):
+        found = read_policy(best)
+        return found if isinstance(found, PolicyFile) else _explained(found, run)
+    if checkpoint is None or checkpoint == NEWEST:
+        return _newest(run)
+    name = Path(str(checkpoint)).name  # a path is as good
+    if name not in complete_names(run.checkpoints):
+        raise CheckpointError(f"run {str(run.path)!r} has no checkpoint {name!r}. {_offer(run)}")
+    return _of_checkpoint(run, name, name)
+
+
+def _bests(run: RunDirectory) -> dict[str, Path]:
+    """The best policy, and the best in each of ``evaluation.environments``, by their names."""
+    main = best_policy_path(run.path)
+    return {
+        path.stem.replace(main.stem, BEST): path
+        for path in sorted(main.parent.glob(f"{main.stem}*{main.suffix}"))
+    }
+
+
+def _offer(run: RunDirectory) -> str:
+    names = [*complete_names(run.checkpoints), *_bests(run)]
+    return f"It has {', '.join(names)}." if names else "It has none at all yet."
+
+
+def _newest(run: RunDirectory) -> PolicyFile:
+    """The policy of the newest whole checkpoint; nothing is renamed, the run may be training."""
+    for name in reversed(complete_names(run.checkpoints)):
+        try:
+            return _of_checkpoint(run, name, NEWEST)
+        except CheckpointError:
+            continue
+    raise CheckpointError(
+        f"run {str(run.path)!r} has neither an evaluated policy nor a whole checkpoint yet"
+    )
+
+
+def _of_checkpoint(run: RunDirectory, name: str, source: str) -> PolicyFile:
+    """The policy that a checkpoint's learner acts by.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    manifest = check(run.checkpoints / name, only=(LEARNER_FILE,))
+    state = load(run.checkpoints / name / LEARNER_FILE)["algorithm"]
+    config = run_config(run.path)
+    environment = _environment(run, config)
+    setup = replace(config.learner_setup, device="cpu", compile=False)  # whatever it trained on
+    learner = config.algorithm.make_algorithm(environment, setup)
+    learner.load_state_dict(cast("dict[str, object]", state))
+    pack = ParameterPack(config.algorithm.policy_fields(environment))
+    flat = pack.empty()
+    pack.pack(learner.policy_parameters(), flat)
+    origin = Origin(
+        run=_name(run, config),
+        source=source,
+        version=manifest.version,
+        env_steps=manifest.env_steps,
+    )
+    return describe(config, environment, pack.views(flat), origin)
+
+
+def _explained(bare: BareFile, run: RunDirectory) -> PolicyFile:
+    """Bare parameters with what their run says of them."""
+    config = run_config(run.path)
+    environment = _environment(run, config)
+    pack = ParameterPack(config.algorithm.policy_fields(environment))
+    if len(bare.parameters) != pack.nbytes:
+        raise CheckpointError(
+            f"the policy of {run.path} has {len(bare.parameters)} bytes, its configuration wants "
+            f"{pack.nbytes}; was config.yaml edited?"
+        )
+    origin = Origin(
+        run=_name(run, config),
+        source=BEST,
+        version=bare.version,
+        env_steps=bare.env_steps,
+        mean_return=bare.mean_return,
+        std_return=bare.std_return,
+        fastloop="",
+    )
+    flat: Array = np.frombuffer(bare.parameters, np.float32)
+    return describe(config, environment, pack.views(flat), origin)
+
+
+def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
+    """The resolved configuration of the run in a directory, with overrides."""
+    # here, because it imports YAML, which a policy file does without
+    from fast_core.config import file as config_file
+
+    path = RunDirectory(run).config
+    return config_file.load(path, overrides or [], algorithm_config_type, resolved=True)
+
+
+def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
+    """What the run's best policy says of its environment; without one it is tried."""
+    with contextlib.suppress(CheckpointError):  # none, or a damaged one
+        found = read_policy(best_policy_path(run.path))
+        if isinstance(found, PolicyFile):
+            return found.environment
+    # here, because it imports Gymnasium, which a policy file does without
+    from fast_core.envs.probe import probe
+
+    return config.algorithm.examine(probe(config.environment, config.seed))
+
+
+def _name(run: RunDirectory, config: RunConfig) -> str:
+    return f"{config.name}/{run.path.name}"

@@ -1,0 +1,85 @@
+"""A comparison as lines for people, and what `fastloop compare` does with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from fast_core.monitor.figures import count, number
+from fast_core.system.surroundings import write_result
+from fast_core.tools.compare import output as files
+from fast_core.tools.compare.compare import Comparison, Row, compare
+from fast_core.tools.compare.statistics import Statistics, median_reached
+
+
+def compare_and_show(
+    paths: Sequence[Path],
+    *,
+    output: Path | None = None,
+    metric: str | None = None,
+    at: int | None = None,
+    score: float | None = None,
+    across: str | None = None,
+) -> int:
+    """Compare runs, print a table and write a file; returns the exit status."""
+    if output is not None:
+        files.check(output)
+    comparison = compare(paths, metric=metric, at=at, score=score, across=across)
+    write_result(table(comparison))
+    if output is not None:
+        files.write(comparison, output)
+        write_result(f"written to {output}")
+    return 0
+
+
+def table(comparison: Comparison) -> str:
+    """The comparison as lines for people."""
+    where = (
+        "at the end of each run"
+        if comparison.at is None
+        else f"at {count(comparison.at)} env steps"
+    )
+    lines = [f"{comparison.metric} {where}", ""]
+    head = ("", "", "n", "mean", "std", "min", "max", "IQM", "95 % interval")
+    cells: list[tuple[str, ...]] = [head]
+    for row in comparison.rows:
+        for label, stats in (("final", row.final), ("best", row.best)):
+            name = row.name if label == "final" else ""
+            cells.append((name, label, *_cells(stats)))
+    lines += _aligned(cells)
+    if comparison.score is not None:
+        lines += ["", f"env steps to {number(comparison.score)}, median", ""]
+        lines += _aligned([_score_cells(row) for row in comparison.rows])
+    for note in comparison.notes:
+        lines += ["", note]
+    return "\n".join(lines)
+
+
+def _cells(stats: Statistics) -> tuple[str, ...]:
+    interval = (
+        "-"
+        if math.isnan(stats.interval[0])
+        else f"{number(stats.interval[0])} to {number(stats.interval[1])}"
+    )
+    figures = (stats.mean, stats.std, stats.low, stats.high, stats.iqm)
+    return str(stats.n), *("-" if math.isnan(f) else number(f) for f in figures), interval
+
+
+def _score_cells(row: Row) -> tuple[str, ...]:
+    reached = sum(math.isfinite(steps) for steps in row.steps_to)
+    median = median_reached(row.steps_to)
+    text = count(median) if math.isfinite(median) else "-"
+    return row.name, text, f"reached by {reached} of {len(row.steps_to)}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = 2 if len(rows[0]) > 3 else 1
+    return [
+        "  ".join(
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

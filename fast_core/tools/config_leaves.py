@@ -1,0 +1,46 @@
+"""Configurations side by side: their keys, flat, and in which of them they differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from fast_core.config import RunConfig
+
+# Where a run lies, and which of its kind it is.
+PLACE = frozenset({"name", "directory", "seed"})
+# What a launch puts in the place of a key that was left open, beside every `auto`.
+_FILLED = {"horizon_env_steps", "policy.measured"}
+_MISSING = "(no such key)"
+
+
+def leaves(config: RunConfig) -> dict[str, object]:
+    """Every value by its dotted key, but for where the run lies and its seed."""
+    flat = dict(_flat(msgspec.to_builtins(config), ""))
+    return {key: value for key, value in flat.items() if key not in PLACE}
+
+
+def differences(wanted: RunConfig, found: RunConfig) -> dict[str, tuple[object, object]]:
+    """Keys in which the configuration that a run wrote is not the one that was launched.
+
+    Returns:
+        (wanted, found) by dotted key; what a launch fills in is no difference.
+    """
+    asked, got = leaves(wanted), leaves(found)
+    filled = {key for key, value in asked.items() if value == "auto"}
+    filled |= {key for key in _FILLED if asked.get(key) is None}
+    return {
+        key: (asked.get(key, _MISSING), got.get(key, _MISSING))
+        for key in asked | got
+        if asked.get(key, _MISSING) != got.get(key, _MISSING)
+        and not any(key == other or key.startswith(f"{other}.") for other in filled)
+    }
+
+
+def _flat(tree: Mapping[str, object], above: str) -> Iterator[tuple[str, object]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

@@ -1,0 +1,40 @@
+"""A run's policy as a file for elsewhere: what `fastloop export` does."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from fast_core.export import check_target, write
+from fast_core.policy import load_policy
+from fast_core.system import forks
+from fast_core.system.surroundings import write_result
+
+
+def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
+    """Write a run's policy to a file and print a line about it.
+
+    Args:
+        path: Run directory, the folder of a name's runs, or a policy's file.
+        file: The file; its suffix says the format.
+        checkpoint: Which policy, see `load_policy`.
+
+    Returns:
+        The exit status: 0, or 130 after Ctrl-C.
+
+    Raises:
+        FastLoopError: There is no such policy, or it can't be written like that.
+    """
+    target = check_target(file).absolute()  # user code may change the current folder
+    policy = load_policy(path, checkpoint=checkpoint)
+    # `fastloop` ends at once on Ctrl-C, which would leave what is being written.
+    before = forks.take(signal.SIGINT, signal.default_int_handler)
+    try:
+        exported = write(policy.config, policy.environment, policy.file.arrays(), target)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        forks.give_back(signal.SIGINT, before)
+    which = f"policy {policy.origin.source}, version {policy.version}"
+    write_result(f"wrote {file} ({which}): {exported.summary}")
+    return 0

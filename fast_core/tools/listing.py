@@ -1,0 +1,101 @@
+"""`fastloop list`: what runs there are and how they stand."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from fast_core.errors import ConfigError
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number
+from fast_core.system.surroundings import expanded, write_result
+from fast_core.tools.run_state import RunState, find_runs, read_state, size_bytes
+
+DEFAULT = Path("runs")
+_TEXT = 60
+
+
+def list_runs(folder: Path = DEFAULT) -> list[RunState]:
+    """Every run at and below a folder, newest first.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    path = expanded(folder, "the folder")
+    if not path.is_dir():
+        raise ConfigError(
+            f"there is no folder {str(folder)!r} of runs. Launch one, or give the folder that "
+            "`directory` named."
+        )
+    states = [read_state(run) for run in find_runs(path)]
+    return sorted(states, key=lambda run: (run.began or datetime.min, str(run.path)), reverse=True)
+
+
+def show_runs(folder: Path = DEFAULT, *, as_json: bool = False) -> int:
+    """Print them, as a table or as a JSON array; returns the exit status."""
+    runs = list_runs(folder)
+    if as_json:
+        rows = [
+            {**msgspec.to_builtins(run, enc_hook=str), "bytes": size_bytes(run.path)}
+            for run in runs
+        ]
+        write_result(msgspec.json.format(msgspec.json.encode(rows)).decode())
+    elif runs:
+        write_result("\n".join(_table(runs, expanded(folder, "the folder"))))
+    else:
+        write_result(f"no runs in {folder}")
+    return 0
+
+
+def _table(runs: list[RunState], folder: Path) -> list[str]:
+    head = (
+        "run",
+        "state",
+        "algorithm",
+        "environment",
+        "seed",
+        "env steps",
+        "best",
+        "age",
+        "size",
+        "",
+    )
+    rows = [head, *(_cells(run, folder) for run in runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers = range(4, 9)
+    return [
+        "  ".join(
+            cell.rjust(width) if index in numbers else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cells(run: RunState, folder: Path) -> tuple[str, ...]:
+    name = str(run.path.relative_to(folder)) if run.path != folder else str(run.path)
+    age = None if run.began is None else time.time() - run.began.timestamp()
+    text = cut(run.text, _TEXT)
+    if run.state in ("failed", "interrupted"):
+        text += "; can be resumed" if run.checkpoint else "; nothing to resume from"
+    return (
+        name,
+        run.state,
+        run.algorithm or UNKNOWN,
+        run.environment or UNKNOWN,
+        UNKNOWN if run.seed is None else str(run.seed),
+        count(run.env_steps),
+        number(run.best),
+        duration(age),
+        _size(size_bytes(run.path)),
+        text,
+    )
+
+
+def _size(nbytes: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB")):
+        if nbytes >= 1 << power:
+            return f"{nbytes / (1 << power):.1f} {unit}"
+    return f"{nbytes / 1024:.0f} KiB"

@@ -1,0 +1,206 @@
+"""How a run stands, found out from its directory alone: quickly, and while it trains too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from fast_core.metrics import MetricsRow
+from fast_core.monitor.figures import cut
+from fast_core.monitor.journal import SUMMARY, JournalEntry
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import holder
+from fast_core.run.checkpoint_files import complete_names
+
+RETURN, TRAINING_RETURN = "eval/return_mean", "rollout/return_mean"
+QUARANTINED = "eval/quarantined_share"
+_TAIL_BYTES = 1 << 16
+_MOST_BYTES = 1 << 24  # of metrics that are looked through for the best evaluation
+_CAUSE = 300
+
+State = Literal["running", "finished", "failed", "interrupted"]
+
+_entries = msgspec.json.Decoder(JournalEntry)
+_rows = msgspec.json.Decoder(MetricsRow)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """How a run stands.
+
+    Attributes:
+        path: Its directory.
+        state: Interrupted is what was stopped or killed, and what never began to train.
+        text: Why it ended, or its first cause.
+        pid: The process that trains, while it is running.
+        algorithm: Name of the algorithm; empty while it is unknown, as the next two.
+        environment: Id of the environment.
+        seed: The run's seed.
+        began: When the directory was made.
+        env_steps: Environment steps trained on.
+        time_s: Seconds of training.
+        best: Mean return of the best evaluation.
+        last: Mean return of the last evaluation, or of training episodes where there is none.
+        checkpoint: Name of the newest checkpoint, empty where there is none to resume from.
+    """
+
+    path: Path
+    state: State
+    text: str = ""
+    pid: int | None = None
+    algorithm: str = ""
+    environment: str = ""
+    seed: int | None = None
+    began: datetime | None = None
+    env_steps: int = 0
+    time_s: float = 0.0
+    best: float | None = None
+    last: float | None = None
+    checkpoint: str = ""
+
+
+def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
+    """Find out how the run in a directory stands; no file that grows with it is read whole.
+
+    ``most_bytes`` of its newest metrics are looked through.
+    """
+    run = RunDirectory(path)
+    pid = holder(run.lock_file)
+    end = None if pid is not None else _end(run.events)
+    names = complete_names(run.checkpoints)
+    row, last, best = _figures(run.metrics, most_bytes)
+    state, text = _outcome(run, pid, end)
+    algorithm, environment, seed = _identity(run.config)
+    facts = {} if end is None else end.facts
+    env_steps, summed = facts.get("env_steps"), facts.get("best_evaluation")
+    return RunState(
+        path=path,
+        state=state,
+        text=text,
+        pid=pid,
+        algorithm=algorithm,
+        environment=environment,
+        seed=seed,
+        began=run.stamp,
+        env_steps=env_steps if isinstance(env_steps, int) else row.env_steps if row else 0,
+        time_s=row.time_s if row else 0.0,
+        best=float(summed) if isinstance(summed, int | float) else best,
+        last=last,
+        checkpoint=names[-1] if names else "",
+    )
+
+
+def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:
+    """Every run directory at and below a folder, in no order; what is in runs is not looked at."""
+    if RunDirectory(folder).stamp is not None:
+        yield folder
+        return
+    below: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for path in below if depth else ():
+        yield from find_runs(Path(path), depth - 1)
+
+
+def size_bytes(path: Path) -> int:
+    """What a run takes on the disk; files that checkpoints share count once."""
+    files = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(folder, name))
+            except OSError:  # it may be training
+                continue
+            files[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(files.values())
+
+
+def _outcome(run: RunDirectory, pid: int | None, end: JournalEntry | None) -> tuple[State, str]:
+    if pid is not None:
+        return "running", f"process {pid}"
+    if run.crash.exists():
+        return "failed", first_cause(run)
+    if end is None:
+        killed = "it was killed" if run.events.exists() else "it never began to train"
+        return "interrupted", killed
+    outcome = end.facts.get("outcome") or end.why.partition(":")[0]
+    why = end.why if end.what == SUMMARY else end.why.partition(": ")[2]
+    if outcome == "finished":
+        return "finished", why
+    return ("failed" if outcome == "failed" else "interrupted"), why
+
+
+def first_cause(run: RunDirectory) -> str:
+    """The line of ``crash.txt`` that says what failed; it is the last one."""
+    lines = _tail(run.crash).decode("utf-8", "replace").strip().splitlines()
+    return cut(lines[-1].strip(), _CAUSE) if lines else "crash.txt is empty"
+
+
+def _end(events: Path) -> JournalEntry | None:
+    """The last end on record; None where training went on after it."""
+    for line in reversed(_tail(events).splitlines()):
+        try:
+            entry = _entries.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if entry.what in ("start", "resume"):
+            return None
+        if entry.what in (SUMMARY, "end"):
+            return entry
+    return None
+
+
+def _figures(
+    metrics: Path, most_bytes: int
+) -> tuple[MetricsRow | None, float | None, float | None]:
+    """The last row, the last mean return and the best evaluation of the rows looked through."""
+    newest: MetricsRow | None = None
+    last: float | None = None
+    best: float | None = None
+    for line in reversed(_tail(metrics, most_bytes).splitlines()):
+        evaluated = f'"{RETURN}"'.encode() in line
+        if newest is not None and not evaluated:
+            continue
+        try:
+            row = _rows.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        newest = newest or row
+        mean = row.values.get(RETURN)
+        if mean is not None:
+            last = mean if last is None else last
+            if not row.values.get(QUARANTINED):
+                best = mean if best is None else max(best, mean)
+    if last is None and newest is not None:
+        last = newest.values.get(TRAINING_RETURN)
+    return newest, last, best
+
+
+def _identity(config: Path) -> tuple[str, str, int | None]:
+    """Algorithm, environment and seed; whatever FastLoop wrote, any reader of YAML reads."""
+    try:
+        # The parser in C, where there is one, is ten times as fast as that of configurations.
+        tree = yaml.load(config.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return str(tree["algorithm"]["name"]), str(tree["environment"]["id"]), int(tree["seed"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return "", "", None
+
+
+def _tail(path: Path, most: int = _TAIL_BYTES) -> bytes:
+    """The end of a file, from the beginning of a line on; nothing where it can't be read."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most))
+            data = file.read(most)
+    except OSError:
+        return b""
+    return data if size <= most else data.partition(b"\n")[2]

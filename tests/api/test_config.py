@@ -1,0 +1,122 @@
+"""Configurations made in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.api.config import Config, as_config
+from fast_core.config import RunConfig
+from fast_core.config.file import dumps, load
+from fast_core.errors import ConfigError
+from tests.envs.toy import Counter
+
+TREE: dict[str, Any] = {
+    "name": "x",
+    "environment": {"id": "CartPole-v1"},
+    "algorithm": {"name": "ppo", "hidden_sizes": (8, 8)},
+    "stop": {"env_steps": np.int64(100)},
+}
+
+
+def test_dict_file_and_config_say_the_same(tmp_path: Path) -> None:
+    config = Config(TREE)
+    path = tmp_path / "x.yaml"
+    path.write_text(dumps(config.values))
+    assert Config.load(path) == config == as_config(TREE, None) == as_config(str(path), None)
+    assert as_config(config, None) is config
+    assert Config.load(path).algorithm.hidden_sizes == (8, 8)  # type: ignore[attr-defined]
+    assert str(config) == path.read_text()
+    assert repr(config) == "<Config 'x': ppo on CartPole-v1, seed 0>"
+
+
+def test_attributes_are_the_keys_of_a_configuration() -> None:
+    declared = [name for name in Config.__annotations__ if name not in ("values", "code")]
+    assert declared == list(RunConfig.__struct_fields__)
+    types = {name: RunConfig.__annotations__[name] for name in declared}
+    for name in ("environment", "algorithm", "stop"):
+        assert Config.__annotations__[name] == types[name]
+    assert {"stop", "changed"} <= set(dir(Config(TREE)))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"seed": 3, "stop.env_steps": 200, "algorithm": {"name": "ppo", "gamma": 0.5}},
+        ["seed=3", "stop.env_steps=200", "algorithm={name: ppo, gamma: 0.5}"],
+    ],
+)
+def test_overrides_are_a_dict_or_a_list(overrides: Any) -> None:
+    config = Config(TREE)
+    changed = config.changed(overrides)
+    assert (changed.seed, changed.stop.env_steps) == (3, 200)
+    assert changed.algorithm.gamma == 0.5  # type: ignore[attr-defined]
+    assert config.seed == 0 and config != changed
+
+
+def test_config_cannot_be_changed_by_accident() -> None:
+    config = Config(TREE)
+    with pytest.raises(AttributeError, match=r"config.changed\(\{'seed': \.\.\.\}\)"):
+        config.seed = 3
+    with pytest.raises(AttributeError, match="no 'sed'"):
+        config.sed  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("given", [Counter, {"id": Counter, "kwargs": {"length": 3}}])
+def test_class_with_a_name_is_named(given: Any) -> None:
+    config = Config(TREE, environment=given)
+    assert (config.environment.id, config.code) == ("tests.envs.toy:Counter", None)
+    assert config.environment.pickled is None
+
+
+def test_function_without_a_name_is_code() -> None:
+    config = Config(TREE, environment={"id": lambda length: Counter(length), "kwargs": {}})
+    assert config.environment.id == "lambda" and config.environment.pickled == "environment.pkl"
+    assert config.code
+    assert config.changed({"seed": 1}).code == config.code
+    # what is named afterwards takes its place
+    for id, code in (("CartPole-v1", None), (Counter, None)):
+        again = config.changed({"environment.id": id})
+        assert (again.code, again.environment.pickled) == (code, None)
+    assert config.changed(["environment.id=CartPole-v1"]).environment.pickled is None
+    back = Config(TREE).changed({"environment.id": lambda: Counter()})
+    assert back.environment.pickled == "environment.pkl" and back.code
+
+
+def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path) -> None:
+    config = Config(TREE, environment=lambda: Counter())
+    (tmp_path / "config.yaml").write_text(dumps(config.values))
+    found = load(tmp_path / "config.yaml", [], algorithm_config_type)
+    assert found.environment.pickled == str(tmp_path / "environment.pkl")
+    assert dumps(found) == dumps(config.values)
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "says"),
+    [
+        (3, None, "the path of a YAML file, or a dict.*got a int"),
+        ({**TREE, "sed": 1}, None, r"sed is not a key.*\(the configuration\).*Did you mean seed"),
+        (TREE, {"sed": 1}, r"sed is not a key.*\(overrides\).*Did you mean seed"),
+        (TREE, ["sed=1"], r"sed is not a key.*\(overrides\)"),
+        (TREE, "seed=1", r"a list such as \['seed=1'\]; got 'seed=1'"),
+        (TREE, ["seed"], "must look like `section.key=value`"),
+        (
+            {**TREE, "environment": {"id": "X-v0", "kwargs": {"table": [np.zeros(2)]}}},
+            None,
+            r"environment.kwargs.table\[0\] must be something that YAML.*functools.partial",
+        ),
+        (TREE, {"environment.kwargs.table": np.zeros(2)}, "environment.kwargs.table must be"),
+        (
+            {**TREE, "environment": {"id": lambda: Counter(), "backend": "envpool"}},
+            None,
+            "environment.backend must be gymnasium for an environment that is a Python object",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(given: Any, overrides: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        as_config(given, overrides)

@@ -1,0 +1,144 @@
+"""Filming evaluations, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig
+from fast_core.envs.instance import Instance
+from fast_core.events import Evaluate, Evaluated
+from fast_core.nodes.act.evaluator import EvaluatorNode
+from fast_core.nodes.act.recording import smaller
+from tests.nodes.stage import Stage, drain, make_config
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+HERE = "tests.nodes.act.test_recording"
+EVALUATION = EvaluationConfig(episodes=3, envs=2, video_every=2, videos_kept=2)
+
+
+class Painted(gymnasium.wrappers.TransformObservation):  # type: ignore[type-arg]
+    """CartPole in cheap pictures; leaves a mark for each environment by its render mode."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        env = gymnasium.make("CartPole-v1", render_mode=render_mode)
+        super().__init__(env, lambda obs: obs, env.observation_space)
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        return np.full((20, 30, 3), 200, np.uint8)
+
+
+PAINTED = EnvironmentConfig(id=f"{HERE}:Painted")
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Iterator[list[Stage]]:
+    made: list[Stage] = []
+    yield made
+    for stage in made:
+        stage.close()
+
+
+def filming(stages: list[Stage], folder: Path, evaluation: EvaluationConfig) -> EvaluatorNode:
+    stages.append(Stage(folder, make_config(environment=PAINTED, evaluation=evaluation)))
+    node = EvaluatorNode(stages[-1].context("evaluator-0"))
+    node.setup()
+    return node
+
+
+def evaluated(stage: Stage, node: EvaluatorNode, version: int) -> Evaluated:
+    stage.memory.evaluation().write(version, 10 * version, stage.memory.parameters.empty())
+    stage.hub.send("evaluator-0", Evaluate(version, version, 10 * version, 3))
+    drain(node)
+    (event,) = stage.events()
+    assert isinstance(event, Evaluated)
+    return event
+
+
+def test_every_second_evaluation_is_filmed_and_the_newest_films_are_kept(
+    stages: list[Stage], tmp_path: Path
+) -> None:
+    node = filming(stages, tmp_path, EVALUATION)
+    events = [evaluated(stages[0], node, version) for version in range(1, 8)]
+    node.close()
+    films = [event.video for event in events]
+    assert films == ["" if n % 2 else f"videos/evaluation-{10 * n:012d}.mp4" for n in range(1, 8)]
+    left = {path.name for path in (tmp_path / "videos").iterdir()}
+    kept = [f"evaluation-{steps:012d}" for steps in (40, 60)]
+    assert left == {f"{name}{suffix}" for name in kept for suffix in (".mp4", ".gif")}
+    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / films[5]))
+    assert frames == events[5].lengths[0] + 1
+
+
+def test_results_are_those_without_films(stages: list[Stage], tmp_path: Path) -> None:
+    results = []
+    for every in (1, None):
+        folder = tmp_path / str(every)
+        node = filming(stages, folder, replace(EVALUATION, video_every=every))
+        results.append([evaluated(stages[-1], node, version).played for version in (1, 2)])
+        node.close()
+    assert results[0] == results[1]
+
+
+def test_no_gif_is_made_where_there_is_no_tensorboard(stages: list[Stage], tmp_path: Path) -> None:
+    config = make_config(
+        environment=PAINTED,
+        evaluation=replace(EVALUATION, video_every=1),
+        metrics=MetricsConfig(tensorboard=False),
+    )
+    stages.append(Stage(tmp_path, config))
+    node = EvaluatorNode(stages[0].context("evaluator-0"))
+    node.setup()
+    evaluated(stages[0], node, 1)
+    node.close()
+    assert [path.suffix for path in (tmp_path / "videos").iterdir()] == [".mp4"]
+
+
+def test_drawing_that_fails_costs_the_film_alone_and_is_told_once(
+    stages: list[Stage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = filming(stages, tmp_path, replace(EVALUATION, video_every=1))
+    before = evaluated(stages[0], node, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Instance, "render", lambda _: "no picture")
+        events = [evaluated(stages[0], node, version) for version in (2, 3)]
+    after = evaluated(stages[0], node, 4)
+    node.close()
+    assert [event.video for event in events] == ["", ""]
+    assert all(event.played == before.played for event in (*events, after))
+    assert after.video
+    assert caplog.text.count("no video of an evaluation") == 1
+    assert {path.stem for path in (tmp_path / "videos").iterdir()} == {
+        "evaluation-000000000010",
+        "evaluation-000000000040",
+    }
+
+
+def test_run_that_ends_meanwhile_leaves_no_half_film(stages: list[Stage], tmp_path: Path) -> None:
+    node = filming(stages, tmp_path, replace(EVALUATION, video_every=1))
+    stages[0].memory.evaluation().write(1, 10, stages[0].memory.parameters.empty())
+    node.handle(Evaluate(1, 1, 10, 3))
+    assert node._recording.step()
+    node.close()
+    assert list((tmp_path / "videos").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((20, 30), (20, 30)), ((400, 600), (200, 300)), ((90, 961), (22, 240))]
+)
+def test_gif_is_no_wider_than_tensorboard_shows(
+    size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    frame = np.zeros((*size, 3), np.uint8)
+    frame[::2] = 100
+    small = smaller(frame)
+    assert small.shape == (*expected, 3)
+    assert abs(float(small.mean()) - 50) < 1

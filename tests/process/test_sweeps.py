@@ -1,0 +1,114 @@
+"""Runs side by side: each as if it were alone, and nothing left however the sweep ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.process.harness import (
+    TOY,
+    Launched,
+    Workplace,
+    digests,
+    eventually,
+    read_lines,
+)
+
+pytestmark = pytest.mark.process
+
+INTERRUPTED = 130
+CONFIG = {
+    **TOY,
+    "environment": {**TOY["environment"], "kwargs": {"step_s": 0.002}},
+    "nodes": {},
+    "diagnostics": {"digests": True},
+    "stop": {"env_steps": 640},
+}
+
+
+def start(workplace: Workplace, home: Path | None = None, **keys: Any) -> Launched:
+    """Carry out a sweep with these keys, of two runs at once."""
+    home = home or workplace.folder()
+    tree: Mapping[str, Any] = {"config": CONFIG, "jobs": 2, **keys}
+    (home / "many.yaml").write_text(yaml.safe_dump(tree))
+    return workplace.start(["-m", "fast_core.cli", "sweep", "many.yaml"], home=home)
+
+
+def runs(launched: Launched) -> dict[str, Path]:
+    """The newest directory of each run that has begun, by variant and seed."""
+    found = sorted((launched.home / "runs" / "many").glob("*/*_seed*/config.yaml"))
+    return {f"{p.parts[-3]} {p.parts[-2].split('_')[2]}": p.parent for p in found}
+
+
+def training(launched: Launched, count: int) -> bool:
+    """Whether so many runs have trained on something."""
+    begun = [run for run in runs(launched).values() if digests(run)]
+    return len(begun) >= count
+
+
+def resumed(run: Path) -> bool:
+    return any(event["what"] == "resume" for event in read_lines(run / "events.jsonl"))
+
+
+def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace) -> None:
+    values = {"grid": {"algorithm.gamma": [0.9, 0.99]}, "seeds": 2}
+    sweep = start(workplace, **values)
+    eventually(lambda: training(sweep, 2), f"two runs train\n{sweep.screen}")
+    sweep.signal(signal.SIGINT, group=True)
+    assert sweep.wait() == INTERRUPTED, sweep.screen
+    sweep.assert_gone()
+    first = runs(sweep)
+    assert set(first) == {"gamma=0.9 seed0", "gamma=0.99 seed0"}
+    assert all(list(run.glob("checkpoints/*/manifest.json")) for run in first.values())
+
+    again = start(workplace, sweep.home, **values)
+    assert again.wait(60) == 0, again.screen
+    again.assert_gone()
+    assert set(runs(again)) == {f"gamma={g} seed{s}" for g in (0.9, 0.99) for s in (0, 1)}
+    assert first.items() <= runs(again).items()  # gone on with, not begun anew
+    assert all(resumed(run) for run in first.values())
+    assert "4 of 4 runs finished" in again.screen
+
+
+@pytest.mark.slow
+def test_run_of_a_sweep_equals_its_configuration_launched_alone(workplace: Workplace) -> None:
+    sweep = start(workplace, seeds=2)
+    assert sweep.wait(60) == 0, sweep.screen
+    run = runs(sweep)["toy seed1"]
+    alone = workplace.launch(
+        "directory=runs", config=yaml.safe_load((run / "config.yaml").read_text())
+    )
+    assert alone.wait() == 0, alone.screen
+    assert digests(run) == digests(alone.run) != {}
+
+
+def test_run_that_fails_ends_no_other_and_is_named_at_the_end(workplace: Workplace) -> None:
+    home = workplace.folder()
+    faults = {"environment.kwargs.fault": ["raise", ""], "environment.kwargs.folder": [str(home)]}
+    sweep = start(workplace, home, grid=faults)
+    assert sweep.wait() == 1, sweep.screen
+    sweep.assert_gone()
+    assert "1 of 2 runs finished" in sweep.screen
+    cause, place = sweep.screen.strip().splitlines()[-2:]
+    assert "bad joint 7" in cause
+    assert (Path(place.strip()) / "crash.txt").is_file()
+
+
+def test_killed_sweep_leaves_no_run(workplace: Workplace) -> None:
+    sweep = start(workplace, seeds=2)
+    eventually(lambda: training(sweep, 2), f"two runs train\n{sweep.screen}")
+    sweep.signal(signal.SIGKILL)
+    sweep.wait()
+    sweep.assert_gone()
+
+
+def test_wrong_sweep_starts_nothing(workplace: Workplace) -> None:
+    sweep = start(workplace, grid={"algorithm.gama": [0.9]})
+    assert sweep.wait() == 2
+    assert "Did you mean algorithm.gamma?" in sweep.screen
+    assert not (sweep.home / "runs").exists()
