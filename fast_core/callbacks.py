@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fast_core.config import RunConfig
-from fast_core.events import Played, Value
+from fast_core.events import Value
 
 METHODS = ("on_start", "on_metrics", "on_evaluation", "on_checkpoint", "on_end")
 
@@ -63,6 +63,23 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What an evaluation came to in one of ``evaluation.environments``.
+
+    Attributes:
+        returns: Of each episode; NaN where its outcome is not known (``environment.nonfinite``).
+        lengths: Steps of each episode.
+        info: Mean of each number of the info of the episodes' last steps.
+        mean: Mean of ``returns``; None where an outcome is not known.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    info: Mapping[str, float]
+    mean: float | None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """An evaluation that is over.
 
@@ -76,8 +93,8 @@ class Evaluation:
         info: Mean of each number of the info of the episodes' last steps.
         mean: Mean of ``returns``; None where an outcome is not known.
         best: Whether no evaluation of the run before had a higher mean.
-        others: What each of ``evaluation.environments`` came to, by name: `returns`, `lengths`,
-            `info`, and as ``score`` the mean.
+        others: What it came to in each of ``evaluation.environments``, by name.
+        video: Its video, None without one (``evaluation.video_every``).
     """
 
     number: int
@@ -89,7 +106,8 @@ class Evaluation:
     info: Mapping[str, float]
     mean: float | None
     best: bool
-    others: Mapping[str, Played] = field(default_factory=dict)
+    others: Mapping[str, Outcome] = field(default_factory=dict)
+    video: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ BENCHMARKS = (
     "replay_memory",
     "rounds",
     "optimizers",
+    "policy",
 )
 
 

@@ -197,7 +197,7 @@ class Translation:
             return _applied(target, arguments, node, value.name)
         except RuntimeError:  # its elements lie in another order
             copy = self._array(value.tensor)
-            self._loops(copy.tensor.shape, lambda *i: f"{copy.at(*i)} = {value.at(*i)};")
+            self._copy(copy, value)
             return _applied(target, [copy, *arguments[1:]], node, copy.name)
 
     def _written(

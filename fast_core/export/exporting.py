@@ -16,6 +16,7 @@ from fast_core.export.c_names import identifier, signature
 from fast_core.export.interface import Interface, make_interface
 from fast_core.export.samples import TOLERANCE, Reference, draw
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.surroundings import expanded
 
 if TYPE_CHECKING:
     from fast_core.export.formats import Format, Job
@@ -101,21 +102,27 @@ def write(
     module = make_module(config, environment, parameters)
     job = Job(module, interface, draw(interface, 2))
     reference = Reference(config, environment, parameters)
-    with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
-        made = Path(folder) / path.name
-        try:
-            difference = _written(FORMATS[path.suffix], job, reference, made)
-        except UnknownOperation as error:
-            others = [
-                suffix
-                for suffix, format in FORMATS.items()
-                if suffix != path.suffix and _works(format, job, reference, made, suffix)
-            ]
-            raise ExportError(
-                f"{path.name} can't be written: {error}, which this policy computes. "
-                + (f"What can: {', '.join(others)}." if others else "No other format can either.")
-            ) from error
-        os.replace(made, path)
+    try:
+        with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            try:
+                difference = _written(FORMATS[path.suffix], job, reference, made)
+            except UnknownOperation as error:
+                others = [
+                    suffix
+                    for suffix, format in FORMATS.items()
+                    if suffix != path.suffix and _works(format, job, reference, made, suffix)
+                ]
+                what = f"What can: {', '.join(others)}." if others else "No format can."
+                raise ExportError(
+                    f"{path.name} can't be written: {error}, which this policy computes. {what}"
+                ) from error
+            os.replace(made, path)
+    except OSError as error:
+        raise ExportError(
+            f"can't write {str(path)!r}: {error.strerror}. Name a file in a folder that can be "
+            "written."
+        ) from error
     return Exported(path, interface, difference)
 
 
@@ -125,7 +132,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     Raises:
         ConfigError: Its suffix says no format, or it can't be there.
     """
-    path = Path(path)
+    path = expanded(path, "the exported file")
     if path.suffix not in SUFFIXES:
         known = ", ".join(f"{suffix} ({title})" for suffix, title in SUFFIXES.items())
         raise ConfigError(
@@ -141,14 +148,24 @@ def check_target(path: str | os.PathLike[str]) -> Path:
 def _written(format: Format, job: Job, reference: Reference, path: Path) -> float | None:
     """Write a file and try it."""
     format.write(job, path)
-    answer = format.open(path, job.interface)
-    if answer is None:
-        return None
     sample = draw(job.interface, ROWS, seed=1)
-    greatest = 0.0
-    for part in (sample.rows(0, 1), sample):
-        difference = reference.difference(part, list(answer(part.inputs)))
-        greatest = max(greatest, difference)
+    parts = sample.rows(0, 1), sample
+    try:
+        answer = format.open(path, job.interface)
+        if answer is None:
+            return None
+        given = [list(answer(part.inputs)) for part in parts]
+    except (ExportError, OSError):
+        raise
+    # Foreign libraries, which fail in many ways.
+    except Exception as error:
+        raise ExportError(
+            f"the {format.title} file was written, but what runs such files here can't run it: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. It is not kept."
+        ) from error
+    greatest = max(
+        reference.difference(part, each) for part, each in zip(parts, given, strict=True)
+    )
     if greatest > TOLERANCE:
         raise ExportError(
             f"the {format.title} file doesn't do what the policy does: its answers to {ROWS} "

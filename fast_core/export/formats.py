@@ -115,13 +115,13 @@ def _need_onnx() -> None:
         raise ExportError(
             f"a .onnx file needs {', '.join(missing)}, which is not installed: "
             "pip install 'fastloop[onnx]' (in a checkout: pip install -e '.[onnx]'). "
-            ".pt2, .ts and .h need nothing more."
+            ".pt2 and .ts need nothing more."
         )
     release = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if release < OLDEST_FOR_ONNX:
         raise ExportError(
             f"a .onnx file needs torch {'.'.join(map(str, OLDEST_FOR_ONNX))} or newer; here is "
-            f"{torch.__version__}. Update it, or write .pt2, .ts or .h."
+            f"{torch.__version__}. Update it, or write .pt2 or .ts."
         )
 
 

@@ -167,9 +167,9 @@ def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
     command = [compiler, *flags, "-o", os.fspath(library), os.fspath(source), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
+        why = (done.stderr.strip() or f"status {done.returncode}").splitlines()[0]
         raise ExportError(
-            f"{compiler} refuses the header ({done.stderr.strip().splitlines()[0]}). Nothing was "
-            "written. Please report it."
+            f"{compiler} refuses the header ({why}). Nothing was written. Please report it."
         )
     try:
         act = ctypes.CDLL(os.fspath(library)).try_it

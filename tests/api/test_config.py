@@ -95,6 +95,18 @@ def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path
     assert dumps(found) == dumps(config.values)
 
 
+def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path) -> None:
+    others = {"long": {"kwargs": {"length": 9}}, "other": {"id": "CartPole-v1"}}
+    given = {**TREE, "evaluation": {"environments": others}}
+    config = Config(given, environment=lambda **kwargs: Counter(**kwargs))
+    (tmp_path / "config.yaml").write_text(dumps(config.values))
+    found = load(tmp_path / "config.yaml", [], algorithm_config_type)
+    environments = found.evaluation.environments
+    assert environments["long"].pickled == str(tmp_path / "environment.pkl")
+    assert (environments["other"].pickled, environments["other"].id) == (None, "CartPole-v1")
+    assert dumps(found) == dumps(config.values)
+
+
 @pytest.mark.parametrize(
     ("given", "overrides", "says"),
     [

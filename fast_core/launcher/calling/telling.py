@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Start
+from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Outcome, Start
 from fast_core.config import SupervisionConfig
 from fast_core.events import (
     CommitCheckpoint,
@@ -110,7 +110,11 @@ class Telling:
             info=event.info,
             mean=event.score,
             best=best,
-            others=event.others,
+            others={
+                name: Outcome(each.returns, each.lengths, each.info, each.score)
+                for name, each in event.others.items()
+            },
+            video=self._run.path / event.video if event.video else None,
         )
 
     # --- what comes of it ----------------------------------------------------------------------
