@@ -101,10 +101,6 @@ class UpdateCore(Protocol):
         """Take one Adam step along the last gradient times ``scale``."""
         ...
 
-    def change(self, settings: PPOConfig) -> None:
-        """Go on with these settings."""
-        ...
-
     def take(
         self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
     ) -> None:
@@ -113,6 +109,10 @@ class UpdateCore(Protocol):
 
     def taken(self) -> list[GradientStats]:
         """What the minibatches of `take` said, since the last call."""
+        ...
+
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
         ...
 
     def parameters(self) -> F32:

@@ -135,10 +135,6 @@ class ExplicitCore:
         """Take one Adam step; the gradient is used up."""
         self._adam.step(self._gradient, learning_rate, scale)
 
-    def change(self, settings: PPOConfig) -> None:
-        """Go on with these settings."""
-        self._config = settings
-
     def take(
         self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
     ) -> None:
@@ -148,6 +144,10 @@ class ExplicitCore:
     def taken(self) -> list[GradientStats]:
         """Nothing."""
         return []
+
+    def change(self, settings: PPOConfig) -> None:
+        """Go on with these settings."""
+        self._config = settings
 
     def parameters(self) -> F32:
         """Current flat parameters; shares memory."""

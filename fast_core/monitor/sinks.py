@@ -67,8 +67,8 @@ def check_sinks(config: MetricsConfig) -> None:
     Raises:
         ConfigError: As `make_sink`, or two have one name.
     """
-    for index, sink in enumerate(config.sinks):
-        if sink in config.sinks[:index]:
+    for index, sink in enumerate(config.used_sinks):
+        if sink in config.used_sinks[:index]:
             raise ConfigError(f"metrics.sinks names {sink.name!r} twice with the same arguments.")
         make_sink(sink, f"metrics.sinks[{index}]")
 
