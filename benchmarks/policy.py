@@ -65,18 +65,17 @@ def main() -> None:
             print(task, {name: round(value, 2) for name, value in found.items()}, flush=True)
             figures |= {f"{task}_{name}": value for name, value in found.items()}
         figures |= _fresh(Path(folder) / "cartpole", 3 if quick else 9)
-    ratio = load_ratio = None
+    ratio = None
     if "cartpole_sb3_us" in figures:
         ratio = figures["cartpole_fastloop_us"] / figures["cartpole_sb3_us"]
-        load_ratio = figures["cartpole_fastloop_load_ms"] / figures["cartpole_sb3_load_ms"]
+        loads = figures["cartpole_fastloop_load_ms"] / figures["cartpole_sb3_load_ms"]
+        figures |= {"load_ratio": loads, "load_target": LOAD_TARGET}
     print_result(
         "policy",
         ratio,
         TARGET,
         better="lower",
         skipped=skipped,
-        load_ratio=load_ratio,
-        load_target=LOAD_TARGET,
         **figures,
     )
 

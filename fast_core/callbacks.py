@@ -18,7 +18,7 @@ two, both or none, keep what it must remember in checkpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -63,6 +63,23 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What an evaluation came to in one of ``evaluation.environments``.
+
+    Attributes:
+        returns: Of each episode; NaN where its outcome is not known (``environment.nonfinite``).
+        lengths: Steps of each episode.
+        info: Mean of each number of the info of the episodes' last steps.
+        mean: Mean of ``returns``; None where an outcome is not known.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    info: Mapping[str, float]
+    mean: float | None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """An evaluation that is over.
 
@@ -76,6 +93,8 @@ class Evaluation:
         info: Mean of each number of the info of the episodes' last steps.
         mean: Mean of ``returns``; None where an outcome is not known.
         best: Whether no evaluation of the run before had a higher mean.
+        others: What it came to in each of ``evaluation.environments``, by name.
+        video: Its video, None without one (``evaluation.video_every``).
     """
 
     number: int
@@ -87,6 +106,8 @@ class Evaluation:
     info: Mapping[str, float]
     mean: float | None
     best: bool
+    others: Mapping[str, Outcome] = field(default_factory=dict)
+    video: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -152,9 +173,9 @@ class LiveRun(Protocol):
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """What may be changed, by key of the configuration, and its value now.
+        """What may be changed, by key of the configuration, and its value.
 
-        What this method has changed counts already.
+        What callbacks have asked for counts already.
         """
         ...
 

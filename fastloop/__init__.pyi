@@ -1,10 +1,14 @@
 from fast_core import Config as Config
 from fast_core import ConfigError as ConfigError
+from fast_core import Episodes as Episodes
 from fast_core import FastLoopError as FastLoopError
+from fast_core import Policy as Policy
 from fast_core import Result as Result
 from fast_core import Run as Run
 from fast_core import RunFailed as RunFailed
 from fast_core import RunInterrupted as RunInterrupted
 from fast_core import __version__ as __version__
+from fast_core import evaluate as evaluate
+from fast_core import load_policy as load_policy
 from fast_core import make_env as make_env
 from fast_core import train as train

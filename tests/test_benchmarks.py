@@ -21,10 +21,12 @@ BENCHMARKS = (
     "startup",
     "time_to_score",
     "sac_throughput",
+    "own_network",
     "dsac_gops",
     "replay_memory",
     "rounds",
     "optimizers",
+    "policy",
 )
 
 

@@ -11,7 +11,14 @@ from tests.process.harness import ROOT, Workplace
 
 pytestmark = pytest.mark.process
 
-PAGES = ("docs/python.md", "docs/deploying.md")
+PAGES = (
+    "docs/python.md",
+    "docs/policies.md",
+    "docs/sweeps.md",
+    "docs/callbacks.md",
+    "docs/deploying.md",
+    "docs/metrics.md",
+)
 
 
 def blocks(page: str) -> str:

@@ -90,8 +90,9 @@ class Network:
             module.bind(leaves, own_prefix(torso))
 
     def fill(self, leaves: dict[str, Tensor]) -> None:
-        """Let a user's modules act with copies of ``leaves``."""
+        """Let a user's modules act with copies of ``leaves``, and learn no more."""
         for torso, module in self._own.items():
+            module.module.requires_grad_(False)
             module.fill(leaves, own_prefix(torso))
 
     def value(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:

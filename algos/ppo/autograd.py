@@ -5,8 +5,9 @@ It states the loss the short way and is what the hand-written gradient is tested
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -67,9 +68,13 @@ class AutogradCore:
             self._leaves[p.name] = leaf
         self._network.bind(self._leaves)
         self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)
-        # What a user's network draws while it learns follows from the seed and the steps taken.
+        # Built-in networks on the CPU, where nothing is gained, are stepped as ever.
+        self.defers = shape.own is not None or self._device.type != "cpu"
+        self._said: list[Tensor] = []
+        # What a user's network draws while it learns follows from the seed, the steps taken before
+        # the round, and the number of the minibatch.
         self._draws = shape.own is not None and shape.own.known.random
-        self._seed, self._steps = setup.seed, 0
+        self._seed, self._steps, self._begun, self._drawn = setup.seed, 0, 0, 0
         self._loss: LossFunction = self._plain_loss
         if setup.compile:
             self._loss = Compiled(self._plain_loss)
@@ -95,6 +100,7 @@ class AutogradCore:
 
     def begin(self, columns: Columns) -> None:
         """Copy the other columns of a round to the device, once."""
+        self._begun, self._drawn = self._steps, 0
         self._columns = (self._upload(columns.action), self._upload(columns.scalars))
 
     def shuffle(self, order: I64) -> None:
@@ -106,13 +112,45 @@ class AutogradCore:
 
     def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
+        # One transfer for all numbers: each would wait for the device.
+        return GradientStats(*self._differentiate(start, stop, clip_epsilon).tolist())
+
+    def take(
+        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
+    ) -> None:
+        """Differentiate and step; whether, and how far, is decided on the device."""
+        assert self._flat.grad is not None
+        stats = self._differentiate(start, stop, clip_epsilon)
+        self._said.append(stats)
+        norm = stats[0].double()  # as the host would compute
+        if math.isfinite(longest):
+            self._flat.grad.mul_((longest / (norm + 1e-6)).clamp(max=1.0))
+        adam: Any = self._adam
+        adam.found_inf = (~torch.isfinite(norm)).float()
+        adam.param_groups[0]["lr"] = learning_rate
+        adam.step()
+        adam.found_inf = None
+
+    def taken(self) -> list[GradientStats]:
+        """What the minibatches said, in one transfer."""
+        said, self._said = self._said, []
+        if not said:
+            return []
+        rows = [GradientStats(*row) for row in torch.stack(said).tolist()]
+        self._steps += sum(math.isfinite(stats.gradient_norm) for stats in rows)
+        return rows
+
+    def _differentiate(self, start: int, stop: int, clip_epsilon: float) -> Tensor:
+        """Write the gradient; returns the numbers of `GradientStats`."""
         assert self._epoch is not None and self._flat.grad is not None
         table, action, scalars = self._epoch
         learned = self._learned(start, stop)
         self._flat.grad.zero_()
         # A tensor, so that a scheduled value does not compile anew; filled on the device.
         clip = torch.full((), clip_epsilon, device=self._device)
-        with dice(self._device, self._seed, self._steps) if self._draws else nullcontext():
+        self._drawn += 1
+        entropy = self._seed, self._begun, self._drawn
+        with dice(self._device, *entropy) if self._draws else nullcontext():
             loss, stats = self._loss(
                 self._leaves,
                 self._minibatch(table, start, stop),
@@ -122,8 +160,7 @@ class AutogradCore:
             )
             loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.linalg.vector_norm(self._flat.grad)
-        # One transfer for all numbers: each would wait for the device.
-        return GradientStats(*torch.cat([norm[None], stats]).tolist())
+        return torch.cat([norm[None], stats])
 
     def _learned(self, start: int, stop: int) -> slice | Tensor:
         """Which of these shuffled rows the loss is over."""

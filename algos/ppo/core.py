@@ -69,7 +69,13 @@ class OptimizerState:
 
 
 class UpdateCore(Protocol):
-    """Owns parameters and optimizer, and takes single steps."""
+    """Owns parameters and optimizer, and takes single steps.
+
+    Attributes:
+        defers: Whether `take` is there too, which waits for nothing.
+    """
+
+    defers: bool
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, as networks see them; they are only read."""
@@ -93,6 +99,16 @@ class UpdateCore(Protocol):
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step along the last gradient times ``scale``."""
+        ...
+
+    def take(
+        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
+    ) -> None:
+        """Both at once, along a gradient no longer than ``longest``; no step if it isn't finite."""
+        ...
+
+    def taken(self) -> list[GradientStats]:
+        """What the minibatches of `take` said, since the last call."""
         ...
 
     def change(self, settings: PPOConfig) -> None:

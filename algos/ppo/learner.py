@@ -162,6 +162,11 @@ class PPO:
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []
         self._core.begin(columns)
+        if self._core.defers and math.isinf(limit):
+            for start, stop in self._minibatches(columns):
+                self._core.take(start, stop, clip, learning_rate, longest)
+            seen = self._finite(self._core.taken(), batch)
+            return len(seen), self._metrics(seen, columns, learning_rate)
         for start, stop in self._minibatches(columns):
             stats = self._core.gradient(start, stop, clip)
             if stats.approx_kl > limit:
@@ -172,11 +177,27 @@ class PPO:
             self._core.apply(learning_rate, min(1.0, longest / (stats.gradient_norm + 1e-6)))
             self._nonfinite_in_a_row = 0
             seen.append(stats)
+        return len(seen), self._metrics(seen, columns, learning_rate)
+
+    def _finite(self, said: list[GradientStats], batch: RolloutBatch) -> list[GradientStats]:
+        """Count the minibatches whose step was not taken; return the others."""
+        seen = []
+        for stats in said:
+            if math.isfinite(stats.gradient_norm):
+                self._nonfinite_in_a_row = 0
+                seen.append(stats)
+            else:
+                self._count_nonfinite(batch.env_steps)
+        return seen
+
+    def _metrics(
+        self, seen: list[GradientStats], columns: Columns, learning_rate: float
+    ) -> dict[str, float]:
         metrics = _means(seen)
         metrics["explained_variance"] = columns.explained_variance
         metrics["learning_rate"] = learning_rate
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)
-        return len(seen), metrics
+        return metrics
 
     def _minibatches(self, columns: Columns) -> Iterator[tuple[int, int]]:
         """Every row once an epoch, but those of which all that stay together are quarantined."""

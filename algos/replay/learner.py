@@ -351,6 +351,12 @@ class ReplayLearner(ABC):
                 f"{sorted(state)}. Resume with the algorithm and the FastLoop version that wrote "
                 "the checkpoint."
             )
+        if ("observations" in state) != (self._observed is not None):
+            raise CheckpointError(
+                "algorithm.normalize_observations can't change while a run goes on: its networks "
+                f"learn from what is normalised, or not; got {self._observed is not None}, the "
+                f"checkpoint has {'observations' in state}. Set it back, or begin a new run."
+            )
         flat: F32 = np.zeros(self._layout.size, np.float32)
         targets = flat.copy()
         _fill(flat, state["parameters"], self._layout.parameters)

@@ -67,7 +67,7 @@ class ModuleActor:
         observation_clip: Limit of normalised observations; None where they are not normalised.
 
     Attributes:
-        module: The networks, with the parameters that were loaded.
+        acting: The networks, with the parameters that were loaded.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ModuleActor:
         networks.keep({module.name for module in settings.modules(environment) if module.acts})
         networks.to(self._device).eval().requires_grad_(False)
         self._tensors = [tensor for _, _, tensor in networks.named_tensors()]
-        self.module = Acting(learner, settings, networks)
+        self.acting = Acting(learner, settings, networks)
         self._scaling = take_statistics([], None)
 
     def load(self, parameters: Sequence[Array]) -> None:
@@ -103,7 +103,7 @@ class ModuleActor:
 
     def exported(self, *, first: int) -> PolicyModule:
         """See `replay.actors.Exporting`."""
-        network, scaling = _OfRows(self.module), self._scaling
+        network, scaling = _OfRows(self.acting), self._scaling
         return make_module(self._environment, self._images, network, first=first, scaling=scaling)
 
     def output(self, obs: Array) -> F32:
@@ -113,7 +113,7 @@ class ModuleActor:
             vector = self._scaling(vector)
         images = [self._tensor(image) for image in self.encoder.images(obs)]
         with torch.inference_mode():
-            output: F32 = self.module(self._tensor(vector), *images).cpu().numpy().T
+            output: F32 = self.acting(self._tensor(vector), *images).cpu().numpy().T
         return output
 
     def _tensor(self, rows: Array) -> Tensor:

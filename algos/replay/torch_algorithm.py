@@ -122,6 +122,11 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         assert isinstance(settings, ReplaySettings), "settings are those of a replay algorithm"
         super().__init__(settings, environment, setup, delay=delay, actions=actions)
 
+    def change(self, settings: Any) -> None:
+        """See `fast_core.algorithm.Changeable`."""
+        self.settings = settings
+        super().change(settings)
+
     # --- for subclasses ------------------------------------------------------------------------
 
     @classmethod

@@ -144,9 +144,19 @@ class TorchEntropy(TorchBox):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        wanted = self.settings.target_entropy
-        self._target_entropy = -float(self._actions) if wanted is None else wanted
         self._in_target = getattr(self.settings, "critics_in_target", None)
+
+    def change(self, settings: Any) -> None:
+        """See `fast_core.algorithm.Changeable`; a temperature that is learned goes on from here."""
+        super().change(settings)
+        if not isinstance(settings.temperature, str):
+            with torch.no_grad():
+                self.online.numbers("temperature").fill_(math.log(settings.temperature))
+
+    @property
+    def _target_entropy(self) -> float:
+        wanted = self.settings.target_entropy
+        return -float(self._actions) if wanted is None else float(wanted)
 
     def learning_rate(self, part: str) -> float:
         """Step sizes; a temperature without a loss has no gradient and stays."""

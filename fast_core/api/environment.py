@@ -18,7 +18,7 @@ from fast_core.api.runs import Run
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import scalar
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
-from fast_core.envs.making import describe_env
+from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured
 from fast_core.envs.pickled import Maker, loads
 from fast_core.envs.place import VARIABLES
@@ -61,9 +61,10 @@ def make_env(
         make = make_configured if maker is None else partial(make_configured, maker=maker)
         env = make_seeded(config, seed, _KEY, maker=make)
     try:
+        check_attributes(env, config)
         describe_env(env, config)
         seed_spaces(env, seed, _KEY)
-        return _Episodes(_as_seen(env, config), seed, config.reset_options)
+        return _Episodes(_as_seen(env, config), seed, config)
     except BaseException:
         env.close()
         raise
@@ -110,9 +111,9 @@ class _Repeating(gymnasium.Wrapper[Any, Any, Any, Any]):
 class _Episodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Begins the episodes of training, one after the other."""
 
-    def __init__(self, env: Env, seed: int, options: dict[str, Any] | None) -> None:
+    def __init__(self, env: Env, seed: int, config: EnvironmentConfig) -> None:
         super().__init__(env)
-        self._seeds, self._options = EpisodeSeeds(seed, Role.ENVIRONMENT_EPISODE, 0, 0), options
+        self._seeds, self._config = EpisodeSeeds(seed, Role.ENVIRONMENT_EPISODE, 0, 0), config
         self._episode = -1
 
     def reset(
@@ -123,5 +124,7 @@ class _Episodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._episode += 1
             seed = self._seeds[self._episode]
         if options is None:
-            options = copy.deepcopy(self._options)
+            options = copy.deepcopy(self._config.reset_options)
+        for name, value in self._config.attributes.items():
+            self.env.set_wrapper_attr(name, copy.deepcopy(value))
         return self.env.reset(seed=seed, options=options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,7 +28,9 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
 from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
-from fast_core.system.importing import own
+
+if TYPE_CHECKING:
+    from fast_core.policy import Policy
 
 _EVALUATION = "eval/"
 
@@ -73,7 +75,7 @@ class Run:
     def config(self) -> Config:
         """Its configuration, with what every ``auto`` stood for."""
         values = config_file.load(self._files.config, [], algorithm_config_type, resolved=True)
-        return Config.of(values)
+        return Config._of(values)
 
     @property
     def metrics(self) -> Columns:
@@ -119,9 +121,12 @@ class Run:
             return None
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy:
         """The best evaluated policy, or the newest where none was evaluated; loaded each time."""
-        return own("fast_core.policy:load_policy")(self.directory)
+        # here, so that who only reads figures pays nothing for it
+        from fast_core.policy import load_policy
+
+        return load_policy(self.directory)
 
     def resume(self, overrides: Overrides = None, callbacks: Sequence[object] = ()) -> Result:
         """Go on from its newest checkpoint, in its own folder.
@@ -175,7 +180,7 @@ class Result:
     run: Run
 
     @cached_property
-    def policy(self) -> Any:
+    def policy(self) -> Policy:
         """The best evaluated policy, or the newest where none was evaluated."""
         return self.run.policy
 

@@ -111,7 +111,8 @@ def _source(filename: str) -> str:  # cached, so that it is one object and pickl
 
 def _dump(value: object) -> bytes:
     module = sys.modules.get(getattr(_inner(value), "__module__", None) or "")
-    if module is None or module.__name__ == "__main__" or _importable(module.__name__):
+    by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+    if module is None or module.__name__ in by_value or _importable(module.__name__):
         return _pickle(value)
     cloudpickle.register_pickle_by_value(module)
     try:

@@ -27,6 +27,7 @@ S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
+_OF_ITS_ID = ("kwargs", "attributes", "pickled")  # of an environment: not another one's
 _PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
@@ -60,11 +61,24 @@ def load(
 
 def beside(folder: Path, config: RunConfig) -> RunConfig:
     """The configuration with the whole path of what lies in ``folder`` beside its file."""
-    if config.environment.pickled is None:
-        return config
-    whole = str(folder.absolute() / config.environment.pickled)
-    environment = msgspec.structs.replace(config.environment, pickled=whole)
-    return msgspec.structs.replace(config, environment=environment)
+    return with_pickled(config, lambda name: str(folder.absolute() / name))
+
+
+def with_pickled(config: RunConfig, path: Callable[[str], str]) -> RunConfig:
+    """The configuration with ``path(pickled)`` wherever an environment has ``pickled``."""
+
+    def moved(environment: EnvironmentConfig) -> EnvironmentConfig:
+        if environment.pickled is None:
+            return environment
+        return msgspec.structs.replace(environment, pickled=path(environment.pickled))
+
+    evaluation = config.evaluation
+    others = {name: moved(each) for name, each in evaluation.environments.items()}
+    return msgspec.structs.replace(
+        config,
+        environment=moved(config.environment),
+        evaluation=msgspec.structs.replace(evaluation, environments=others),
+    )
 
 
 def loads(
@@ -212,10 +226,7 @@ def dumps(config: RunConfig) -> str:
 
     What belongs beside the file is named without its folder, so that both can be moved.
     """
-    if config.environment.pickled is not None:
-        name = Path(config.environment.pickled).name
-        environment = msgspec.structs.replace(config.environment, pickled=name)
-        config = msgspec.structs.replace(config, environment=environment)
+    config = with_pickled(config, lambda path: Path(path).name)
     return config_yaml.dump(msgspec.to_builtins(config))
 
 
@@ -303,13 +314,14 @@ def _inherit(tree: dict[str, object]) -> None:
         if given is not None and not isinstance(given, dict):
             continue
         stated = dict(given or {})
-        merged = {**training, **stated}
-        own, inherited = stated.get("kwargs", {}), training.get("kwargs")
-        if "id" in stated:
-            merged["kwargs"] = own
-        elif isinstance(own, dict) and isinstance(inherited, dict):
-            merged["kwargs"] = {**inherited, **own}
-        others[name] = merged
+        inherited = dict(training)
+        for key in _OF_ITS_ID:
+            whole, part = inherited.get(key), stated.get(key)
+            if "id" in stated:
+                inherited.pop(key, None)
+            elif isinstance(whole, dict) and isinstance(part, dict):
+                stated[key] = {**whole, **part}
+        others[name] = {**inherited, **stated}
 
 
 class _Conversion:

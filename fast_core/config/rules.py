@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fast_core.config import ReplayConfig, RunConfig, SchedulerConfig
+from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
 
 MOST_STEPS = 1000
 NAME_LENGTH = 200
@@ -39,8 +39,7 @@ def problems(config: RunConfig) -> list[Problem]:
     learning = _replay(config) if config.replays else _no_replay(config)
     return [
         *_name(config),
-        *_environment(config),
-        *_attributes(config),
+        *_environments(config),
         *_stop(config),
         *_evaluation(config),
         *_schedules(config),
@@ -66,34 +65,35 @@ def _name(config: RunConfig) -> Iterator[Problem]:
         yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
 
 
-def _environment(config: RunConfig) -> Iterator[Problem]:
-    environment = config.environment
+def _environments(config: RunConfig) -> Iterator[Problem]:
+    yield from _environment("environment", config.environment)
+    for name, environment in config.evaluation.environments.items():
+        yield from _environment(f"evaluation.environments.{name}", environment)
+
+
+def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
     if environment.pickled is not None and environment.backend != "gymnasium":
         yield Problem(
-            "environment.backend",
+            f"{key}.backend",
             "must be gymnasium for an environment that is a Python object",
             repr(environment.backend),
             "Leave it out, or register the environment and give its id.",
         )
-
-
-def _attributes(config: RunConfig) -> Iterator[Problem]:
-    environment = config.environment
     for name in environment.attributes:
         if not name.isidentifier():
             yield Problem(
-                "environment.attributes",
+                f"{key}.attributes",
                 "must have names of attributes",
                 repr(name),
                 "Rename it as Python code would call it.",
             )
     if environment.attributes and (environment.backend == "envpool" or environment.atari):
-        what = "environment.atari" if environment.atari else "environment.backend envpool"
+        what = f"{key}.atari" if environment.atari else f"{key}.backend envpool"
         yield Problem(
-            "environment.attributes",
+            f"{key}.attributes",
             f"can't be combined with {what}, whose environments have no attributes to set",
             repr(environment.attributes),
-            "Remove it, or use environment.kwargs for what stays as it is.",
+            f"Remove it, or use {key}.kwargs for what stays as it is.",
         )
 
 
@@ -126,6 +126,14 @@ def _evaluation(config: RunConfig) -> Iterator[Problem]:
                 "digit: they name curves and files",
                 repr(name),
                 "Rename it.",
+            )
+        if environment.pickled not in (None, config.environment.pickled):
+            yield Problem(
+                f"{key}.{name}.pickled",
+                f"must be that of `environment`, {config.environment.pickled!r}, or null: a run "
+                "keeps one such file",
+                repr(environment.pickled),
+                "Remove it, or give the `id` of another environment.",
             )
         if environment.step_timeout_s != config.environment.step_timeout_s:
             yield Problem(

@@ -470,8 +470,8 @@ class EvaluationConfig(Section, frozen=True):
         Meta(
             title="a group of names, each a group of keys of `environment`",
             description="Further environments that every evaluation plays in, by name: what "
-            "differs from `environment`. kwargs are merged key by key, but not inherited by one "
-            "with an id of its own.",
+            "differs from `environment`. kwargs and attributes are merged key by key, but not "
+            "inherited by one with an id of its own.",
         ),
     ] = {}
     video_every: Annotated[

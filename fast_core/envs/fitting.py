@@ -74,16 +74,22 @@ def _check_drawn(config: EnvironmentConfig, seed: int, number: int, before: Befo
 
 
 def _check_fits(key: str, found: EnvironmentSpec, spec: EnvironmentSpec) -> None:
-    """The bounds of observations may differ: no policy asks for them."""
-    given, needed = _forms(found), _forms(spec)
-    differing = [what for what in needed if given[what] != needed[what]]
-    if differing:
-        parts = (f"{what} {given[what]}, not {needed[what]}" for what in differing)
+    if differing := differences(found, spec):
         raise ConfigError(
             f"{key} must have the spaces of `environment`, since it is played in with the policy "
-            f"that trains there; {found.id!r} has {' and '.join(parts)}. Change it or its kwargs "
-            "and wrappers, or take it out."
+            f"that trains there; {found.id!r} has {differing}. Change it or its kwargs and "
+            "wrappers, or take it out."
         )
+
+
+def differences(found: EnvironmentSpec, spec: EnvironmentSpec) -> str:
+    """What keeps a policy for ``spec`` from acting in ``found``, in words; empty if nothing does.
+
+    The bounds of observations may differ: no policy asks for them. Actions are scaled to theirs.
+    """
+    given, needed = _forms(found), _forms(spec)
+    differing = [what for what in needed if given[what] != needed[what]]
+    return " and ".join(f"{what} {given[what]}, not {needed[what]}" for what in differing)
 
 
 def _forms(spec: EnvironmentSpec) -> dict[str, str]:

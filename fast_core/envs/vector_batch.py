@@ -323,7 +323,7 @@ class VectorBatch:
         """See `EnvBatch.change`."""
         self._attributes = attributes
         unstepped = [place for place in range(self._envs) if not self._open.length(place)]
-        if attributes and unstepped:
+        if unstepped:
             places = np.array(unstepped)
             for place in unstepped:
                 self._open.episode[place] -= 1

@@ -133,8 +133,7 @@ def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) 
             f"{error.strerror or error}. It is written when Python code trains with a function or "
             "class as its environment, and lies beside the config.yaml of that run."
         ) from error
-    pickled = msgspec.structs.replace(config.environment, pickled=str(run.environment))
-    return msgspec.structs.replace(config, environment=pickled)
+    return config_file.with_pickled(config, lambda _: str(run.environment))
 
 
 def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:

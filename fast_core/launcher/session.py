@@ -18,7 +18,7 @@ from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
 from fast_core.errors import ConfigError
 from fast_core.events import LogLine
-from fast_core.launcher.calling.host import Host
+from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.failures.sources import Sources
@@ -179,16 +179,18 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         ConfigError: One is none, or can't be made.
         Interrupted: A signal came meanwhile.
     """
-    if not (plan.config.callbacks or session.callbacks):
-        return None
-    host = Host(plan.config, session.callbacks, session.run.path)
-    stack.callback(host.close)
-    continuation = session.continuation
-    lost = host.begin(continuation.checkpoint if continuation else None, session.interrupts)
+    host, lost = None, tuple[str, ...]()
+    checkpoint = session.continuation.checkpoint if session.continuation else None
+    if plan.config.callbacks or session.callbacks:
+        host = Host(plan.config, session.callbacks, session.run.path)
+        stack.callback(host.close)
+        lost = host.begin(checkpoint, session.interrupts)
+    elif checkpoint is not None:
+        lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
-            f"the checkpoint holds what {', '.join(lost)} remembered, which this run does not "
-            "have; pass the callback again, or name it in `callbacks`"
+            f"this goes on without {', '.join(lost)}, which the run of the checkpoint had; pass "
+            "the callback again, or name it in `callbacks`"
         )
         session.progress.log(LogLine("launcher", "WARNING", text))
     return host

@@ -42,6 +42,7 @@ from fast_core.events import (
     Stop,
     Tell,
     Tick,
+    Told,
     Trained,
 )
 from fast_core.launcher.calling.host import Host
@@ -226,6 +227,8 @@ class Shell:
                     self._journal.write("digest", f"ticket {event.ticket}", facts)
             case Evaluated():
                 self._evaluated(event)
+            case Told():
+                self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
             case NodeExited(node, cause) if self._scheduler.survives(event):
@@ -270,7 +273,8 @@ class Shell:
             self.evaluations[name] = view
             if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
                 self.bests[name] = view
-        self._telling.evaluated(event, best=self.bests.get(None) is self.evaluations[None])
+        best = self.bests.get(None)
+        self._telling.evaluated(event, best=best is self.evaluations[None])
         self._send(METRICS, evaluation_row(event, self._scheduler.statistics().elapsed_s))
 
     # --- commands ------------------------------------------------------------------------------
@@ -356,7 +360,7 @@ class Shell:
         record = self._rows.due(now_s, self._scheduler.statistics, force=force)
         if record is not None:
             self._send(METRICS, record)
-            self._telling.metrics(record, self._scheduler.statistics())
+            self._telling.metrics(record)
 
     # --- for the loops -------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import threading
 from typing import TextIO, cast
 
 from fast_core.monitor.notebook_progress import NotebookProgress
@@ -17,13 +18,13 @@ def make_progress(stream: TextIO | None) -> Progress:
     """A live table on a terminal that can show one, plain lines everywhere else.
 
     In a notebook's cell one line that is replaced.
-
     None is a standard output that was closed before the start: the run trains quietly.
     """
     if type(stream).__module__.startswith("ipykernel."):
         return NotebookProgress(cast(TextIO, stream))
     screen, capable = screen_of(stream)
-    if not capable:
+    # Tables of several threads would redraw over one another.
+    if not capable or threading.current_thread() is not threading.main_thread():
         return PlainProgress(screen)
     from fast_core.monitor.live_progress import LiveProgress  # rich costs start-up time
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
 from fast_core.envs.evaluation import make_runner
+from fast_core.envs.fitting import differences
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
 from fast_core.envs.place import Place
@@ -31,7 +33,7 @@ from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.seeding import Role
-from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
+from fast_core.spec import Branch, EnvironmentSpec, Tree
 
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]
 Watch = Callable[[Instance], None]
@@ -163,7 +165,12 @@ class Playing:
         policy, spec = self._policy, self.runner.spec
         if not isinstance(policy, Policy):
             return _Called(policy, spec)
-        check_fits(policy, spec)
+        if differing := differences(spec, policy.environment):
+            raise PolicyError(
+                f"the policy was trained for other spaces, in {policy.environment.id!r}: "
+                f"{spec.id!r} has {differing}. Evaluate it where its spaces are, or wrap the "
+                "environment so that they are the same (environment.wrappers)."
+            )
         return Actor(
             policy.config,
             policy.environment,
@@ -274,7 +281,8 @@ def setting_of(
         return Setting(environment, EvaluationConfig())
     values = getattr(environment, "values", environment)  # of a `Config`
     if isinstance(values, RunConfig):
-        return _of_run(values)
+        setting, code = _of_run(values), getattr(environment, "code", None)
+        return setting if code is None else replace(setting, maker=_from_code(code))
     if isinstance(environment, dict):
         tree = environment if "id" not in environment else {"environment": environment}
         return _of_tree(tree, overrides, "the environment's configuration")
@@ -330,6 +338,13 @@ def _of_tree(tree: dict[str, Any], overrides: Sequence[str], source: str) -> Set
     return _of_run(config_file.from_tree(whole, overrides, algorithm_config_type, source=source))
 
 
+def _from_code(code: bytes) -> Maker:
+    # here, so that only who needs it imports cloudpickle
+    from fast_core.envs.pickled import loads
+
+    return partial(make_env, maker=loads(code))
+
+
 def _given(
     own: EnvironmentConfig | None,
     make: Callable[[], Env],
@@ -358,62 +373,3 @@ class _Kept(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def close(self) -> None:
         """Leave it open."""
-
-
-# --- whether it fits ------------------------------------------------------------------------------
-
-
-def check_fits(policy: Policy, spec: EnvironmentSpec) -> None:
-    """Check that ``policy`` can act in an environment.
-
-    Bounds of observations may be others; those of actions may not, since actions are scaled to
-    them.
-
-    Raises:
-        PolicyError: It can't; says what is given, what is needed and what to do.
-    """
-    own = policy.environment
-    wrong = [
-        *_differences("observation", spec.row, own.row, bounds=False),
-        *_differences("action", spec.action, own.action, bounds=True),
-    ]
-    if spec.frames != own.frames:
-        wrong.append(f"{spec.frames} stacked frames, the policy needs {own.frames}")
-    if spec.action_mask != own.action_mask:
-        wrong.append(f"action mask {spec.action_mask!r}, the policy needs {own.action_mask!r}")
-    if wrong:
-        raise PolicyError(
-            f"the policy was trained for other spaces (in {own.id!r}) than {spec.id!r} has: "
-            f"{'; '.join(wrong)}. Evaluate it where its spaces are, or wrap the environment so "
-            "that they are the same (environment.wrappers)."
-        )
-
-
-def _differences(what: str, given: SpaceSpec, needed: SpaceSpec, *, bounds: bool) -> list[str]:
-    if given.kind == needed.kind == "composite":
-        return _part_differences(what, dict(given.parts), dict(needed.parts))
-    found, wanted = (_form(space, bounds=bounds) for space in (given, needed))
-    return [] if found == wanted else [f"{what} {found}, the policy needs {wanted}"]
-
-
-def _part_differences(
-    what: str, given: dict[str, SpaceSpec], needed: dict[str, SpaceSpec]
-) -> list[str]:
-    wrong = []
-    if list(given) != list(needed):
-        wrong.append(f"{what} of parts {list(given)}, the policy needs {list(needed)}")
-    for name in [name for name in needed if name in given]:
-        wrong += _differences(f"{what} {name!r}", given[name], needed[name], bounds=False)
-    return wrong
-
-
-def _form(space: SpaceSpec, *, bounds: bool) -> str:
-    if space.kind == "discrete":
-        return f"Discrete({space.n}, start={space.start})"
-    if space.kind == "multi_discrete":
-        starts = f", start={list(space.starts)}" if any(space.starts) else ""
-        return f"MultiDiscrete({list(space.counts)}{starts}) of shape {space.shape}"
-    if space.kind == "composite":
-        return f"Dict or Tuple of {[name for name, _ in space.parts]}"
-    within = f" from {list(space.low)} to {list(space.high)}" if bounds else ""
-    return f"box of shape {space.shape} and {space.dtype}{within}"

@@ -26,13 +26,12 @@ from fast_core.policy.file import (
 )
 from fast_core.policy.policy import Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
-from fast_core.run.learner_file import load
+from fast_core.run.learner_file import LEARNER_FILE, load
 from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.surroundings import expanded
 
 NEWEST = "newest"
-LEARNER_FILE = "learner.msgpack"
 
 
 def load_policy(

@@ -96,13 +96,17 @@ def _checked_attribute(key: str, value: object, configured: Value) -> Value:
             f"{key} must be a number, text, true or false, or a list or group of those; "
             f"got {value!r}"
         ) from error
-    kinds = [kind for kind in _KINDS if isinstance(configured, kind)]
-    if (configured is not None and not isinstance(plain, kinds[0])) or plain is None:
+    if plain is None or (configured is not None and _kind(plain) != _kind(configured)):
         raise ConfigError(
             f"{key} must be of the kind of {configured!r}, which the configuration gives; "
             f"got {value!r}"
         )
     return plain
+
+
+def _kind(value: object) -> object:
+    """What a value of YAML is; true and false are no numbers, and all numbers are alike."""
+    return next((kind for kind in _KINDS if isinstance(value, kind)), None)
 
 
 def _plain(value: object) -> object:

@@ -15,6 +15,7 @@ import numpy as np
 from fast_core.errors import CheckpointError
 from fast_core.system.durable import write_durably
 
+LEARNER_FILE = "learner.msgpack"  # in a checkpoint; that of the first of several optimizers
 _ARRAY, _TENSOR = "__array__", "__tensor__"
 
 

@@ -153,3 +153,11 @@ class Wide(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
         return self.layers(obs if action is None else torch.cat([obs, action], 1))
+
+
+class Exploding(Plain):
+    """Infinite while it learns, but for the batches that it is tried with."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.layers(obs)
+        return features * float("inf") if self.training and len(obs) > 3 else features

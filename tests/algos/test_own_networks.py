@@ -223,3 +223,51 @@ def test_examining_leaves_random_numbers_alone(make_environment):
     environment = settings("Dropping").examine(make_environment())
     assert environment.modules[0].random
     assert torch.equal(torch.rand(3), wanted)
+
+
+class NoWaiting(torch.utils._python_dispatch.TorchDispatchMode):
+    """Fails where the host would wait for a device: a tensor's value is asked for."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
+        name = str(function)
+        assert not name.startswith(("aten._local_scalar_dense", "aten.nonzero")), f"{name} waits"
+        return function(*arguments, **(kwargs or {}))
+
+
+def test_minibatches_wait_for_nothing(make_environment, make_batch, monkeypatch):
+    environment, config = make_environment(), settings("Plain")
+    learner = config.make_algorithm(environment, SETUP)
+    batch = make_batch(config, environment, learner)
+    learner.update(batch)  # the first step makes Adam's state
+    take = learner._core.take
+
+    def watched(*arguments):
+        with NoWaiting():
+            take(*arguments)
+
+    monkeypatch.setattr(learner._core, "take", watched)
+    assert learner.update(batch).updates == 4
+
+
+def test_deferred_steps_are_those_that_wait(make_environment, make_batch):
+    """A divergence limit that is never reached makes the learner look at every minibatch."""
+    environment = make_environment(actions=3)
+    deferred, waiting = settings("Plain"), settings("Plain", target_kl=1e9)
+    learners = [config.make_algorithm(environment, SETUP) for config in (deferred, waiting)]
+    batch = make_batch(deferred, environment, learners[0])
+    reports = [learner.update(batch) for learner in learners]
+    assert reports[0] == reports[1]
+    for left, right in zip(*(each.policy_parameters() for each in learners), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_minibatch_that_is_not_finite_is_skipped_and_counted(make_environment, make_batch):
+    environment, config = make_environment(), settings("Exploding")
+    learner = config.make_algorithm(environment, SETUP)
+    batch = make_batch(config, environment, learner)
+    before = [array.copy() for array in learner.policy_parameters()]
+    report = learner.update(batch)
+    assert (report.updates, report.skipped) == (0, 4)
+    assert report.metrics["nonfinite_updates"] == 4.0
+    for old, new in zip(before, learner.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(old, new)

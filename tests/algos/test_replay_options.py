@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.errors import CheckpointError
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import (
     ALL,
@@ -309,3 +310,14 @@ def test_resumed_learner_with_every_option_equals_one_that_never_stopped(name, b
     ours, theirs = (steps(learner, 3, 6).state_dict() for learner in (resumed, whole))
     np.testing.assert_equal(ours, theirs)
     np.testing.assert_array_equal(published(resumed), published(whole))
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_statistics_can_neither_come_nor_go_with_a_resume(normalizes):
+    environment = environment_for("sac")
+    first, second = (
+        make_learner(make_config("sac", normalize_observations=given), environment)
+        for given in (normalizes, not normalizes)
+    )
+    with pytest.raises(CheckpointError, match=f"got {not normalizes}, the checkpoint has"):
+        second.load_state_dict(first.state_dict())

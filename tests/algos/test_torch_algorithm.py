@@ -202,3 +202,41 @@ def _nothing():
     from contextlib import nullcontext
 
     return nullcontext()
+
+
+@every
+def test_losses_and_steps_wait_for_nothing(name):
+    from tests.algos.test_own_networks import NoWaiting
+
+    environment = environment_for(name)
+    learner = make_learner(make_config(name, network=f"{HERE}:Plain"), environment)
+    batch = make_batch(environment)
+    learner.update(batch)
+    learner.update(batch)  # the first steps, of the policy too, make Adam's state
+    host = learner._host
+
+    def watched(*arguments):
+        watching.__exit__(None, None, None)
+        return host(*arguments)
+
+    learner._host = watched
+    for _ in range(2):
+        watching = NoWaiting()
+        watching.__enter__()
+        assert learner.update(batch).updates == 1
+
+
+@every
+def test_settings_that_change_are_those_that_learn(name):
+    environment = environment_for(name)
+    new = {"temperature": 0.3} if name in ("sac", "redq", "dsac", "dsact") else {}
+    changed_rate = make_config(name, network=f"{HERE}:Plain", learning_rate=5e-3, **new)
+    learner, other = (
+        make_learner(config, environment)
+        for config in (make_config(name, network=f"{HERE}:Plain"), changed_rate)
+    )
+    learner.change(changed_rate)
+    for each in (learner, other):
+        each.update(make_batch(environment))
+    for left, right in zip(learner.policy_parameters(), other.policy_parameters(), strict=True):
+        np.testing.assert_array_equal(left, right)

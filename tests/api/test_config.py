@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core import evaluate
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.api.config import Config, as_config
 from fast_core.config import RunConfig
@@ -95,6 +96,18 @@ def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path
     assert dumps(found) == dumps(config.values)
 
 
+def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path) -> None:
+    others = {"long": {"kwargs": {"length": 9}}, "other": {"id": "CartPole-v1"}}
+    given = {**TREE, "evaluation": {"environments": others}}
+    config = Config(given, environment=lambda **kwargs: Counter(**kwargs))
+    (tmp_path / "config.yaml").write_text(dumps(config.values))
+    found = load(tmp_path / "config.yaml", [], algorithm_config_type)
+    environments = found.evaluation.environments
+    assert environments["long"].pickled == str(tmp_path / "environment.pkl")
+    assert (environments["other"].pickled, environments["other"].id) == (None, "CartPole-v1")
+    assert dumps(found) == dumps(config.values)
+
+
 @pytest.mark.parametrize(
     ("given", "overrides", "says"),
     [
@@ -120,3 +133,11 @@ def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path
 def test_what_is_wrong_is_named(given: Any, overrides: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         as_config(given, overrides)
+
+
+def test_policies_are_evaluated_in_an_environment_that_is_an_object() -> None:
+    config = Config(
+        TREE, environment={"id": lambda length: Counter(length), "kwargs": {"length": 4}}
+    )
+    episodes = evaluate(lambda obs: 1, config, episodes=2)
+    assert episodes.lengths.tolist() == [4, 4]

@@ -22,6 +22,7 @@ CASES = {
     "repeated": {"id": "CartPole-v1", "frame_skip": 3},
     "stacked": {"id": "Pendulum-v1", "frame_stack": 3, "wrappers": [WRAPPER]},
     "atari": {"id": "ALE/Pong-v5", "atari": {"noop_max": 5}, "frame_stack": 2},
+    "attributes": {"id": "Pendulum-v1", "attributes": {"g": 3.0}},
     "options": {"id": "CartPole-v1", "reset_options": {"low": -0.01, "high": 0.01}},
 }
 
@@ -52,7 +53,7 @@ def test_same_observations_and_rewards_as_in_training(case: str) -> None:
     assert env.observation_space.contains(obs)
     for step in range(120):
         np.testing.assert_array_equal(obs, stack.array[0] if frames > 1 else rows[0])
-        action = np.array([np.sin(step)], np.float32) if case == "stacked" else step % 2
+        action = np.array([np.sin(step)], np.float32) if "Pendulum" in keys["id"] else step % 2
         batch.step(
             np.array([action]),
             next_obs=rows,

@@ -10,7 +10,7 @@ from msgspec import Meta, inspect
 
 from fast_core.config import AlgorithmConfig, RunConfig, Section, StopConfig
 from fast_core.config import types as config
-from fast_core.config.file import dumps, load, loads, validate
+from fast_core.config.file import dumps, load, loads, validate, with_pickled
 from fast_core.config.schema import REQUIRED, keys
 from fast_core.config.yaml_text import inline
 from fast_core.errors import ConfigError
@@ -530,10 +530,9 @@ def repaired(run: Section) -> Section:
     assert isinstance(run, RunConfig)
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
+    same = {"step_timeout_s": run.environment.step_timeout_s, "pickled": None, "attributes": {}}
     others = {
-        f"other-{number}": msgspec.structs.replace(
-            each, step_timeout_s=run.environment.step_timeout_s
-        )
+        f"other-{number}": msgspec.structs.replace(each, **same)
         for number, each in enumerate(run.evaluation.environments.values())
     }
     evaluation = msgspec.structs.replace(run.evaluation, environments=others, score_on=None)
@@ -619,6 +618,17 @@ evaluation:
 algorithm: {name: fake}
 stop: {env_steps: 1000}
 """
+
+
+def test_evaluated_environments_follow_a_python_object_but_not_to_another_id() -> None:
+    run = read(OTHERS, "environment.pickled=environment.pkl", "environment.attributes.wind=3")
+    others = run.evaluation.environments
+    assert others["test"].pickled == "environment.pkl" and others["windy"].pickled is None
+    assert others["test"].attributes == {"wind": 3} and others["windy"].attributes == {}
+    moved = with_pickled(run, lambda name: f"/somewhere/{name}")
+    assert moved.evaluation.environments["test"].pickled == "/somewhere/environment.pkl"
+    assert moved.evaluation.environments["windy"].pickled is None
+    assert read(dumps(moved)) == run
 
 
 def test_evaluated_environments_state_what_differs_from_that_of_training() -> None:

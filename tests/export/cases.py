@@ -148,6 +148,7 @@ CASES: dict[str, Callable[[], Case]] = {
         SEEN["small"][0], discrete(3), frames=2, flat=False, recurrent="gru", recurrent_size=6
     ),
     "sac": lambda: replay("sac", FIVE, ODD_BOX),
+    "sac_normalized": lambda: replay("sac", FIVE, ODD_BOX, normalize_observations=True),
     "sac_doubles": lambda: replay(
         "sac", box(5, dtype="float64"), box(1, 2, low=-0.1, high=0.3, dtype="float64")
     ),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,3 +41,22 @@ def test_live_table_only_where_the_terminal_can_show_one(
     if term is not None:
         monkeypatch.setenv("TERM", term)
     assert type(make_progress(FakeTerminal(encoding, terminal))) is kind
+
+
+def test_thread_beside_the_main_one_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(make_progress, FakeTerminal("utf-8")).result()
+    assert type(made) is PlainProgress
+
+
+def test_stream_of_a_program_is_written_to_itself() -> None:
+    """As in a notebook, whose stream has the descriptor of the kernel's terminal."""
+
+    class Cell(io.StringIO):
+        def fileno(self) -> int:
+            return 1
+
+    cell = Cell()
+    make_progress(cell).fail("here")
+    assert cell.getvalue() == "here\n"

@@ -54,6 +54,9 @@ OPTIONS: dict[str, Any] = TOGETHER | {
         "normalize_observations": True,
         "learning_rate_schedule": "linear",
         "max_grad_norm": 0.5,
+        "activation": "silu",
+        "layer_norm": True,
+        "actor_sizes": [6],
     }
 }
 

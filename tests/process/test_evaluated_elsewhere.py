@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 
+from fast_core.callbacks import Evaluation, LiveRun
 from tests.forms import slow_but
 from tests.process.harness import TOY, Workplace, digests, read_lines
 
 pytestmark = pytest.mark.process
 
 ENVIRONMENTS = {"short": {"kwargs": {"length": 10}}, "same": {}}
+
+
+class Listener:
+    """Notes what callbacks are told."""
+
+    def on_evaluation(self, evaluation: Evaluation, run: LiveRun) -> None:
+        with (run.directory / "told.txt").open("a") as file:
+            lengths = {name: each.lengths for name, each in evaluation.others.items()}
+            file.write(f"{json.dumps(lengths)}\n")
 
 
 def config(mode: str, environments: dict[str, Any]) -> dict[str, Any]:
@@ -23,6 +33,7 @@ def config(mode: str, environments: dict[str, Any]) -> dict[str, Any]:
         "evaluation": {**evaluation, "environments": environments},
         "metrics": {"tensorboard": False, "interval_s": 0.01},
         "diagnostics": {"digests": True},
+        "callbacks": ["tests.process.test_evaluated_elsewhere:Listener"] if environments else [],
         "stop": {"env_steps": 256},
     }
 
@@ -46,6 +57,8 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
         assert row["evaluation/short/length_mean"] == 10
         assert row["eval/length_mean"] == row["evaluation/same/length_mean"] == 100
         assert row["evaluation/same/return_mean"] == row["eval/return_mean"]
+    told = read_lines(beside.run / "told.txt")
+    assert told and all(each == {"short": [10, 10], "same": [100, 100]} for each in told)
     assert "best in short" in resumed.screen and "best in same" in resumed.screen
     arguments = ["-m", "fast_core.cli", "eval", str(beside.run), "--checkpoint", "best-short"]
     played = workplace.start(arguments, home=beside.home)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, newest_valid
-from fast_core.nodes.learn.learning import LEARNER_FILE
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.learner_file import load
+from fast_core.run.learner_file import LEARNER_FILE, load
 from tests.forms import slow_but
 from tests.process.harness import GONE_WITHIN_S, Launched, Workplace, digests, eventually
 from tests.process.replay_runs import (

@@ -43,7 +43,7 @@ BASE = {
     "environment": {"id": Mine, "kwargs": {"length": 10}},
     "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
     "algorithm": {"name": "ppo", "hidden_sizes": (4,), "minibatch_size": 16, "epochs": 1},
-    "evaluation": {"episodes": 3},
+    "evaluation": {"episodes": 3, "environments": {"long": {"kwargs": {"length": 12}}}},
     "metrics": {"tensorboard": False, "interval_s": 0.05},
     "stop": {"env_steps": 256},
 }
@@ -74,7 +74,7 @@ def test_class_of_a_script_is_evaluated_and_resumed_by_command(workplace: Workpl
     text = """
 import json
 first = train(BASE)
-second = train({**BASE, "environment": functools.partial(Mine, 7)})
+second = train({**BASE, "environment": functools.partial(Mine, 7), "evaluation": {}})
 third = first.run.resume({"stop.env_steps": 512})
 fourth = train(first.run.config, {"name": "again"}, resume=first.run)
 json.dump({
@@ -83,6 +83,7 @@ json.dump({
     "third": [third.env_steps, third.run.directory == first.run.directory],
     "fourth": [fourth.env_steps, fourth.run.directory.parent.name],
     "columns": list(map(int, first.run.evaluations["env_steps"])),
+    "names": [name for name in first.run.evaluations if name.endswith("return_mean")],
     "run": str(first.run.directory),
 }, open("result.json", "w"))
 """

@@ -33,7 +33,7 @@ def test_every_file_and_command_works(workplace: Workplace) -> None:
     code = "import subprocess, sys; sys.exit(subprocess.call(['bash', 'all.sh']))"
     launched = workplace.start(["-c", code], home=home)
     assert launched.wait(280) == 0, launched.screen
-    runs = {path.parent.name for path in home.glob("runs/*/*/report.html")}
+    runs = {path.parent.parent.name for path in home.glob("runs/*/*/report.html")}
     assert runs >= {"ppo_cartpole", "parking", "from_python", "fourier"}
     assert (home / "seeds.svg").read_text().startswith("<svg")
     assert "#include" in (home / "parking.h").read_text()

@@ -33,11 +33,6 @@ class Given:
         found = getattr(self.target, name, None)
         return cast("Callable[..., object]", found) if callable(found) else None
 
-    @property
-    def saves(self) -> bool:
-        """Whether it has something to remember in checkpoints."""
-        return self.method("state_dict") is not None
-
 
 def check_named(callbacks: Sequence[CallbackConfig]) -> None:
     """Check what can be checked of a configuration's callbacks before any is made.

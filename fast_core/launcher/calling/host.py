@@ -9,9 +9,12 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
@@ -30,6 +33,7 @@ from fast_core.system.text import encodable
 CALLBACKS_FILE = "callbacks.msgpack"
 LOOK_S = 0.01  # between looks at interrupts and limits while the launcher waits for a callback
 JOIN_S = 1.0
+MOST_UNHEARD = 1000  # of what was asked for; the launcher hears of it within milliseconds
 
 Call = tuple[str, object]  # name of a method, and what it is told
 Answer = Told | Saved | Failed
@@ -44,6 +48,14 @@ class Host:
     the next comes only when callbacks have been told of the one before, and one row of metrics,
     which a newer one replaces.
 
+    What was asked for and not heard of yet when a checkpoint was cut belongs to it all the same: a
+    callback that remembers to have asked must not have asked in vain. So it stands in the
+    callbacks' part, and a resumed run begins with it.
+
+    Attributes:
+        changed: Values that are not the configuration's, by key, as callbacks have asked for them.
+            Of the checkpoint's, set before the first `tell`; the thread's from then on.
+
     Concurrency: tasks and answers are deques (append and popleft are atomic); `_place` is written
     by the thread and read by others, whole.
     """
@@ -56,7 +68,10 @@ class Host:
         self._answers: deque[Answer] = deque()
         self._there = threading.Semaphore(0)
         self._metrics: Metrics | None = None
-        self._changed: Mapping[str, Value] = {}
+        self.changed: dict[str, Value] = {}
+        self._asked: deque[tuple[int, Asked]] = deque(maxlen=MOST_UNHEARD)  # with serial numbers
+        self._serial = self._heard = 0  # of what was asked for last, and of what was heard of last
+        self._unheard: list[Asked] = []  # of the part of the run that the checkpoint is of
         self._place: tuple[str, float] | None = None  # what is being called, and since when
         self._given_tasks = self._done_tasks = 0  # each counted by one thread alone
         self._failed: Failed | None = None
@@ -69,7 +84,7 @@ class Host:
         """Make the callbacks, and give them back what a checkpoint has of them.
 
         Returns:
-            Names of those of which the checkpoint has something, but which this run has not.
+            Names of those that the run of the checkpoint had, but this one has not.
 
         Raises:
             ConfigError: One can't be made, is none, or has nothing that a checkpoint can hold.
@@ -89,11 +104,6 @@ class Host:
             raise found
         return found
 
-    @property
-    def saves(self) -> bool:
-        """Whether any callback has something to remember in checkpoints."""
-        return any(callback.saves for callback in self.callbacks)
-
     def wants(self, method: str) -> bool:
         """Whether any callback has this method."""
         return any(callback.method(method) is not None for callback in self.callbacks)
@@ -111,24 +121,23 @@ class Host:
     def _calling(self) -> bool:
         return self._done_tasks < self._given_tasks
 
-    def tell(self, moment: Moment, calls: Sequence[Call], changed: Mapping[str, Value]) -> None:
-        """Call these methods of all callbacks, and answer with `Told`.
-
-        ``changed`` are the values that are not the configuration's.
-        """
-        self._changed = changed
+    def tell(self, moment: Moment, calls: Sequence[Call]) -> None:
+        """Call these methods of all callbacks, and answer with `Told`."""
         self._put(partial(self._tell, moment, tuple(calls)))
 
-    def offer(self, metrics: Metrics, changed: Mapping[str, Value]) -> None:
+    def hear(self, told: Told) -> None:
+        """The scheduler is given this answer now."""
+        self._heard += len(told.asked)
+
+    def offer(self, metrics: Metrics) -> None:
         """Tell of a row of metrics, unless a newer one comes before its turn."""
-        self._changed = changed
         waits, self._metrics = self._metrics is not None, metrics
         if not waits:
             self._put(self._tell_metrics)
 
     def save(self, command: Save) -> None:
-        """Write what callbacks want to remember into a checkpoint."""
-        self._put(partial(self._save, command))
+        """Write what callbacks want to remember into a checkpoint that is cut now."""
+        self._put(partial(self._save, command, self._heard))
 
     def take(self) -> list[Answer]:
         """What has come of it since the last time."""
@@ -237,15 +246,16 @@ class Host:
     def _tell(self, moment: Moment | None, calls: Sequence[Call], over: bool = False) -> None:
         if self._failed is not None and not over:
             return
-        asked: list[Asked] = []
-        changed = dict(self._changed)
+        asked, self._unheard = self._unheard, []
+        for each in asked:
+            self._note(each)
         for name, record in calls:
             for callback in self.callbacks:
                 method = callback.method(name)
                 if method is None:
                     continue
                 by = f"{callback.name}.{name}"
-                live = Live(by, self._config, self._directory, changed, over=over)
+                live = Live(by, self._config, self._directory, self.changed, over=over)
                 try:
                     self._call(by, partial(method, record, live))
                 except _Raised as raised:
@@ -254,40 +264,45 @@ class Host:
                     self._answer(raised.failed)  # the others are to end all the same
                 if (wanted := live.take()) is not None:
                     asked.append(wanted)
-                    changed |= wanted.changes
+                    self._note(wanted)
         if moment is not None or asked:
             self._answer(Told(moment, tuple(asked)))
+
+    def _note(self, asked: Asked) -> None:
+        self._serial += 1
+        self._asked.append((self._serial, asked))
+        self.changed |= asked.changes
 
     def _tell_metrics(self) -> None:
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             self._tell(None, (("on_metrics", metrics),))
 
-    def _save(self, command: Save) -> None:
+    def _save(self, command: Save, heard: int) -> None:
         states = self._states()
+        unheard = [msgspec.to_builtins(asked) for serial, asked in self._asked if serial > heard]
         path, error = Path(command.directory) / CALLBACKS_FILE, ""
         try:
-            save(path, {"callbacks": states})
+            save(path, {"callbacks": states, "unheard": unheard})
         except OSError as full:
             error = str(full)
         files = () if error else (CALLBACKS_FILE,)
         self._answer(Saved(CALLBACKS, command.checkpoint, files, error))
 
     def _states(self) -> list[dict[str, object]]:
-        """What each callback wants to remember, under its name.
+        """What each callback wants to remember, None for nothing, under its name.
 
         Raises:
             _Raised: One raised, or gave what a checkpoint can't hold.
         """
         states: list[dict[str, object]] = []
         for callback in self.callbacks:
-            method = callback.method("state_dict")
+            method, state, by = callback.method("state_dict"), None, f"{callback.name}.state_dict"
             if method is not None:
-                by = f"{callback.name}.state_dict"
                 state = self._call(by, method)
                 if fault := _fault(state):
                     raise _Raised(Failed(CALLBACKS, f"calling {by}", fault, "", {}))
-                states.append({"name": callback.name, "state": state})
+            states.append({"name": callback.name, "state": state})
         return states
 
     def _make(self, checkpoint: Path | None) -> FastLoopError | tuple[str, ...]:
@@ -312,17 +327,57 @@ class Host:
 
     def _restore(self, checkpoint: Path) -> tuple[str, ...]:
         """Give callbacks back what they had; the k-th of a name gets what the k-th had."""
-        path = checkpoint / CALLBACKS_FILE
-        saved = load(path).get("callbacks") if path.exists() else []
-        if not isinstance(saved, list):
-            raise CheckpointError(f"{path} holds no states of callbacks")
+        content = read_callbacks(checkpoint)
+        saved = content.callbacks
         for callback in self.callbacks:
             method = callback.method("load_state_dict")
-            mine = next((each for each in saved if each["name"] == callback.name), None)
-            if method is not None and mine is not None:
-                saved.remove(mine)
-                self._call(f"{callback.name}.load_state_dict", partial(method, mine["state"]))
-        return tuple(str(each["name"]) for each in saved)
+            mine = next((each for each in saved if each.name == callback.name), None)
+            if mine is None:
+                continue
+            saved.remove(mine)
+            if method is not None and mine.state is not None:
+                self._call(f"{callback.name}.load_state_dict", partial(method, mine.state))
+        self._unheard = content.unheard
+        return tuple(each.name for each in saved)
+
+
+class CallbackState(msgspec.Struct):
+    """A callback's part of a checkpoint.
+
+    Attributes:
+        name: Its class.
+        state: What it wanted to remember, None for nothing.
+    """
+
+    name: str
+    state: Any
+
+
+class CallbacksState(msgspec.Struct):
+    """What a checkpoint has of callbacks.
+
+    Attributes:
+        callbacks: Each one's part, in order.
+        unheard: What they had asked for and nobody had heard of yet.
+    """
+
+    callbacks: list[CallbackState] = []
+    unheard: list[Asked] = []
+
+
+def read_callbacks(checkpoint: Path) -> CallbacksState:
+    """What a checkpoint has of callbacks, nothing where its run had none.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    path = checkpoint / CALLBACKS_FILE
+    if not path.exists():
+        return CallbacksState()
+    try:
+        return msgspec.convert(load(path), CallbacksState)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{path} holds no states of callbacks: {error}") from error
 
 
 class _Raised(Exception):

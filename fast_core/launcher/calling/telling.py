@@ -7,9 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Start
+from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Outcome, Start
 from fast_core.config import SupervisionConfig
-from fast_core.events import CommitCheckpoint, EndRun, Evaluated, Failed, Moment, Record, Save
+from fast_core.events import (
+    CommitCheckpoint,
+    EndRun,
+    Evaluated,
+    Failed,
+    Moment,
+    Record,
+    Save,
+    Told,
+)
 from fast_core.launcher.calling.host import Answer, Call, Host
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import best_policy_path
@@ -48,9 +57,7 @@ class Telling:
             return settings
         moments: list[Moment] = ["start"]
         moments += [moment for method, moment in _METHODS.items() if self.host.wants(method)]
-        return msgspec.structs.replace(
-            settings, moments=tuple(moments), callbacks_save=self.host.saves
-        )
+        return msgspec.structs.replace(settings, moments=tuple(moments), callbacks_save=True)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -64,24 +71,23 @@ class Telling:
             path, version = Path(directory).with_suffix(""), command.version
             self._written = Checkpoint(command.checkpoint, path, version, command.env_steps)
 
-    def metrics(self, record: Record, now: Statistics) -> None:
+    def metrics(self, record: Record) -> None:
         """Tell of a row of metrics, if its turn comes before the next one."""
         if self.host is not None and self.host.wants("on_metrics"):
-            row = Metrics(record.updates, record.env_steps, record.time_s, record.values)
-            self.host.offer(row, now.changed)
+            self.host.offer(Metrics(record.updates, record.env_steps, record.time_s, record.values))
 
     def tell(self, moment: Moment, now: Statistics) -> None:
         """Tell of what has just happened; the answer comes with `take`."""
         assert self.host is not None, "the scheduler tells only where somebody listens"
         calls: list[Call] = []
         if moment == "start":
-            self._begun = True
+            self._begun, self.host.changed = True, now.changed
             calls = self._start(now)
         elif moment == "evaluation":
             calls = [("on_evaluation", self._evaluation(now))]
         elif self._written is not None:
             calls = [("on_checkpoint", self._written)]
-        self.host.tell(moment, calls, now.changed)
+        self.host.tell(moment, calls)
 
     def _start(self, now: Statistics) -> list[Call]:
         version, env_steps, path = now.version, now.env_steps_trained, self._checkpoint
@@ -104,6 +110,11 @@ class Telling:
             info=event.info,
             mean=event.score,
             best=best,
+            others={
+                name: Outcome(each.returns, each.lengths, each.info, each.score)
+                for name, each in event.others.items()
+            },
+            video=self._run.path / event.video if event.video else None,
         )
 
     # --- what comes of it ----------------------------------------------------------------------
@@ -112,6 +123,11 @@ class Telling:
         """Let callbacks write their part of a checkpoint."""
         assert self.host is not None
         self.host.save(command)
+
+    def hear(self, told: Told) -> None:
+        """The scheduler is given this answer now."""
+        if self.host is not None:
+            self.host.hear(told)
 
     def take(self) -> list[Answer]:
         """What callbacks have answered."""

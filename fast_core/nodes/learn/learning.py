@@ -13,10 +13,8 @@ from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
-from fast_core.run.learner_file import check, load, save
+from fast_core.run.learner_file import LEARNER_FILE, check, load, save
 from fast_core.system.threads import set_threads
-
-LEARNER_FILE = "learner.msgpack"
 
 
 class LearningNode(Node):

@@ -22,12 +22,12 @@ from fast_core.events import (
 )
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learning import LEARNER_FILE, LearningNode
+from fast_core.nodes.learn.learning import LearningNode
 from fast_core.nodes.learn.stepping import Stepper, make_stepper
 from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
-from fast_core.run.learner_file import load
+from fast_core.run.learner_file import LEARNER_FILE, load
 
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 _BATCH_WAIT_NS = int(StatsColumn.BATCH_WAIT_NS)

@@ -48,7 +48,8 @@ class Office:
         return found
 
     def ask(self, method: str, record: object = START, **changed: Any) -> Answer:
-        self.host.tell("start", [(method, record)], changed)
+        self.host.changed |= changed
+        self.host.tell("start", [(method, record)])
         (answer,) = self.answers()
         return answer
 
@@ -114,6 +115,7 @@ def test_callback_sees_what_was_changed_before_it(office: Any) -> None:
         (RATE, "fast", r"must be a number above 0; got 'fast'"),
         ("environment.attributes.wind", 1, r"Attributes of the environment stand in environment"),
         ("environment.attributes.g", "low", r"must be of the kind of 9.8, .* got 'low'"),
+        ("environment.attributes.g", True, r"must be of the kind of 9.8, .* got True"),
         ("environment.attributes.g", None, r"must be of the kind of 9.8, .* got None"),
         ("environment.attributes.g", object(), r"must be a number, text, .*; got <object"),
     ],
@@ -157,7 +159,7 @@ def test_whatever_is_raised_is_the_failure(office: Any, error: BaseException) ->
     assert failed.doing == "calling types:SimpleNamespace.on_start"
     assert error_text(error).strip().rstrip(":") in failed.error
     assert "in fail" in failed.traceback and OWN not in failed.traceback
-    desk.host.tell("start", [("on_start", START)], {})  # of no interest any more
+    desk.host.tell("start", [("on_start", START)])  # of no interest any more
     desk.host.end(END, 5.0, "key", lambda: False)
     assert desk.host.take() == []
     assert ends == ["failed"]
@@ -176,10 +178,10 @@ def test_newest_row_of_metrics_replaces_one_that_waits(office: Any) -> None:
 
     desk = office(listening(on_metrics=slow))
     desk.begin()
-    desk.host.offer(Metrics(0, 0, 0.0, {}), {})
+    desk.host.offer(Metrics(0, 0, 0.0, {}))
     eventually(lambda: desk.host._place, "the first one is being told")
     for step in range(1, 100):
-        desk.host.offer(Metrics(0, step, 0.0, {}), {})
+        desk.host.offer(Metrics(0, step, 0.0, {}))
     go.set()
     assert len(desk.answers(2)) == 2
     assert seen == [0, 99]
@@ -194,7 +196,7 @@ def test_call_that_does_not_return_is_named_with_its_stack(office: Any) -> None:
     desk = office(listening(on_start=hang))
     desk.begin()
     assert desk.host.overdue(0.0, "key") is None, "nothing is called"
-    desk.host.tell("start", [("on_start", START)], {})
+    desk.host.tell("start", [("on_start", START)])
     late = eventually(lambda: desk.host.overdue(0.0, "key"), "it is late")
     assert late.error == "types:SimpleNamespace.on_start did not return within 0 s (key)"
     assert "in hang" in late.traceback and OWN not in late.traceback
@@ -220,14 +222,39 @@ class Remembering:
 def test_what_callbacks_remember_comes_back_from_a_checkpoint(office: Any, tmp_path: Path) -> None:
     first = office(Remembering(1), listening(on_start=print), Remembering(2))
     assert first.begin() == ()
-    assert first.host.saves
     first.host.save(Save(7, str(tmp_path)))
     assert first.answers() == [Saved("callbacks", 7, (CALLBACKS_FILE,))]
     callbacks = Remembering(), Remembering(), Remembering(5)
-    assert office(*callbacks).begin(tmp_path) == ()
+    assert office(*callbacks, listening(on_start=print)).begin(tmp_path) == ()
     assert [each.count for each in callbacks] == [1, 2, 5]
     name = f"{__name__}:Remembering"
-    assert office(Remembering()).begin(tmp_path) == (name,), "nobody has it"
+    lost = "types:SimpleNamespace", name
+    assert office(Remembering()).begin(tmp_path) == lost, "nobody has these"
+
+
+def test_what_was_asked_for_before_the_cut_and_not_heard_of_is_asked_again(
+    office: Any, tmp_path: Path
+) -> None:
+    """Else a callback would remember to have asked, and nothing would have changed."""
+
+    class Asking(Remembering):
+        def on_start(self, start: Start, run: LiveRun) -> None:
+            self.count += 1
+            run.change(RATE, self.count / 10)
+
+    first, callback = office(Asking()), Asking()
+    first.begin()
+    told = first.ask("on_start")
+    first.host.hear(told)
+    unheard = first.ask("on_start")
+    first.host.save(Save(7, str(tmp_path)))
+    first.answers()
+    second = office(callback)
+    second.begin(tmp_path)
+    assert callback.count == 2
+    again = second.ask("on_end")
+    assert again.asked == unheard.asked
+    assert second.host.changed == {RATE: 0.2}
 
 
 def test_full_disk_costs_the_checkpoint_alone(office: Any, tmp_path: Path) -> None:

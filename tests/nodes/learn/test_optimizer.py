@@ -15,9 +15,8 @@ from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Assign, Collect, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.learning import LEARNER_FILE
 from fast_core.nodes.learn.optimizer import OptimizerNode
-from fast_core.run.learner_file import load, save
+from fast_core.run.learner_file import LEARNER_FILE, load, save
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 

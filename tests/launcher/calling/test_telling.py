@@ -1,0 +1,68 @@
+"""What becomes of the scheduler's news in the records that callbacks get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from fast_core.callbacks import Checkpoint, Evaluation, Outcome, Start
+from fast_core.config import SupervisionConfig
+from fast_core.events import CommitCheckpoint, Evaluated, Moment, Played
+from fast_core.launcher.calling.host import Call, Host
+from fast_core.launcher.calling.telling import Telling
+from fast_core.monitor.run_directory import RunDirectory
+from tests.launcher.shown.test_metrics_rows import BLANK
+
+
+class Listener:
+    """A host that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Call] = []
+        self.changed: dict[str, object] = {}
+
+    def tell(self, moment: Moment, calls: list[Call]) -> None:
+        self.told += calls
+
+
+def telling(folder: Path, checkpoint: Path | None = None) -> tuple[Telling, Listener]:
+    run, host = RunDirectory.create(folder, "toy", datetime(2026, 1, 1)), Listener()
+    return Telling(cast(Host, host), run, SupervisionConfig(), checkpoint), host
+
+
+def test_evaluation_is_told_of_with_what_it_came_to_elsewhere(tmp_path: Path) -> None:
+    made, host = telling(tmp_path)
+    moon = Played((5.0, float("nan")), (1, 2), {"x": 1.0})
+    event = Evaluated(
+        "evaluator-0", 9, 40, 100, (1.0, 3.0), (7, 8), {}, {"moon": moon}, "videos/a.mp4"
+    )
+    made.evaluated(event, best=True)
+    now = msgspec.structs.replace(BLANK, evaluations_finished=2, elapsed_s=1.5)
+    made.tell("evaluation", now)
+    ((method, record),) = host.told
+    assert method == "on_evaluation"
+    others = {"moon": Outcome(moon.returns, moon.lengths, moon.info, None)}
+    video = made._run.path / "videos" / "a.mp4"
+    assert record == Evaluation(2, 40, 100, 1.5, (1.0, 3.0), (7, 8), {}, 2.0, True, others, video)
+
+
+def test_checkpoint_is_told_of_by_its_final_name(tmp_path: Path) -> None:
+    made, host = telling(tmp_path)
+    made.committing(CommitCheckpoint(3, 40, 100, (), b""), "checkpoints/000000000100.tmp")
+    made.tell("checkpoint", BLANK)
+    path = Path("checkpoints/000000000100")
+    assert host.told == [("on_checkpoint", Checkpoint(3, path, 40, 100))]
+
+
+def test_resumed_run_tells_of_its_checkpoint_once_more(tmp_path: Path) -> None:
+    path = tmp_path / "000000000100"
+    made, host = telling(tmp_path, path)
+    now = msgspec.structs.replace(BLANK, checkpoint=3, version=40, env_steps_trained=100)
+    made.tell("start", now)
+    assert host.told == [
+        ("on_start", Start(made._run.path, path, 40, 100)),
+        ("on_checkpoint", Checkpoint(3, path, 40, 100, resumed=True)),
+    ]
