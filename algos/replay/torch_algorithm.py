@@ -11,7 +11,6 @@ is taken is decided where it is taken.
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -26,7 +25,7 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
 from fast_core.algos.nets_torch.networks import Rows, tensor_view
-from fast_core.algos.nets_torch.own import dice, takes_actions
+from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Copy
 from fast_core.algos.nets_torch.tables import Uploader
@@ -410,10 +409,9 @@ def _build_once(
     except ConfigError:
         raise
     except Exception as error:
-        text = "".join(traceback.format_exception(error))
         raise ConfigError(
-            f"the algorithm raised:\n{text}{settings.torch_learner}: modules or output raised "
-            f"{type(error).__name__}: {error}"
+            f"the algorithm raised:\n{own_traceback(error)}{settings.torch_learner}: modules or "
+            f"output raised {type(error).__name__}: {error}"
         ) from error
 
 
