@@ -120,10 +120,14 @@ def test_one_environment_in_every_form(policy: Policy, run: Path, tmp_path: Path
         config,
         config.environment,
         Config.of(config),
+        Config.of(config).changed({"environment": lambda: gymnasium.make(DRAWING)}),
         {"id": DRAWING},
+        {"id": lambda: gymnasium.make(DRAWING)},
+        {"environment": lambda: gymnasium.make(DRAWING), "algorithm": {"name": "ppo"}},
         {"environment": {"id": DRAWING}},
         tmp_path / "some.yaml",
         str(run),
+        run.parent,  # the newest run of this name
         lambda: gymnasium.make(DRAWING),
         gymnasium.spec(DRAWING).entry_point,
         gymnasium.make(DRAWING),
@@ -177,6 +181,8 @@ def test_what_is_no_environment_is_told(policy: Policy) -> None:
         evaluate(policy, dict)
     with pytest.raises(ConfigError, match=r"environment.kwarg.*Did you mean environment.kwargs"):
         evaluate(policy, {"id": COUNTER, "kwarg": {}})
+    with pytest.raises(ConfigError, match=r"evaluatoin.*Did you mean evaluation"):
+        evaluate(policy, {"environment": {"id": COUNTER}, "evaluatoin": {"episodes": 3}})
     with pytest.raises(PolicyError, match=r"or a function.*got a int"):
         evaluate(5, COUNTER)  # type: ignore[arg-type]
 
@@ -288,9 +294,10 @@ def test_a_record_has_parts_infos_and_actions_as_they_were_taken(tmp_path: Path)
         ]
 
 
-def test_csv_says_the_same(tmp_path: Path, policy: Policy) -> None:
+def test_csv_says_the_same(tmp_path: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("t.npz", "t.csv"):
-        evaluate(policy, episodes=3, record=tmp_path / name)
+        evaluate(policy, episodes=3, record=f"~/{name}")
     with open(tmp_path / "t.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     with np.load(tmp_path / "t.npz") as found:
