@@ -29,6 +29,7 @@ from tests.export.cases import CASES, FIVE, Case, box, ppo
 from tests.export.cases import discrete as choice
 from tests.export.own import PARAMETERS, Module, own
 from tests.export.test_formats import build
+from tests.forms import slow_but
 
 
 def refused(folder: Path, name: str, given: Any) -> str:
@@ -128,6 +129,7 @@ def test_file_that_is_there_is_replaced(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640 and path.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_operation_that_onnx_does_not_know_is_named_with_what_can(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = refused(tmp_path, "p.onnx", own(torch.lgamma))
@@ -176,7 +178,7 @@ def test_old_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "needs torch 2.6 or newer; here is 2.4.1+cpu" in said
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+@pytest.mark.parametrize("suffix", slow_but([".pt2", ".ts"], [".onnx", ".pt2", ".ts"]))
 def test_exporters_say_nothing(
     suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
