@@ -239,11 +239,20 @@ def test_activations_and_norms_of_users_networks_are_written_in_c(tmp_path: Path
         made += [obs.cos() / (1 + obs**2), obs.abs().sqrt(), torch.where(obs > 0, obs, obs.exp())]
         made += [obs.mean(1, keepdim=True), obs.amax(1, keepdim=True), obs.sum(1, keepdim=True)]
         made += [obs.view(-1, 2, 2).transpose(1, 2).flatten(1), obs @ torch.ones(4, 2)]
+        made += [1 / (2 + obs.long().abs()), (2 + obs.long().abs()).reciprocal()]
+        single = obs.view(-1, 4, 1)  # nothing to choose from
+        made += [single.softmax(2)[..., 0], single.amax(2), single.argmax(2).float()]
         return torch.cat(made, 1)
 
     config, environment = own(every)
     exported = write(config, environment, PARAMETERS, tmp_path / "p.h")
     assert exported.difference is not None and exported.difference < 1e-5
+
+
+def test_variants_of_operations_that_are_not_written_in_c_are_refused(tmp_path: Path) -> None:
+    """Without a compiler here nobody would notice."""
+    said = refused(tmp_path, "p.h", own(lambda obs: obs.round(decimals=1)))
+    assert "plain C has no operation 'aten.round.decimals' here" in said
 
 
 @pytest.mark.native
@@ -287,11 +296,13 @@ def test_compiler_is_the_one_that_the_user_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "mycc"
-    compiler.write_text("#!/bin/sh\necho 'p.h:1: no licence' >&2\nexit 1\n")
+    compiler.write_text(
+        "#!/bin/sh\nprintf 'In file included:\\np.h:1: error: no licence\\n' >&2\nexit 1\n"
+    )
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     assert header_module.find_compiler() == str(compiler)
-    with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: no licence\)"):
+    with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: error: no licence\)"):
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
 
 
