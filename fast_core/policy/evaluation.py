@@ -157,6 +157,7 @@ class Playing:
             number=setting.number,
             watch=watch,
             recorder=trajectories,
+            every_info=True,
             maker=setting.maker,
         )
         try:

@@ -86,6 +86,24 @@ def test_every_episode_says_how_it_began_and_ended() -> None:
     assert cut.summary()["episodes_cut"] == 2
 
 
+def test_the_table_has_every_number_of_the_last_info_or_those_that_are_named() -> None:
+    class Informed(Counter):
+        def step(self, action: Any) -> Any:
+            *rest, _ = super().step(action)
+            last = {"success": True} if rest[2] else {}
+            return *rest, {"cost": 2, "name": "x", "episode": {"r": 1.5}, **last}
+
+    def make() -> Any:
+        return Informed(length=3)
+
+    table = evaluate(always(1), make, episodes=2)
+    every = {"cost": [2, 2], "success": [1, 1], "episode/r": [1.5, 1.5]}
+    assert {name: values.tolist() for name, values in table.info.items()} == every
+    assert table.summary()["info"] == {"cost": 2.0, "success": 1.0, "episode/r": 1.5}
+    named = evaluate(always(1), {"id": make, "info": ["success"]}, episodes=2)
+    assert sorted(named.info) == ["episode/r", "success"]
+
+
 def test_an_episode_can_be_repeated_alone_from_its_seed(policy: Policy) -> None:
     table = evaluate(policy, episodes=3, seed=9)
     for seed, expected in zip(table.seeds, table.returns, strict=True):
