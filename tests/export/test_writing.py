@@ -143,7 +143,9 @@ def test_convolutions_are_refused_in_c_with_what_can(tmp_path: Path) -> None:
         written(CASES["dqn_cnn"](), tmp_path / "p.h")
 
 
-def test_module_that_depends_on_values_is_refused(tmp_path: Path) -> None:
+def test_module_that_depends_on_values_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def branches(obs: Tensor) -> Tensor:
         return obs if obs.sum() > 0 else -obs
 
@@ -151,7 +153,9 @@ def test_module_that_depends_on_values_is_refused(tmp_path: Path) -> None:
     assert "torch.export can't follow the policy" in said
     assert "may not depend on the values of tensors" in said
     # Tracing follows one branch, which is found out.
-    assert "doesn't do what the policy does" in refused(tmp_path, "p.ts", own(branches))
+    said = refused(tmp_path, "p.ts", own(branches))
+    assert "doesn't do what the policy does" in said and "on the values of tensors" in said
+    assert capfd.readouterr() == ("", ""), "no graph"
 
 
 def test_module_that_depends_on_the_number_of_rows_is_refused(tmp_path: Path) -> None:
