@@ -36,6 +36,7 @@ from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_networks import (
     Convolutions,
     Networks,
+    Numbers,
     OwnEncoder,
     best_choice,
     pick,
@@ -307,7 +308,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         stop = self._layout.size if policy else self._critic_size
         stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
         for name in stepped:
-            vectors.limit(name, self._settings.max_grad_norm)
+            if not isinstance(self.online.parts[name], Numbers):  # a temperature is no network
+                vectors.limit(name, self._settings.max_grad_norm)
         for name in stepped:
             vectors.step(name, self.learning_rate(name))
         if policy and self._targets_are_due:
