@@ -63,8 +63,8 @@ class AutogradCore:
         for p in parameter_layout(shape):
             # Leaves of their own over the same memory: autograd would otherwise write a whole
             # flat gradient for every one of them.
-            leaf = tensor_view(self._flat.detach(), p.offset, p.shape).requires_grad_()
-            leaf.grad = tensor_view(self._flat.grad, p.offset, p.shape)
+            leaf = tensor_view(self._flat.detach(), p).requires_grad_()
+            leaf.grad = tensor_view(self._flat.grad, p)
             self._leaves[p.name] = leaf
         self._network.bind(self._leaves)
         self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)

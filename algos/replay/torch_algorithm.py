@@ -444,11 +444,11 @@ class ModuleVectors(TorchVectors):
             networks.to(self._device).eval()
             for part, name, tensor in networks.named_tensors():
                 p = places[name]
-                tensor.data = tensor_view(vector, p.offset, p.shape)
+                tensor.data = tensor_view(vector, p)
                 if networks is target:
                     tensor.requires_grad_(False)
                 elif tensor.requires_grad:
-                    tensor.grad = tensor_view(self._gradient, p.offset, p.shape)
+                    tensor.grad = tensor_view(self._gradient, p)
                     self.learned.setdefault(part, []).append(tensor)
         target.keep([group.name for group in self._layout.targets])
 

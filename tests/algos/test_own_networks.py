@@ -103,7 +103,14 @@ def test_equal_module_learns_what_the_built_in_network_does(make_environment, ma
 
 @pytest.mark.parametrize(
     ("name", "environment"),
-    [("Plain", None), ("Parts", MIXED), ("Fourier", None), ("Dropping", None)],
+    [
+        ("Plain", None),
+        ("Parts", MIXED),
+        ("Fourier", None),
+        ("Dropping", None),
+        ("Positions", None),
+        ("Remembering", None),
+    ],
 )
 def test_resumed_learner_goes_on_bit_for_bit(make_environment, make_batch, name, environment):
     environment = environment or make_environment()

@@ -70,7 +70,7 @@ def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
 
 
 @every
-@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Dropping"])
+@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Dropping", "Positions"])
 def test_resumed_learner_goes_on_bit_for_bit(name, network):
     environment = environment_for(name)
     config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
