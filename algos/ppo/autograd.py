@@ -90,7 +90,7 @@ class AutogradCore:
         """Values of rows ``start`` to ``stop`` of the observations."""
         assert self._table is not None, "observe comes first"
         chunk = IMAGE_CHUNK if self._shape.images else max(1, stop - start)
-        with torch.inference_mode():
+        with torch.no_grad():  # a user's module may keep what it makes for passes that learn
             parts = [
                 self._network.value(self._leaves, self._table.rows(at, min(at + chunk, stop)))
                 for at in range(start, stop, chunk)
