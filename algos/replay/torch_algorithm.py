@@ -363,7 +363,7 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 )
             size = environment.action.size
             looked["critics"] = examine_own(replace(shape, actions=size), "critics")
-    networks, outputs = _build_once(learner, settings, environment)
+    networks, outputs, otherwise = _build_once(learner, settings, environment)
     found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
     for part, name, tensor in networks.named_tensors():
         if tensor.dtype != torch.float32:
@@ -372,8 +372,10 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 f"float32; {name} is {tensor.dtype}."
             )
         found[part].append(FieldSpec(name, tuple(tensor.shape), "float32"))
-    random = any(spec.random for spec in looked.values()) or any(
-        isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules()
+    random = (
+        otherwise
+        or any(spec.random for spec in looked.values())
+        or any(isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules())
     )
     return tuple(
         ModuleSpec(
@@ -394,8 +396,8 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
 
 def _build_once(
     learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, environment: EnvironmentSpec
-) -> tuple[Networks, int]:
-    """The networks, and how many numbers policies choose by.
+) -> tuple[Networks, int, bool]:
+    """The networks, how many numbers policies choose by, and whether they learn by another pass.
 
     Raises:
         ConfigError: The learner's own code raised.
@@ -405,9 +407,13 @@ def _build_once(
     images = encoder.images(np.zeros((2, *space.shape), space.row_dtype))
     rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(np.array(i)) for i in images))
     try:
-        networks = learner.build(settings, environment, seed=0)
-        with torch.no_grad():
-            return networks, learner.output(settings, networks, rows).shape[1]
+        networks = learner.build(settings, environment, seed=0).eval()
+        with torch.random.fork_rng(devices=[]):
+            with torch.no_grad():
+                acting, dice = learner.output(settings, networks, rows), torch.get_rng_state()
+            learning = learner.output(settings, networks.train(), rows)
+            drawn = not torch.equal(torch.get_rng_state(), dice)
+        return networks.eval(), acting.shape[1], drawn or not torch.equal(acting, learning)
     except ConfigError:
         raise
     except Exception as error:

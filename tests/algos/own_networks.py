@@ -107,6 +107,7 @@ class Wrong(Plain):
             "secret": lambda: x + self.secret,
             "double": lambda: (x * self.scale).float(),
             "in place": lambda: x.tanh().add_(x.exp_()),
+            "scaled input": lambda: self.layers(obs.mul_(0.5)),
         }[self.how]()
 
 
@@ -185,3 +186,22 @@ class Remembering(Plain):
         if self.constant is None:
             self.constant = torch.linspace(0, 1, features.shape[1], device=obs.device)
         return features * self.constant
+
+
+class Quiet(Plain):
+    """Noise while it learns, of a size that is learned and begins at nothing."""
+
+    def __init__(self, observation):
+        super().__init__(observation)
+        self.size = nn.Parameter(torch.zeros(8))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.layers(obs)
+        return features + self.size * torch.randn_like(features) if self.training else features
+
+
+class Scaling(Plain):
+    """Features twice as large while it learns."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs) * (2.0 if self.training else 1.0)

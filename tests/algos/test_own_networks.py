@@ -109,6 +109,7 @@ def test_equal_module_learns_what_the_built_in_network_does(make_environment, ma
         ("Fourier", None),
         ("Dropping", None),
         ("Positions", None),
+        ("Quiet", None),
         ("Remembering", None),
     ],
 )
@@ -186,6 +187,7 @@ def test_policy_computes_what_the_learner_does(make_environment, make_batch):
         ("Wrong", {"how": "secret"}, "give different features in eval mode.*register_buffer"),
         ("Wrong", {"how": "double"}, "float32 on the CPU; scale is torch.float64"),
         ("Wrong", {"how": "in place"}, "the backward pass raised RuntimeError"),
+        ("Wrong", {"how": "scaled input"}, r"changes the observations .* in place.*obs\.clone\(\)"),
     ],
 )
 def test_module_outside_the_contract_is_refused(make_environment, name, kwargs, says):
