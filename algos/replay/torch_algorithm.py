@@ -197,13 +197,13 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder: nn.Module | None = None
+            apart = seed + 1  # other draws than those of what lies on a user's module
             if is_own(settings.network):
                 shape = own_shape(settings.network, settings.network_kwargs, environment)
                 if cls.replaced and takes_actions(shape):
-                    parts = cls.own_modules(given, environment, shape, seed)
+                    parts = cls.own_modules(given, environment, shape, apart)
                     return Networks(None, parts, raw=True, bf16=bf16, random=random)
-                encoder = OwnEncoder(shape, seed)
-                seen = width(shape, encoder.own)
+                encoder, seen = OwnEncoder(shape, apart), width(shape)
             else:
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)

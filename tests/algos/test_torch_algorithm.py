@@ -176,6 +176,16 @@ def test_network_that_takes_actions_is_every_network():
         make_config("sac", network=f"{HERE}:Both").examine(environment)
 
 
+@pytest.mark.parametrize("network", ["Plain", "Both"])
+def test_first_values_of_module_and_heads_are_not_the_same_draws(network):
+    config = make_config("sac", network=f"{HERE}:{network}", hidden_sizes=None)
+    learner = make_learner(config, environment_for("sac"))
+    parameters = learner.state_dict()["parameters"]
+    weights = {name: array for name, array in parameters.items() if name.endswith("weight")}
+    draws = [round(float(w.flat[0] / w.flat[1]), 4) for w in weights.values()]
+    assert len(set(draws)) == len(weights) > 4
+
+
 def test_checkpoint_of_another_network_is_refused():
     environment = environment_for("sac")
     learner, other = (
