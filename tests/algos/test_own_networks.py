@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -234,9 +235,23 @@ def test_examining_leaves_random_numbers_alone(make_environment):
     assert torch.equal(torch.rand(3), wanted)
 
 
-class NoWaiting(torch.utils._python_dispatch.TorchDispatchMode):
+class NoWaiting(ExitStack):
     """Fails where the host would wait for a device: a tensor's value is asked for."""
 
+    def __enter__(self):
+        self.enter_context(_NoValues())
+        self.enter_context(_NoArrays())
+        return super().__enter__()
+
+
+class _NoArrays(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, arguments=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        assert name not in ("cpu", "numpy", "item", "tolist"), f"{name} waits"
+        return function(*arguments, **(kwargs or {}))
+
+
+class _NoValues(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
         name = str(function)
         assert not name.startswith(("aten._local_scalar_dense", "aten.nonzero")), f"{name} waits"

@@ -221,12 +221,13 @@ def _nothing():
 
 
 @every
-def test_losses_and_steps_wait_for_nothing(name):
+@pytest.mark.parametrize("options", [{}, {"normalize_observations": True, "max_grad_norm": 0.1}])
+def test_losses_and_steps_wait_for_nothing(name, options):
     from tests.algos.test_own_networks import NoWaiting
 
     environment = environment_for(name)
-    learner = make_learner(make_config(name, network=f"{HERE}:Plain"), environment)
-    batch = make_batch(environment)
+    config = make_config(name, network=f"{HERE}:Plain", **options)
+    learner, batch = make_learner(config, environment), make_batch(environment)
     learner.update(batch)
     learner.update(batch)  # the first steps, of the policy too, make Adam's state
     host = learner._host
