@@ -56,6 +56,17 @@ def test_variants_change_keys_together_and_may_have_a_name(tmp_path: Path) -> No
     assert [variant.name.partition(",")[0] for variant in sweep.variants] == ["gamma=0.9", "other"]
 
 
+def test_what_evaluations_elsewhere_do_not_state_follows_each_variant(tmp_path: Path) -> None:
+    windy = {"evaluation": {"environments": {"windy": {"kwargs": {"wind": 1}}}}}
+    base = {**BASE, **windy, "environment": {"id": "CartPole-v1", "kwargs": {"gain": 1}}}
+    grid = {"environment.kwargs.gain": [2, 3]}
+    sweep = read_sweep(write(tmp_path, config=base, grid=grid))
+    (tmp_path / "written.yaml").write_text(sweep.text)
+    for read in (sweep, read_sweep(tmp_path / "written.yaml")):
+        others = [each.config.evaluation.environments["windy"] for each in read.variants]
+        assert [each.kwargs for each in others] == [{"gain": 2, "wind": 1}, {"gain": 3, "wind": 1}]
+
+
 def test_seeds_count_from_the_seed_of_the_configuration(tmp_path: Path) -> None:
     assert read_sweep(write(tmp_path, seeds=2), ["seed=7"]).seeds == (7, 8)
     assert read_sweep(write(tmp_path, seeds=[5, 3])).seeds == (5, 3)
