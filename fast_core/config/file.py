@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
-_OF_ITS_ID = ("kwargs", "attributes", "pickled")  # of an environment: not another one's
+_OF_ITS_ID = ("kwargs", "pickled")  # of an environment: not another one's
 _PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
@@ -321,7 +321,8 @@ def _with_rest(given: object, training: Mapping[str, object]) -> object:
     if given is not None and not isinstance(given, dict):
         return given
     stated = dict(given or {})
-    inherited = dict(training)
+    # Attributes are put together where they are used: what is its own stays as it is there.
+    inherited = {key: value for key, value in training.items() if key != "attributes"}
     for key in _OF_ITS_ID:
         whole, part = inherited.get(key), stated.get(key)
         if "id" in stated:

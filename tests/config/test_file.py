@@ -621,10 +621,9 @@ stop: {env_steps: 1000}
 
 
 def test_evaluated_environments_follow_a_python_object_but_not_to_another_id() -> None:
-    run = read(OTHERS, "environment.pickled=environment.pkl", "environment.attributes.wind=3")
+    run = read(OTHERS, "environment.pickled=environment.pkl")
     others = run.evaluation.environments
     assert others["test"].pickled == "environment.pkl" and others["windy"].pickled is None
-    assert others["test"].attributes == {"wind": 3} and others["windy"].attributes == {}
     moved = with_pickled(run, lambda name: f"/somewhere/{name}")
     assert moved.evaluation.environments["test"].pickled == "/somewhere/environment.pkl"
     assert moved.evaluation.environments["windy"].pickled is None
