@@ -531,6 +531,9 @@ def repaired(run: Section) -> Section:
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
     same = {"step_timeout_s": run.environment.step_timeout_s, "pickled": None, "attributes": {}}
+    values = run.environment.attributes.values()
+    fixed = run.environment.backend == "envpool" or run.environment.atari
+    attributes = {} if fixed else {f"name_{n}": value for n, value in enumerate(values)}
     others = {
         f"other-{number}": msgspec.structs.replace(each, **same)
         for number, each in enumerate(run.evaluation.environments.values())
@@ -540,8 +543,13 @@ def repaired(run: Section) -> Section:
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
     # a run names what lies beside its configuration without the folder
     pickled = Path(run.environment.pickled or "").name or None
-    environment = msgspec.structs.replace(run.environment, pickled=pickled)
+    if run.environment.backend != "gymnasium":
+        pickled = None
+    environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
+    if run.policy.placement != "env":
+        supervision = msgspec.structs.replace(run.supervision, env_restarts=0)
+        run = msgspec.structs.replace(run, supervision=supervision)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)
