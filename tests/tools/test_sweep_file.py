@@ -78,6 +78,24 @@ def test_configuration_is_found_beside_the_file(tmp_path: Path) -> None:
     assert [variant.name for variant in sweep.variants] == ["base"]
 
 
+def test_environment_from_python_is_found_beside_the_configuration(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    others = {"evaluation": {"environments": {"same": {}, "own": {"id": "Acrobot-v1"}}}}
+    environment = {"id": "Mine", "pickled": "environment.pkl"}
+    base = {**BASE, **others, "environment": environment}
+    (run / "config.yaml").write_text(yaml.safe_dump(base))
+    sweep = read_sweep(write(tmp_path, config="run/config.yaml"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "written.yaml").write_text(sweep.text)
+    for read in (sweep, read_sweep(tmp_path / "elsewhere" / "written.yaml")):
+        (variant,) = read.variants
+        found = variant.config.evaluation.environments
+        assert variant.config.environment.pickled == str(run / "environment.pkl")
+        assert found["same"].pickled == str(run / "environment.pkl")
+        assert found["own"].pickled is None
+
+
 def test_command_line_changes_the_sweep_and_what_its_runs_share(tmp_path: Path) -> None:
     sweep = read_sweep(write(tmp_path), ["seeds=4", "jobs=2", "stop.env_steps=50", "name=x"])
     assert (len(sweep.seeds), sweep.jobs, sweep.folder.name) == (4, 2, "x")
