@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -287,13 +288,20 @@ def _called(shape: OwnShape, module: nn.Module, rows: int) -> Any:
 
 
 def _raised(shape: OwnShape, error: Exception, what: str) -> NoReturn:
-    """Report what a user's code raised, with its own traceback."""
-    own = error.__traceback__ and error.__traceback__.tb_next
-    text = "".join(traceback.format_exception(type(error), error, own))
+    """Report what a user's code raised."""
     raise ConfigError(
-        f"the network raised:\n{text}{KEY} {shape.path!r}: {what} raised "
+        f"the network raised:\n{own_traceback(error)}{KEY} {shape.path!r}: {what} raised "
         f"{type(error).__name__}: {error}"
     ) from error
+
+
+def own_traceback(error: Exception) -> str:
+    """What was raised and where, without how torch and FastLoop came there."""
+    folders = (str(Path(torch.__file__).parent), str(Path(__file__).resolve().parents[1]))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not str(Path(f.filename).resolve()).startswith(folders)]
+    head = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
+    return "".join([*head, *traceback.format_exception_only(error)])
 
 
 def _form(inputs: Inputs) -> str:

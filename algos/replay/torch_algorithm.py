@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
 from fast_core.algos.nets_torch.networks import Rows, tensor_view
-from fast_core.algos.nets_torch.own import dice, takes_actions
+from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Copy
 from fast_core.algos.nets_torch.tables import Uploader
@@ -213,6 +214,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
     ) -> None:
         settings, bf16 = self._settings, setup.precision == "bf16"
+        looked_at = settings.modules(environment)
+        environment = msgspec.structs.replace(environment, modules=looked_at)
         sequence = np.random.SeedSequence(setup.seed, spawn_key=(FIRST,))
         seed = int(sequence.generate_state(1)[0])
         self.online, self.target = (
@@ -226,7 +229,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         self._vectors, self._upload = self._modular, self._modular.uploader
         self._device = torch.device(setup.device)
         self._modular.bind(self.online, self.target)
-        self._draws = any(module.random for module in settings.modules(environment))
+        self._draws = any(module.random for module in looked_at)
         scaling = None if limit is None else self._modular.scaling(limit)
         discrete = environment.action.kind == "discrete"
         self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)
@@ -266,10 +269,16 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     def _differentiate_losses(self, batch: TorchBatch) -> Loss:
         found = self.loss(batch)
         for part, loss in found.losses.items():
-            learned = self._modular.learned[part]
+            if part not in self.online.parts:
+                raise ConfigError(
+                    f"loss of {type(self).__name__} must name parts that its modules has "
+                    f"({', '.join(self.online.parts)}); got {part!r}."
+                )
+            learned = self._modular.learned.get(part, [])
             if part == "critics":
                 learned = [*self._modular.learned.get("encoder", []), *learned]
-            loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
+            if learned:
+                loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
         self._batches.send_announced()
         return found
 
@@ -352,7 +361,7 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 )
             size = environment.action.size
             looked["critics"] = examine_own(replace(shape, actions=size), "critics")
-    networks = learner.build(settings, environment, seed=0)
+    networks, outputs = _build_once(learner, settings, environment)
     found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
     for part, name, tensor in networks.named_tensors():
         if tensor.dtype != torch.float32:
@@ -364,13 +373,6 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
     random = any(spec.random for spec in looked.values()) or any(
         isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules()
     )
-    encoder = ObservationEncoder(environment, settings.images(environment))
-    zeros = encoder.images(
-        np.zeros((2, *environment.observation.shape), environment.observation.row_dtype)
-    )
-    rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(image) for image in zeros))
-    with torch.no_grad():
-        outputs = learner.output(settings, networks, rows).shape[1]
     return tuple(
         ModuleSpec(
             name,
@@ -386,6 +388,31 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
         for name, fields in found.items()
         if fields
     )
+
+
+def _build_once(
+    learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, environment: EnvironmentSpec
+) -> tuple[Networks, int]:
+    """The networks, and how many numbers policies choose by.
+
+    Raises:
+        ConfigError: The learner's own code raised.
+    """
+    encoder = ObservationEncoder(environment, settings.images(environment))
+    space = environment.observation
+    images = encoder.images(np.zeros((2, *space.shape), space.row_dtype))
+    rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(np.array(i)) for i in images))
+    try:
+        networks = learner.build(settings, environment, seed=0)
+        with torch.no_grad():
+            return networks, learner.output(settings, networks, rows).shape[1]
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the algorithm raised:\n{own_traceback(error)}{settings.torch_learner}: modules or "
+            f"output raised {type(error).__name__}: {error}"
+        ) from error
 
 
 class ModuleVectors(TorchVectors):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -280,7 +281,8 @@ def setting_of(
         return Setting(environment, EvaluationConfig())
     values = getattr(environment, "values", environment)  # of a `Config`
     if isinstance(values, RunConfig):
-        return _of_run(values)
+        setting, code = _of_run(values), getattr(environment, "code", None)
+        return setting if code is None else replace(setting, maker=_from_code(code))
     if isinstance(environment, dict):
         tree = environment if "id" not in environment else {"environment": environment}
         return _of_tree(tree, overrides, "the environment's configuration")
@@ -334,6 +336,13 @@ def _of_tree(tree: dict[str, Any], overrides: Sequence[str], source: str) -> Set
     kept = {key: value for key, value in tree.items() if key in ("environment", "evaluation")}
     whole = {**rest, **kept}
     return _of_run(config_file.from_tree(whole, overrides, algorithm_config_type, source=source))
+
+
+def _from_code(code: bytes) -> Maker:
+    # here, so that only who needs it imports cloudpickle
+    from fast_core.envs.pickled import loads
+
+    return partial(make_env, maker=loads(code))
 
 
 def _given(

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from fast_core.algos.replay.dqn_config import DQNConfig
+from fast_core.algos.replay.torch_algorithm import Loss
+from fast_core.algos.replay.torch_dqn import TorchDQN
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
 from tests.algos.replay_cases import (
     ALL,
@@ -240,3 +243,46 @@ def test_settings_that_change_are_those_that_learn(name):
         each.update(make_batch(environment))
     for left, right in zip(learner.policy_parameters(), other.policy_parameters(), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_dropout_drops_while_it_learns_and_only_then():
+    environment = environment_for("sac")
+    config = make_config("sac", network=f"{HERE}:Dropping", hidden_sizes=None)
+    learner, batch = make_learner(config, environment), make_batch(environment)
+    from fast_core.algos.nets_torch.networks import Rows
+
+    rows = Rows(torch.from_numpy(batch.obs))
+    first, again = (learner.online.see(rows) for _ in range(2))
+    assert not torch.equal(first, again) and (first == 0).any()
+    with torch.no_grad():
+        assert torch.equal(learner.online.see(rows), learner.online.see(rows))
+
+
+class Broken(TorchDQN):
+    """Networks that can't be made, or losses for parts that there are not."""
+
+    @classmethod
+    def modules(cls, settings, environment, seen):
+        if settings.gamma == 0.5:
+            raise ZeroDivisionError("of one's own")
+        return super().modules(settings, environment, seen)
+
+    def loss(self, batch):
+        found = super().loss(batch)
+        return Loss({"critic": found.losses["critics"]}, found.error)
+
+
+class BrokenConfig(DQNConfig, frozen=True, kw_only=True):
+    always_torch = True
+    torch_learner = f"{__name__}:Broken"
+
+
+def test_faults_of_an_algorithm_of_ones_own_are_told_with_its_traceback():
+    environment = environment_for("dqn")
+
+    config = BrokenConfig(gamma=0.5)
+    with pytest.raises(ConfigError, match=r"(?s)the algorithm raised:.*Zero.*modules or output"):
+        config.examine(environment)
+    learner = make_learner(BrokenConfig(batch_size=8), environment)
+    with pytest.raises(ConfigError, match=r"must name parts .*critics.*; got 'critic'"):
+        learner.update(make_batch(environment))

@@ -119,7 +119,7 @@ def test_one_environment_in_every_form(policy: Policy, run: Path, tmp_path: Path
         DRAWING,
         config,
         config.environment,
-        Config.of(config),
+        Config._of(config),
         {"id": DRAWING},
         {"environment": {"id": DRAWING}},
         tmp_path / "some.yaml",
