@@ -142,6 +142,12 @@ def test_wrong_sweep_is_refused_in_a_sentence(
         read_sweep(write(tmp_path, **keys))
 
 
+def test_configuration_of_a_run_is_told_from_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(BASE))
+    with pytest.raises(ConfigError, match=r"configuration of one run.*`config: one.yaml` and"):
+        read_sweep(tmp_path / "one.yaml", ["seeds=3"])
+
+
 def test_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no sweep in"):
         read_sweep(tmp_path)

@@ -123,6 +123,11 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
         )
     source = str(file)
     document = config_yaml.parse(config_file.read_text(file), source)
+    if "config" not in document.tree and {"environment", "algorithm"} & document.tree.keys():
+        raise ConfigError(
+            f"{source} is the configuration of one run, not a sweep. Write a file with "
+            f"`config: {file.name}` and `seeds: 3`, say, beside it, and give that."
+        )
     if begun:  # wherever it was moved to
         where = path.resolve()
         document.tree.update(name=where.name, directory=str(where.parent))
