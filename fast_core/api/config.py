@@ -101,7 +101,7 @@ class Config:
         """
         lines, code = _split(overrides)
         values = config_file.load(expanded(path, "the configuration"), lines, algorithm_config_type)
-        return cls.of(values, code)
+        return cls._of(values, code)
 
     def changed(self, overrides: Overrides) -> Self:
         """The same configuration with other values for some keys.
@@ -115,10 +115,10 @@ class Config:
         """
         values, code = _checked(to_builtins(self.values), overrides)
         kept = values.environment.pickled == self.environment.pickled
-        return self.of(values, self.code if kept and code is None else code)
+        return self._of(values, self.code if kept and code is None else code)
 
     @classmethod
-    def of(cls, values: RunConfig, code: bytes | None = None) -> Self:
+    def _of(cls, values: RunConfig, code: bytes | None = None) -> Self:
         """What is checked already, as a `Config`."""
         made = cls.__new__(cls)
         made._set(values, code)
@@ -170,7 +170,7 @@ def as_config(
     if isinstance(given, str | PathLike):
         return Config.load(given, overrides)
     if isinstance(given, Mapping):
-        return Config.of(*_checked(given, overrides))
+        return Config._of(*_checked(given, overrides))
     raise ConfigError(
         "a configuration must be a Config, the path of a YAML file, or a dict of what such a file "
         f"would hold; got a {type(given).__name__}."

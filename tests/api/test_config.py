@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core import evaluate
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.api.config import Config, as_config
 from fast_core.config import RunConfig
@@ -145,3 +146,11 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
 def test_what_is_wrong_is_named(given: Any, overrides: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         as_config(given, overrides)
+
+
+def test_policies_are_evaluated_in_an_environment_that_is_an_object() -> None:
+    config = Config(
+        TREE, environment={"id": lambda length: Counter(length), "kwargs": {"length": 4}}
+    )
+    episodes = evaluate(lambda obs: 1, config, episodes=2)
+    assert episodes.lengths.tolist() == [4, 4]

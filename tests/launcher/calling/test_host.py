@@ -348,6 +348,9 @@ def test_callback_of_the_configuration_that_can_not_be_made_is_refused(office: A
     [
         ("fails", {"b": 1}, r"callbacks\[0\].kwargs do not fit .*argument: 'a'. It takes: a"),
         ("Misspelt", {}, r"callbacks\[0\] .* has a method on_metric"),
+        ("Short", {}, r"`def on_start\(self, start, run\)`; it takes \(self, start:"),
+        ("Later", {}, r"on_start must be a plain method; it is `async def`"),
+        ("Half", {}, r"has state_dict but not load_state_dict: write both, or none"),
         ("RATE", {}, r"must be a class, or a function that makes a callback; got 'algorithm"),
         ("Remembring", {}, r"has no 'Remembring'. Did you mean 'Remembering'"),
     ],
@@ -357,3 +360,16 @@ def test_configuration_is_checked_before_anything_is_made(
 ) -> None:
     with pytest.raises(ConfigError, match=text):
         check_named([CallbackConfig(name=f"{__name__}:{name}", kwargs=kwargs)])
+
+
+class Static:
+    @staticmethod
+    def on_start(start: Start, run: LiveRun) -> None: ...
+
+    @classmethod
+    def on_end(cls, end: object, run: LiveRun) -> None: ...
+
+
+def test_methods_that_can_be_called_are_accepted_before_anything_is_made() -> None:
+    for name in ("Static", "Remembering"):
+        check_named([CallbackConfig(name=f"{__name__}:{name}")])
