@@ -274,11 +274,12 @@ def setting_of(
             )
         if policy.run is not None:
             return _of_run(run_config(policy.run, list(overrides)))
-        if policy.file.played.get("pickled"):
+        other = any(override.startswith("environment.id=") for override in overrides)
+        if policy.file.played.get("pickled") and not other:
             raise ConfigError(
                 f"the environment {policy.environment.id!r} of this policy was given as a Python "
                 "object, which is in its run and not in its file. Name the run, or say where to "
-                "evaluate it."
+                "evaluate it (environment.id=ID; in Python the second argument)."
             )
         return _of_file(policy, overrides)
     own = _own(policy)

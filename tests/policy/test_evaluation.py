@@ -391,6 +391,7 @@ def test_an_environment_given_as_an_object_stays_in_its_run(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"was given as a Python object.*say where to evaluate"):
         evaluate(tmp_path / "p")
     assert evaluate(tmp_path / "p", "CartPole-v1", episodes=2).lengths.max() > 9
+    assert evaluate_run(tmp_path / "p", 1, overrides=["environment.id=CartPole-v1"]) == 0
 
 
 def test_an_environment_of_its_own_kind_keeps_the_policys_frames(
