@@ -12,6 +12,7 @@ from tests.process.harness import ROOT, Workplace
 pytestmark = pytest.mark.process
 
 PAGES = (
+    "README.md",
     "docs/python.md",
     "docs/policies.md",
     "docs/sweeps.md",

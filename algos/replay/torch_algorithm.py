@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
 from fast_core.algos.nets_torch.networks import Rows, tensor_view
-from fast_core.algos.nets_torch.own import dice, takes_actions
+from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Copy
 from fast_core.algos.nets_torch.tables import Uploader
@@ -35,6 +36,7 @@ from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_networks import (
     Convolutions,
     Networks,
+    Numbers,
     OwnEncoder,
     best_choice,
     pick,
@@ -195,13 +197,13 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder: nn.Module | None = None
+            apart = seed + 1  # other draws than those of what lies on a user's module
             if is_own(settings.network):
                 shape = own_shape(settings.network, settings.network_kwargs, environment)
                 if cls.replaced and takes_actions(shape):
-                    parts = cls.own_modules(given, environment, shape, seed)
+                    parts = cls.own_modules(given, environment, shape, apart)
                     return Networks(None, parts, raw=True, bf16=bf16, random=random)
-                encoder = OwnEncoder(shape, seed)
-                seen = width(shape, encoder.own)
+                encoder, seen = OwnEncoder(shape, apart), width(shape)
             else:
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)
@@ -213,6 +215,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
     ) -> None:
         settings, bf16 = self._settings, setup.precision == "bf16"
+        looked_at = settings.modules(environment)
+        environment = msgspec.structs.replace(environment, modules=looked_at)
         sequence = np.random.SeedSequence(setup.seed, spawn_key=(FIRST,))
         seed = int(sequence.generate_state(1)[0])
         self.online, self.target = (
@@ -226,7 +230,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         self._vectors, self._upload = self._modular, self._modular.uploader
         self._device = torch.device(setup.device)
         self._modular.bind(self.online, self.target)
-        self._draws = any(module.random for module in settings.modules(environment))
+        self._draws = any(module.random for module in looked_at)
         scaling = None if limit is None else self._modular.scaling(limit)
         discrete = environment.action.kind == "discrete"
         self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)
@@ -266,10 +270,16 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     def _differentiate_losses(self, batch: TorchBatch) -> Loss:
         found = self.loss(batch)
         for part, loss in found.losses.items():
-            learned = self._modular.learned[part]
+            if part not in self.online.parts:
+                raise ConfigError(
+                    f"loss of {type(self).__name__} must name parts that its modules has "
+                    f"({', '.join(self.online.parts)}); got {part!r}."
+                )
+            learned = self._modular.learned.get(part, [])
             if part == "critics":
                 learned = [*self._modular.learned.get("encoder", []), *learned]
-            loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
+            if learned:
+                loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
         self._batches.send_announced()
         return found
 
@@ -298,7 +308,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         stop = self._layout.size if policy else self._critic_size
         stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
         for name in stepped:
-            vectors.limit(name, self._settings.max_grad_norm)
+            if not isinstance(self.online.parts[name], Numbers):  # a temperature is no network
+                vectors.limit(name, self._settings.max_grad_norm)
         for name in stepped:
             vectors.step(name, self.learning_rate(name))
         if policy and self._targets_are_due:
@@ -352,7 +363,7 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 )
             size = environment.action.size
             looked["critics"] = examine_own(replace(shape, actions=size), "critics")
-    networks = learner.build(settings, environment, seed=0)
+    networks, outputs, otherwise = _build_once(learner, settings, environment)
     found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
     for part, name, tensor in networks.named_tensors():
         if tensor.dtype != torch.float32:
@@ -361,16 +372,11 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 f"float32; {name} is {tensor.dtype}."
             )
         found[part].append(FieldSpec(name, tuple(tensor.shape), "float32"))
-    random = any(spec.random for spec in looked.values()) or any(
-        isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules()
+    random = (
+        otherwise
+        or any(spec.random for spec in looked.values())
+        or any(isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules())
     )
-    encoder = ObservationEncoder(environment, settings.images(environment))
-    zeros = encoder.images(
-        np.zeros((2, *environment.observation.shape), environment.observation.row_dtype)
-    )
-    rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(image) for image in zeros))
-    with torch.no_grad():
-        outputs = learner.output(settings, networks, rows).shape[1]
     return tuple(
         ModuleSpec(
             name,
@@ -386,6 +392,35 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
         for name, fields in found.items()
         if fields
     )
+
+
+def _build_once(
+    learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, environment: EnvironmentSpec
+) -> tuple[Networks, int, bool]:
+    """The networks, how many numbers policies choose by, and whether they learn by another pass.
+
+    Raises:
+        ConfigError: The learner's own code raised.
+    """
+    encoder = ObservationEncoder(environment, settings.images(environment))
+    space = environment.observation
+    images = encoder.images(np.zeros((2, *space.shape), space.row_dtype))
+    rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(np.array(i)) for i in images))
+    try:
+        networks = learner.build(settings, environment, seed=0).eval()
+        with torch.random.fork_rng(devices=[]):
+            with torch.no_grad():
+                acting, dice = learner.output(settings, networks, rows), torch.get_rng_state()
+            learning = learner.output(settings, networks.train(), rows)
+            drawn = not torch.equal(torch.get_rng_state(), dice)
+        return networks.eval(), acting.shape[1], drawn or not torch.equal(acting, learning)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the algorithm raised:\n{own_traceback(error)}{settings.torch_learner}: modules or "
+            f"output raised {type(error).__name__}: {error}"
+        ) from error
 
 
 class ModuleVectors(TorchVectors):
@@ -415,11 +450,11 @@ class ModuleVectors(TorchVectors):
             networks.to(self._device).eval()
             for part, name, tensor in networks.named_tensors():
                 p = places[name]
-                tensor.data = tensor_view(vector, p.offset, p.shape)
+                tensor.data = tensor_view(vector, p)
                 if networks is target:
                     tensor.requires_grad_(False)
                 elif tensor.requires_grad:
-                    tensor.grad = tensor_view(self._gradient, p.offset, p.shape)
+                    tensor.grad = tensor_view(self._gradient, p)
                     self.learned.setdefault(part, []).append(tensor)
         target.keep([group.name for group in self._layout.targets])
 

@@ -159,7 +159,9 @@ class TorchEntropy(TorchBox):
         return -float(self._actions) if wanted is None else float(wanted)
 
     def learning_rate(self, part: str) -> float:
-        """Step sizes; a temperature without a loss has no gradient and stays."""
+        """Step sizes; a temperature that is not learned stays, whatever its moments are."""
+        if part == "temperature" and self.settings.temperature != "auto":
+            return 0.0
         own = self.settings.temperature_learning_rate if part == "temperature" else None
         return float(own or super().learning_rate(part))
 

@@ -101,7 +101,7 @@ class Config:
         """
         lines, code = _split(overrides)
         values = config_file.load(expanded(path, "the configuration"), lines, algorithm_config_type)
-        return cls.of(values, code)
+        return cls._of(values, code)
 
     def changed(self, overrides: Overrides) -> Self:
         """The same configuration with other values for some keys.
@@ -115,10 +115,10 @@ class Config:
         """
         values, code = _checked(to_builtins(self.values), overrides)
         kept = values.environment.pickled == self.environment.pickled
-        return self.of(values, self.code if kept and code is None else code)
+        return self._of(values, self.code if kept and code is None else code)
 
     @classmethod
-    def of(cls, values: RunConfig, code: bytes | None = None) -> Self:
+    def _of(cls, values: RunConfig, code: bytes | None = None) -> Self:
         """What is checked already, as a `Config`."""
         made = cls.__new__(cls)
         made._set(values, code)
@@ -170,7 +170,7 @@ def as_config(
     if isinstance(given, str | PathLike):
         return Config.load(given, overrides)
     if isinstance(given, Mapping):
-        return Config.of(*_checked(given, overrides))
+        return Config._of(*_checked(given, overrides))
     raise ConfigError(
         "a configuration must be a Config, the path of a YAML file, or a dict of what such a file "
         f"would hold; got a {type(given).__name__}."
@@ -188,23 +188,36 @@ def environment_of(keys: Mapping[str, object]) -> EnvironmentConfig:
 
 def _checked(tree: Mapping[str, object], overrides: Overrides) -> tuple[RunConfig, bytes | None]:
     lines, code = _split(overrides)
+    tree, code_inside = _with_keys(tree)
+    values = config_file.from_tree(tree, lines, algorithm_config_type, source=_SOURCE)
+    return values, code or code_inside
+
+
+def _with_keys(tree: Mapping[str, object]) -> tuple[Mapping[str, object], bytes | None]:
+    """``tree`` with keys for an environment that is a Python object, and the code of that."""
     environment = tree.get("environment")
     inside = environment.get("id") if isinstance(environment, Mapping) else environment
-    if sending.is_object(inside):
-        others = environment if isinstance(environment, Mapping) else {}
-        keys, code_inside = _sent(inside)
-        tree = {**tree, "environment": {**others, **keys}}
-        code = code or code_inside
-    return config_file.from_tree(tree, lines, algorithm_config_type, source=_SOURCE), code
+    if not sending.is_object(inside):
+        return tree, None
+    others = environment if isinstance(environment, Mapping) else {}
+    keys, code = _sent(inside)
+    return {**tree, "environment": {**others, **keys}}, code
 
 
 def override_lines(overrides: Overrides) -> list[str]:
     """Overrides as on the command line.
 
     Raises:
-        ConfigError: They are no overrides.
+        ConfigError: They are no overrides, or hold an environment that has to be sent as code.
     """
-    return _split(overrides)[0]
+    lines, code = _split(overrides)
+    if code is not None:
+        raise ConfigError(
+            "a run that is resumed keeps its environment; got one as a Python object, whose code "
+            "is not that of the run. A new run can go on with it: "
+            "train(run.config, overrides, resume=run)."
+        )
+    return lines
 
 
 def _split(overrides: Overrides) -> tuple[list[str], bytes | None]:
@@ -224,8 +237,10 @@ def _split(overrides: Overrides) -> tuple[list[str], bytes | None]:
         if sending.is_object(maker):
             keys, code = _sent(values.pop(key))
             values |= {f"environment.{name}": value for name, value in keys.items()}
-    checked = {key: config_file.plain(value, key, "overrides") for key, value in values.items()}
-    return [f"{key}={config_yaml.inline(value)}" for key, value in checked.items()], code
+    tree, code_inside = _with_keys(values)
+    checked = {key: config_file.plain(value, key, "overrides") for key, value in tree.items()}
+    lines = [f"{key}={config_yaml.inline(value)}" for key, value in checked.items()]
+    return lines, code or code_inside
 
 
 def _sent(maker: object) -> tuple[dict[str, object], bytes | None]:

@@ -75,7 +75,7 @@ class Run:
     def config(self) -> Config:
         """Its configuration, with what every ``auto`` stood for."""
         values = config_file.load(self._files.config, [], algorithm_config_type, resolved=True)
-        return Config.of(values)
+        return Config._of(values)
 
     @property
     def metrics(self) -> Columns:

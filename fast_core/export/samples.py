@@ -130,20 +130,33 @@ class Reference:
         return self._answers(sample, self._parameters)
 
     def difference(self, sample: Sample, given: Sequence[Array]) -> float:
-        """How far answers are off at most, as `_distance` measures; 0 where rounding explains it.
+        """How far answers are off at most, as `_distances` measures.
 
-        An answer may be that of the same policy with parameters changed by one millionth: of two
-        choices that are as good as equal either is right.
+        The policy itself answers otherwise when its parameters change by one millionth. What that
+        explains counts as no more than the tolerance: of two choices that are as good as equal
+        either is right, and numbers may differ by as much as that change makes them differ.
         """
         wanted = self.answers(sample)
         off = self._distances(given, wanted)
-        if _greatest(off) > TOLERANCE:
-            rng = np.random.default_rng(0)
-            for _ in range(VARIANTS):
-                changed = [_nearby(each, rng) for each in self._parameters]
-                other = self._distances(given, self._answers(sample, changed))
-                off = [np.minimum(*pair) for pair in zip(off, other, strict=True)]
-        return _greatest(off)
+        greatest = _greatest(off)
+        if greatest <= TOLERANCE or greatest == np.inf:  # other shapes, NaN
+            return greatest
+        rng = np.random.default_rng(0)
+        explained = [np.zeros(each.shape, np.bool_) for each in off]
+        for _ in range(VARIANTS):
+            other = self._answers(sample, [_nearby(each, rng) for each in self._parameters])
+            spread = self._distances(other, wanted)
+            for place, distance in enumerate(self._distances(given, other)):
+                if given[place].dtype.kind == "f":
+                    explained[place] |= off[place] <= spread[place]
+                else:
+                    explained[place] |= distance == 0.0
+        return _greatest(
+            [
+                np.where(known, np.minimum(each, TOLERANCE), each)
+                for each, known in zip(off, explained, strict=True)
+            ]
+        )
 
     def _answers(self, sample: Sample, parameters: Sequence[Array]) -> list[Array]:
         config, environment = self._config, self._environment

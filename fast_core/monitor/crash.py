@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fast_core.events import Failed, NodeExited
 from fast_core.monitor.figures import printable
 
+SCHEDULER = "scheduler"  # what it says, not a node
 _SHOWN = 20
 _LINE = 160
 
@@ -27,7 +28,13 @@ def crash_report(
         run_directory: Where the run lies, named in the text when given.
     """
     lines = [*_followed(secondary)]
-    lines.append(f"First cause: node {first.node!r} (incarnation {incarnation}) failed.")
+    decided = first.node == SCHEDULER  # no process, and nothing of it failed
+    who = (
+        "the scheduler ended the run"
+        if decided
+        else f"node {first.node!r} (incarnation {incarnation}) failed"
+    )
+    lines.append(f"First cause: {who}.")
     facts = {"doing": first.doing or "unknown", **first.context}
     if run_directory:
         facts["run"] = run_directory
@@ -37,7 +44,7 @@ def crash_report(
     if first.traceback.strip():
         lines.append(f"Traceback of node {first.node!r}:")
         lines += [printable(line) for line in first.traceback.rstrip().splitlines()]
-    else:
+    elif not decided:
         lines.append("The node left no traceback.")
     error = [printable(line) for line in first.error.strip().splitlines()] or ["unknown error"]
     if lines[-len(error) :] != error:

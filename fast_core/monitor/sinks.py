@@ -156,7 +156,8 @@ class SinkThread:
     def _tell(self, kind: str, text: str) -> None:
         if kind not in self._told:
             self._told.add(kind)
-            self._report(f"metrics sink {self._name!r} {text}; training goes on")
+            goes_on = "" if kind == "end" else "; training goes on"
+            self._report(f"metrics sink {self._name!r} {text}{goes_on}")
 
     # --- in its thread -------------------------------------------------------------------------
 
@@ -203,6 +204,8 @@ def _place(error: BaseException) -> str:
 
 
 def _innermost(frame: FrameType | None) -> str:
+    while frame is not None and frame.f_code.co_filename == threading.__file__ and frame.f_back:
+        frame = frame.f_back  # whoever waits there is meant
     if frame is None:
         return "at its end"
     return f"{frame.f_code.co_filename}, line {frame.f_lineno}"

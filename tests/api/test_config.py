@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core import evaluate
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.api.config import Config, as_config
 from fast_core.config import RunConfig
@@ -83,8 +84,14 @@ def test_function_without_a_name_is_code() -> None:
         again = config.changed({"environment.id": id})
         assert (again.code, again.environment.pickled) == (code, None)
     assert config.changed(["environment.id=CartPole-v1"]).environment.pickled is None
-    back = Config(TREE).changed({"environment.id": lambda: Counter()})
-    assert back.environment.pickled == "environment.pkl" and back.code
+    for given in (
+        {"environment.id": lambda: Counter()},
+        {"environment": lambda: Counter()},
+        {"environment": {"id": lambda: Counter(), "frame_stack": 2}},
+    ):
+        back = Config(TREE).changed(given)
+        assert back.environment.pickled == "environment.pkl" and back.code
+    assert back.environment.frame_stack == 2
 
 
 def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path) -> None:
@@ -123,6 +130,11 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
         ),
         (TREE, {"environment.kwargs.table": np.zeros(2)}, "environment.kwargs.table must be"),
         (
+            {**TREE, "evaluation": {"environments": {"easy": {"id": Counter}}}},
+            None,
+            r"easy.id must be .*Only environment \(or environment.id\) may be a function or class",
+        ),
+        (
             {**TREE, "environment": {"id": lambda: Counter(), "backend": "envpool"}},
             None,
             "environment.backend must be gymnasium for an environment that is a Python object",
@@ -132,3 +144,11 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
 def test_what_is_wrong_is_named(given: Any, overrides: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         as_config(given, overrides)
+
+
+def test_policies_are_evaluated_in_an_environment_that_is_an_object() -> None:
+    config = Config(
+        TREE, environment={"id": lambda length: Counter(length), "kwargs": {"length": 4}}
+    )
+    episodes = evaluate(lambda obs: 1, config, episodes=2)
+    assert episodes.lengths.tolist() == [4, 4]

@@ -12,6 +12,7 @@ import pytest
 
 import fast_core
 import fastloop
+from fast_core.config import RunConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +48,7 @@ SIGNATURES = {
     "resume: 'Run | str | PathLike[str] | None' = None) -> 'Result'",
 }
 ATTRIBUTES = {
+    "Config": {"changed", "code", "load", "values"},
     "Run": {
         *("checkpoints", "config", "crash", "directory", "evaluations", "events", "metrics"),
         *("policy", "resume", "versions"),
@@ -55,6 +57,14 @@ ATTRIBUTES = {
         *("best", "env_steps", "evaluation", "message", "policy", "reason", "run", "time_s"),
         "updates",
     },
+}
+
+
+MINIMAL = {
+    "name": "x",
+    "environment": {"id": "CartPole-v1"},
+    "algorithm": {"name": "ppo"},
+    "stop": {"updates": 1},
 }
 
 
@@ -76,6 +86,8 @@ def test_public_signatures_are_these(name: str) -> None:
 def test_public_attributes_are_these(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("")
     run = fast_core.Run(tmp_path)
+    own = {*dir(fast_core.Config({**MINIMAL}))} - {*RunConfig.__struct_fields__}
+    assert {name for name in own if not name.startswith("_")} == ATTRIBUTES["Config"]
     names = {*vars(run), *vars(type(run))}
     assert {name for name in names if not name.startswith("_")} == ATTRIBUTES["Run"]
     fields = {*fast_core.Result.__dataclass_fields__, *vars(fast_core.Result)}

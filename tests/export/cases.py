@@ -75,7 +75,8 @@ class Case:
                 # Without what all inputs share: behind relu, that alone would choose.
                 axes = (1, 2, 3) if len(field.shape) == 4 else (-1,)
                 values -= values.mean(axis=axes, keepdims=True)
-                values *= 20.0 / np.sqrt(np.prod([field.shape[axis] for axis in axes]))
+                gain = 14.0 if len(axes) == 3 else 20.0  # many convolutions follow one another
+                values *= gain / np.sqrt(np.prod([field.shape[axis] for axis in axes]))
             if field.name.endswith("inverse_std"):
                 values = np.exp(6 * values)  # some so large that numbers are clipped
             made.append(values.astype(np.float32))
@@ -219,7 +220,7 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def observations(case: Case, rows: int, seed: int = 0) -> np.ndarray:
-    """Small, ordinary and huge numbers, bounds, all choices; masks down to one that is allowed."""
+    """Small and large numbers, bounds, all choices; masks down to one that is allowed."""
     rng = np.random.default_rng(seed)
     space = case.environment.observation
     obs = np.zeros((rows, *space.shape), space.row_dtype)
@@ -232,7 +233,7 @@ def observations(case: Case, rows: int, seed: int = 0) -> np.ndarray:
             for begin, count in zip(first, choices(case.environment.action), strict=True):
                 flat[np.arange(rows), begin + rng.integers(0, count, rows)] = True
         elif leaf.kind == "box":
-            magnitude = 10.0 ** rng.integers(-2, 4, (rows, 1))
+            magnitude = 10.0 ** rng.integers(-2, 2, (rows, 1))
             numbers = rng.normal(size=flat.shape) * magnitude
             low, high = (bound.ravel() for bound in leaf.bounds)
             if np.isfinite(low).all():

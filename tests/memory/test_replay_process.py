@@ -97,7 +97,7 @@ def test_rows_of_killed_writers_are_whole_or_not_there(
 
     readers = [children.start(read) for _ in range(2)]
     rng, incarnation = np.random.default_rng(0), 0
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s or incarnation < 3:
         incarnation += 1
         writers = [
             children.start(lambda region=region, n=incarnation: write_for_ever(region, fields, n))
@@ -107,7 +107,6 @@ def test_rows_of_killed_writers_are_whole_or_not_there(
         for pid in writers:
             children.kill(pid)
     assert [children.join(pid) for pid in readers] == [0, 0]
-    assert incarnation > 2
 
 
 def test_successor_goes_on_behind_what_a_killed_writer_left(

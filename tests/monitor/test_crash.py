@@ -59,6 +59,14 @@ def test_killed_node_without_a_traceback_says_so_and_ends_with_the_cause() -> No
     assert lines[-1] == "killed by SIGKILL (out of memory?)"
 
 
+def test_run_that_the_scheduler_ends_has_no_node_to_blame() -> None:
+    text = "60 % of the last 100 episodes met NaN"
+    report = crash_report(Failed("scheduler", "deciding", text, "", {}))
+    assert report.startswith("First cause: the scheduler ended the run.\n")
+    assert "node" not in report and "traceback" not in report
+    assert report.endswith(f"{text}\n")
+
+
 def test_error_that_the_traceback_does_not_end_with_is_added() -> None:
     wrapped = Failed("env-0", "x", "EnvironmentFailed: joint 7\nof env 3", TRACEBACK, {})
     assert crash_report(wrapped).endswith(

@@ -92,7 +92,7 @@ def test_sink_that_hangs_never_makes_its_feeder_wait_and_is_told_with_its_place(
     assert not fed.join(0.01)
     assert fed.dropped == 6
     slow, full, end = reports
-    assert "takes more than 0.05 s for rows() (" in slow and "threading.py, line" in slow
+    assert "takes more than 0.05 s for rows() (" in slow and "own_sinks.py, line" in slow
     assert "3 rows wait for it" in full
     assert "is left behind, 3 rows with it" in end
 

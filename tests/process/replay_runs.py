@@ -59,6 +59,15 @@ OPTIONS: dict[str, Any] = TOGETHER | {
         "actor_sizes": [6],
     }
 }
+# Each optimizer drops features of its own; every policy sees all of them.
+OWN: dict[str, Any] = TOGETHER | {
+    "algorithm": {
+        "name": "dsact",
+        "network": "tests.algos.own_networks:Dropping",
+        "hidden_sizes": [8],
+        "batch_size": 16,
+    }
+}
 
 # Rows of 5 KiB: a checkpoint of them takes several turns of the replay node, between draws.
 PICTURES: dict[str, Any] = DISCRETE | {
@@ -76,6 +85,7 @@ TASKS = {
     "discrete": DISCRETE,
     "two optimizers": TOGETHER,
     "options": OPTIONS,
+    "own networks": OWN,
 }
 
 # Longer than any test waits, with everything that may be killed.

@@ -42,6 +42,14 @@ def test_what_says_how_a_run_is_computed_and_kept_makes_no_difference(tmp_path: 
     assert list(rows(compare([tmp_path]))) == ["made"]
 
 
+def test_environment_from_python_lies_in_each_run_and_makes_no_difference(tmp_path: Path) -> None:
+    pickled = "environment.pickled=environment.pkl"
+    for seed, count in enumerate((1, 2)):
+        made_run(tmp_path, pickled, f"seed={seed}", f"nodes.env.count={count}", values=[1.0])
+    (row,) = compare([tmp_path]).rows
+    assert row.final.n == 2
+
+
 def test_runs_of_one_name_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     made_run(tmp_path, values=[1.0])
     made_run(tmp_path, SLOW, "algorithm.gamma=0.5", values=[1.0])
