@@ -161,6 +161,8 @@ class Playing:
             maker=setting.maker,
         )
         try:
+            if trajectories is not None:
+                trajectories.check(self.runner.spec)
             self._act = self._actor(envs, explore)
         except BaseException:
             self.runner.close()

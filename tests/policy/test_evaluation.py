@@ -361,14 +361,11 @@ def test_what_can_not_be_recorded_is_refused_before_anything_is_played(tmp_path:
 
     class Wide(Other):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.zeros((40, 40), np.uint8), {}
-
-        def step(self, action: Any) -> Any:
-            return np.zeros((40, 40), np.uint8), 0.0, True, False, {}
+            raise AssertionError("it is played")
 
     env = Wide()
     env.observation_space = wide
-    with pytest.raises(PolicyError, match=r"1605 columns.*ends in .npz"):
+    with pytest.raises(PolicyError, match=r"1606 columns.*ends in .npz"):
         evaluate(always(1), env, episodes=1, record=tmp_path / "w.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
 
