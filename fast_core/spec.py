@@ -152,7 +152,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         outputs: Numbers that it makes of one row.
         fields: Its parameters, and its buffers of floating-point numbers.
         products: Multiplications of one row's forward pass.
-        random: Whether it draws random numbers while it learns, as dropout does.
+        random: Whether it computes something else while it learns, as dropout does.
         acts: Whether policies need it.
         target: Whether a target network follows it.
         statistic: Whether its gradient is what a batch says of itself, which no step follows.

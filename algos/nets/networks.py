@@ -116,16 +116,29 @@ class Parameter:
 
     Convolutions ``[out, in, kernel, kernel]`` lie there as ``[out, kernel, kernel, in]``, the
     memory format in which they are computed: converting them takes longer than an update.
+
+    Attributes:
+        name: Of the parameter.
+        shape: Its dimensions.
+        offset: Where it begins.
+        plain: Whether its numbers lie in the order of its dimensions, whatever it is: in a user's
+            module, which may look at them as it likes (`Tensor.view`).
     """
 
     name: str
     shape: tuple[int, ...]
     offset: int
+    plain: bool = False
 
     @property
     def end(self) -> int:
         """Offset of what follows."""
         return self.offset + math.prod(self.shape)
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether its numbers lie in another order than that of its dimensions."""
+        return len(self.shape) == 4 and not self.plain
 
     @property
     def belongs_to_policy(self) -> bool:
@@ -135,7 +148,7 @@ class Parameter:
     def view(self, flat: F32) -> F32:
         """Return this parameter's place in a flat vector; shares its memory."""
         place = flat[self.offset : self.end]
-        if len(self.shape) == 4:
+        if self.channels_last:
             out, inputs, height, width = self.shape
             return place.reshape(out, height, width, inputs).transpose(0, 3, 1, 2)
         return place.reshape(self.shape)
@@ -159,13 +172,13 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     """
     layout: list[Parameter] = []
 
-    def add(name: str, *dimensions: int) -> None:
-        layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0))
+    def add(name: str, *dimensions: int, plain: bool = False) -> None:
+        layout.append(Parameter(name, dimensions, layout[-1].end if layout else 0, plain))
 
     for torso in shape.torsos:
         if shape.own is not None:
             for field in shape.own.known.fields:
-                add(own_prefix(torso) + field.name, *field.shape)
+                add(own_prefix(torso) + field.name, *field.shape, plain=True)
             continue
         for index, image in enumerate(shape.images):
             for layer in cnn_layers(shape.cnn, image):

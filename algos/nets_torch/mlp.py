@@ -50,7 +50,7 @@ class TorchMlp:
         self._dtype = torch.bfloat16 if bf16 else torch.float32
 
         def views(of: Tensor, kind: str) -> list[Tensor]:
-            return [tensor_view(of, p.offset, p.shape) for p in of_kind(parameters, kind)]
+            return [tensor_view(of, p) for p in of_kind(parameters, kind)]
 
         def columns(of: Tensor, kind: str) -> list[Tensor]:
             return [view[:, None] for view in views(of, kind)]

@@ -11,7 +11,7 @@ from torch.nn import functional
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.layer_norm import EPSILON
-from fast_core.algos.nets.networks import NetworkShape, layer_kinds, own_prefix
+from fast_core.algos.nets.networks import NetworkShape, Parameter, layer_kinds, own_prefix
 from fast_core.algos.nets_torch.activations import FUNCTIONS
 from fast_core.algos.nets_torch.images import convolve
 from fast_core.algos.nets_torch.own import OwnModule
@@ -197,16 +197,16 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
     return log_prob, entropy
 
 
-def tensor_view(flat: Tensor, offset: int, shape: tuple[int, ...]) -> Tensor:
+def tensor_view(flat: Tensor, p: Parameter) -> Tensor:
     """A parameter's place in a flat tensor, as `nets.networks.Parameter.view` has it."""
-    if len(shape) == 4:
-        _, inputs, height, width = shape
+    if p.channels_last:
+        _, inputs, height, width = p.shape
         return flat.as_strided(
-            shape,
+            p.shape,
             (inputs * height * width, 1, width * inputs, inputs),
-            flat.storage_offset() + offset,
+            flat.storage_offset() + p.offset,
         )
-    return flat.narrow(0, offset, torch.Size(shape).numel()).view(shape)
+    return flat[p.offset : p.end].view(p.shape)
 
 
 def dense(

@@ -227,10 +227,14 @@ class _Trial:
             yield FieldSpec(name, tuple(tensor.shape), "float32")
 
     def _learns(self) -> bool:
-        """Go forward and back as an update does; whether that draws random numbers."""
+        """Go forward and back as an update does; whether that is another pass than in eval mode.
+
+        Draws are seen by the generator: noise may be multiplied with a zero that is learned.
+        """
         before = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+        acting, dice = _called(self._shape, self._module, OTHER_ROWS), torch.get_rng_state()
         self._module.train()
-        first, again = (_called(self._shape, self._module, OTHER_ROWS) for _ in range(2))
+        first = _called(self._shape, self._module, OTHER_ROWS)
         self._module.eval()
         changed = [n for n, b in self._module.named_buffers() if not torch.equal(b, before[n])]
         if changed:
@@ -253,7 +257,7 @@ class _Trial:
                 _raised(self._shape, error, "the backward pass")
             for p in learned:
                 p.grad = None
-        return not torch.equal(first, again)
+        return not (torch.equal(first, acting) and torch.equal(torch.get_rng_state(), dice))
 
     def _repeats(self) -> None:
         """Whether a second one is the same once it has the first one's parameters and buffers."""
@@ -277,14 +281,29 @@ class _Trial:
 
 def _called(shape: OwnShape, module: nn.Module, rows: int) -> Any:
     """Call it with a batch that looks like one of a run."""
-    inputs = [sample(shape, rows, 0)]
-    if shape.actions:
-        inputs.append(torch.zeros(rows, shape.actions))
+    inputs = _inputs(shape, rows)
+    given = _tensors(inputs)
     try:
-        return module(*inputs)
+        features = module(*inputs)
     except Exception as error:
         forms = " and ".join(_form(each) for each in inputs)
         _raised(shape, error, f"forward, called with {forms},")
+    if not all(map(torch.equal, given, _tensors(_inputs(shape, rows)))):
+        raise ConfigError(
+            f"{KEY} {shape.path!r}: forward changes the observations that it is called with in "
+            "place, which other passes read too. Begin with obs = obs.clone(), or use the "
+            "operations without '_' at their end."
+        )
+    return features
+
+
+def _inputs(shape: OwnShape, rows: int) -> list[Inputs]:
+    actions = [torch.zeros(rows, shape.actions)] if shape.actions else []
+    return [sample(shape, rows, 0), *actions]
+
+
+def _tensors(inputs: list[Inputs]) -> list[Tensor]:
+    return [t for each in inputs for t in (each.values() if isinstance(each, dict) else [each])]
 
 
 def _raised(shape: OwnShape, error: Exception, what: str) -> NoReturn:

@@ -63,8 +63,8 @@ class AutogradCore:
         for p in parameter_layout(shape):
             # Leaves of their own over the same memory: autograd would otherwise write a whole
             # flat gradient for every one of them.
-            leaf = tensor_view(self._flat.detach(), p.offset, p.shape).requires_grad_()
-            leaf.grad = tensor_view(self._flat.grad, p.offset, p.shape)
+            leaf = tensor_view(self._flat.detach(), p).requires_grad_()
+            leaf.grad = tensor_view(self._flat.grad, p)
             self._leaves[p.name] = leaf
         self._network.bind(self._leaves)
         self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)
@@ -90,7 +90,7 @@ class AutogradCore:
         """Values of rows ``start`` to ``stop`` of the observations."""
         assert self._table is not None, "observe comes first"
         chunk = IMAGE_CHUNK if self._shape.images else max(1, stop - start)
-        with torch.inference_mode():
+        with torch.no_grad():  # a user's module may keep what it makes for passes that learn
             parts = [
                 self._network.value(self._leaves, self._table.rows(at, min(at + chunk, stop)))
                 for at in range(start, stop, chunk)

@@ -46,7 +46,7 @@ class RecurrentAutogradCore(AutogradCore):
     def values(self, start: int, stop: int) -> F32:
         """Values of rows ``start`` to ``stop`` of the observations."""
         if self._values is None:
-            with torch.inference_mode():
+            with torch.no_grad():
                 self._values = self._all_values(self._minibatches.sequences).cpu().numpy()
         return self._values[start:stop]
 

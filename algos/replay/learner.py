@@ -173,6 +173,8 @@ class ReplayLearner(ABC):
     def adopt(self, parameters: F32, targets: F32, updates: int) -> None:
         """Differentiate at another optimizer's `networks` from now on."""
         self._vectors.adopt(parameters, targets)
+        if self._observed is not None:
+            self._observed.look()
         self._updates = updates
 
     def reseed(self, replica: int) -> None:

@@ -38,11 +38,12 @@ class ObservedRows:
     def __init__(self, vectors: Vectors, encoder: ObservationEncoder, batch_size: int) -> None:
         self._vectors, self._encoder, self._rows = vectors, encoder, batch_size
         self._moments = RunningMoments(encoder.size)
+        self._known: F32 = np.empty(0, np.float32)  # the mean, where no device is asked for it
         self._publish()
 
     def say(self, batch: ReplayBatch) -> None:
         """Write what a batch says of its observations."""
-        known = self.published()[0]
+        known = self._known
         distance = self._encoder.vector(batch.obs) - known
         mean = distance.mean(axis=0, dtype=np.float64)
         square = np.square(distance, dtype=np.float64).mean(axis=0)
@@ -68,9 +69,15 @@ class ObservedRows:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; the published numbers are among the parameters."""
         self._moments.load_state_dict(state)
+        self.look()
+
+    def look(self) -> None:
+        """See what is published, after it came from elsewhere."""
+        self._known = self.published()[0].copy()
 
     def _publish(self) -> None:
         numbers: F32 = np.zeros((3, self._encoder.size), np.float32)
         numbers[0] = self._moments.mean
         numbers[1] = self._moments.inverse_std()
         self._vectors.put_numbers(OBSERVATIONS, numbers.ravel())
+        self._known = numbers[0]

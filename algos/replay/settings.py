@@ -256,7 +256,8 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             layout.add_numbers(OBSERVATIONS, 3, numbers, statistic=True)
         if self.modular:
             for module in self.modules(environment):
-                layout.add_module(module)
+                ours = module.name == "encoder" and not is_own(self.network)
+                layout.add_module(module, plain=not ours)
             return layout
         if encoder is not None:
             layout.add_encoder("encoder", encoder, target=True)

@@ -36,6 +36,7 @@ from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_networks import (
     Convolutions,
     Networks,
+    Numbers,
     OwnEncoder,
     best_choice,
     pick,
@@ -196,13 +197,13 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder: nn.Module | None = None
+            apart = seed + 1  # other draws than those of what lies on a user's module
             if is_own(settings.network):
                 shape = own_shape(settings.network, settings.network_kwargs, environment)
                 if cls.replaced and takes_actions(shape):
-                    parts = cls.own_modules(given, environment, shape, seed)
+                    parts = cls.own_modules(given, environment, shape, apart)
                     return Networks(None, parts, raw=True, bf16=bf16, random=random)
-                encoder = OwnEncoder(shape, seed)
-                seen = width(shape, encoder.own)
+                encoder, seen = OwnEncoder(shape, apart), width(shape)
             else:
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)
@@ -307,7 +308,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         stop = self._layout.size if policy else self._critic_size
         stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
         for name in stepped:
-            vectors.limit(name, self._settings.max_grad_norm)
+            if not isinstance(self.online.parts[name], Numbers):  # a temperature is no network
+                vectors.limit(name, self._settings.max_grad_norm)
         for name in stepped:
             vectors.step(name, self.learning_rate(name))
         if policy and self._targets_are_due:
@@ -361,7 +363,7 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 )
             size = environment.action.size
             looked["critics"] = examine_own(replace(shape, actions=size), "critics")
-    networks, outputs = _build_once(learner, settings, environment)
+    networks, outputs, otherwise = _build_once(learner, settings, environment)
     found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
     for part, name, tensor in networks.named_tensors():
         if tensor.dtype != torch.float32:
@@ -370,8 +372,10 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
                 f"float32; {name} is {tensor.dtype}."
             )
         found[part].append(FieldSpec(name, tuple(tensor.shape), "float32"))
-    random = any(spec.random for spec in looked.values()) or any(
-        isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules()
+    random = (
+        otherwise
+        or any(spec.random for spec in looked.values())
+        or any(isinstance(module, nn.modules.dropout._DropoutNd) for module in networks.modules())
     )
     return tuple(
         ModuleSpec(
@@ -392,8 +396,8 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
 
 def _build_once(
     learner: type[TorchAlgorithm[Any]], settings: ReplaySettings, environment: EnvironmentSpec
-) -> tuple[Networks, int]:
-    """The networks, and how many numbers policies choose by.
+) -> tuple[Networks, int, bool]:
+    """The networks, how many numbers policies choose by, and whether they learn by another pass.
 
     Raises:
         ConfigError: The learner's own code raised.
@@ -403,9 +407,13 @@ def _build_once(
     images = encoder.images(np.zeros((2, *space.shape), space.row_dtype))
     rows = Rows(torch.zeros(2, encoder.size), tuple(torch.from_numpy(np.array(i)) for i in images))
     try:
-        networks = learner.build(settings, environment, seed=0)
-        with torch.no_grad():
-            return networks, learner.output(settings, networks, rows).shape[1]
+        networks = learner.build(settings, environment, seed=0).eval()
+        with torch.random.fork_rng(devices=[]):
+            with torch.no_grad():
+                acting, dice = learner.output(settings, networks, rows), torch.get_rng_state()
+            learning = learner.output(settings, networks.train(), rows)
+            drawn = not torch.equal(torch.get_rng_state(), dice)
+        return networks.eval(), acting.shape[1], drawn or not torch.equal(acting, learning)
     except ConfigError:
         raise
     except Exception as error:
@@ -442,11 +450,11 @@ class ModuleVectors(TorchVectors):
             networks.to(self._device).eval()
             for part, name, tensor in networks.named_tensors():
                 p = places[name]
-                tensor.data = tensor_view(vector, p.offset, p.shape)
+                tensor.data = tensor_view(vector, p)
                 if networks is target:
                     tensor.requires_grad_(False)
                 elif tensor.requires_grad:
-                    tensor.grad = tensor_view(self._gradient, p.offset, p.shape)
+                    tensor.grad = tensor_view(self._gradient, p)
                     self.learned.setdefault(part, []).append(tensor)
         target.keep([group.name for group in self._layout.targets])
 

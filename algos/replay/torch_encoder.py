@@ -26,12 +26,10 @@ class TorchEncoder:
     def __init__(self, group: Group, flat: Tensor, gradient: Tensor | None, *, bf16: bool) -> None:
         assert group.encoder is not None, f"{group.name} is an encoder"
         self._shape, self._bf16 = group.encoder, bf16
-        self._leaves = {
-            p.name: tensor_view(flat.detach(), p.offset, p.shape) for p in group.parameters
-        }
+        self._leaves = {p.name: tensor_view(flat.detach(), p) for p in group.parameters}
         self._gradients: list[Tensor] = []
         if gradient is not None:
-            self._gradients = [tensor_view(gradient, p.offset, p.shape) for p in group.parameters]
+            self._gradients = [tensor_view(gradient, p) for p in group.parameters]
             for leaf in self._leaves.values():
                 leaf.requires_grad_()
 

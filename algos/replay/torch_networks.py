@@ -127,7 +127,7 @@ class OwnNetwork(nn.Module):
         super().__init__()
         self._shape = shape
         self.own = make(shape, seed)
-        self.head = Linear(1, width(shape, self.own), outputs)
+        self.head = Linear(1, width(shape), outputs)
 
     def forward(self, seen: Seen, *action: Tensor) -> Tensor:
         """``[B, out]``."""
@@ -265,11 +265,11 @@ def pick(values: Tensor, choice: Tensor) -> Tensor:
     return values[torch.arange(len(values), device=values.device), choice]
 
 
-def width(shape: OwnShape, module: nn.Module) -> int:
-    """Features that a user's module puts out."""
+def width(shape: OwnShape) -> int:
+    """Features that a user's module puts out; by one that is thrown away, as it may keep things."""
     inputs = [sample(shape, 2, 0), *([torch.zeros(2, shape.actions)] if shape.actions else [])]
     with torch.no_grad():
-        return int(module(*inputs).shape[1])
+        return int(make(shape, 0)(*inputs).shape[1])
 
 
 def _wide(layer: Linear, x: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class TorchVectors:
 
     def put_numbers(self, name: str, values: F32) -> None:
         """Replace them."""
-        self._parameters[self._layout.groups[name].place] = torch.from_numpy(values)
+        self._parameters[self._layout.groups[name].place] = self._upload(values)
 
     def gradient(self, name: str) -> F32:
         """The gradient of a group; shares memory on the CPU."""
@@ -101,7 +101,7 @@ class TorchVectors:
 
     def put_gradient(self, name: str, values: F32) -> None:
         """Write the gradient of a group without a network."""
-        self._gradient[self._layout.groups[name].place] = torch.from_numpy(values)
+        self._gradient[self._layout.groups[name].place] = self._upload(values)
 
     def exchange(self, stop: int) -> F32:
         """The gradient up to ``stop``; shares memory on the CPU."""

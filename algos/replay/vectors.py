@@ -62,11 +62,11 @@ class Layout:
         """Append the parameters of an ensemble."""
         self._add(Group(name, shape.parameters(name, self.size), shape, target))
 
-    def add_module(self, module: ModuleSpec) -> None:
-        """Append the parameters of a torch module."""
+    def add_module(self, module: ModuleSpec, *, plain: bool) -> None:
+        """Append the parameters of a torch module; ``plain`` as `Parameter` has it."""
         parameters, offset = [], self.size
         for field in module.fields:
-            parameters.append(Parameter(field.name, field.shape, offset))
+            parameters.append(Parameter(field.name, field.shape, offset, plain))
             offset = parameters[-1].end
         self._add(
             Group(module.name, tuple(parameters), target=module.target, statistic=module.statistic)

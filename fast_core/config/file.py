@@ -163,9 +163,9 @@ def plain(value: object, path: str, source: str) -> object:
         return value
     raise ConfigError(
         f"{path} must be something that YAML can hold (text, numbers, true or false, lists and "
-        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). An "
-        "environment may be given as a function or class, and takes anything else in "
-        "functools.partial(THE_CLASS, NAME=VALUE)."
+        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). Only "
+        "environment (or environment.id) may be a function or class; what that takes beside goes "
+        "into functools.partial(THE_CLASS, NAME=VALUE)."
     )
 
 

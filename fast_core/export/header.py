@@ -167,7 +167,8 @@ def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
     command = [compiler, *flags, "-o", os.fspath(library), os.fspath(source), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        why = (done.stderr.strip() or f"status {done.returncode}").splitlines()[0]
+        lines = (done.stderr.strip() or f"status {done.returncode}").splitlines()
+        why = next((line for line in lines if "error" in line), lines[0])
         raise ExportError(
             f"{compiler} refuses the header ({why}). Nothing was written. Please report it."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,7 +90,8 @@ def init(
             "`fastloop init --list` shows which there are."
         )
     written = begin(folder, name)
-    typer.echo(f"{written} is yours to edit. Train as it says: fastloop launch {written}")
+    command = shlex.join(["fastloop", "launch", str(written)])
+    typer.echo(f"{written} is yours to edit. Train as it says: {command}")
 
 
 @app.command()

@@ -107,6 +107,7 @@ class Wrong(Plain):
             "secret": lambda: x + self.secret,
             "double": lambda: (x * self.scale).float(),
             "in place": lambda: x.tanh().add_(x.exp_()),
+            "scaled input": lambda: self.layers(obs.mul_(0.5)),
         }[self.how]()
 
 
@@ -161,3 +162,46 @@ class Exploding(Plain):
     def forward(self, obs: Tensor) -> Tensor:
         features = self.layers(obs)
         return features * float("inf") if self.training and len(obs) > 3 else features
+
+
+class Positions(nn.Module):
+    """Numbers with four axes that are no convolution, looked at as a vector."""
+
+    def __init__(self, observation):
+        super().__init__()
+        self.layer = nn.Linear(observation.size, 24)
+        self.positions = nn.Parameter(torch.randn(1, 2, 3, 4))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return (self.layer(obs) + self.positions.view(-1)).tanh()
+
+
+class Remembering(Plain):
+    """Makes a constant when it is first needed."""
+
+    constant: Tensor | None = None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.layers(obs)
+        if self.constant is None:
+            self.constant = torch.linspace(0, 1, features.shape[1], device=obs.device)
+        return features * self.constant
+
+
+class Quiet(Plain):
+    """Noise while it learns, of a size that is learned and begins at nothing."""
+
+    def __init__(self, observation):
+        super().__init__(observation)
+        self.size = nn.Parameter(torch.zeros(8))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.layers(obs)
+        return features + self.size * torch.randn_like(features) if self.training else features
+
+
+class Scaling(Plain):
+    """Features twice as large while it learns."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.layers(obs) * (2.0 if self.training else 1.0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,15 @@ def test_equal_module_learns_what_the_built_in_network_does(make_environment, ma
 
 @pytest.mark.parametrize(
     ("name", "environment"),
-    [("Plain", None), ("Parts", MIXED), ("Fourier", None), ("Dropping", None)],
+    [
+        ("Plain", None),
+        ("Parts", MIXED),
+        ("Fourier", None),
+        ("Dropping", None),
+        ("Positions", None),
+        ("Quiet", None),
+        ("Remembering", None),
+    ],
 )
 def test_resumed_learner_goes_on_bit_for_bit(make_environment, make_batch, name, environment):
     environment = environment or make_environment()
@@ -179,6 +188,7 @@ def test_policy_computes_what_the_learner_does(make_environment, make_batch):
         ("Wrong", {"how": "secret"}, "give different features in eval mode.*register_buffer"),
         ("Wrong", {"how": "double"}, "float32 on the CPU; scale is torch.float64"),
         ("Wrong", {"how": "in place"}, "the backward pass raised RuntimeError"),
+        ("Wrong", {"how": "scaled input"}, r"changes the observations .* in place.*obs\.clone\(\)"),
     ],
 )
 def test_module_outside_the_contract_is_refused(make_environment, name, kwargs, says):
@@ -225,9 +235,23 @@ def test_examining_leaves_random_numbers_alone(make_environment):
     assert torch.equal(torch.rand(3), wanted)
 
 
-class NoWaiting(torch.utils._python_dispatch.TorchDispatchMode):
+class NoWaiting(ExitStack):
     """Fails where the host would wait for a device: a tensor's value is asked for."""
 
+    def __enter__(self):
+        self.enter_context(_NoValues())
+        self.enter_context(_NoArrays())
+        return super().__enter__()
+
+
+class _NoArrays(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, arguments=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        assert name not in ("cpu", "numpy", "item", "tolist"), f"{name} waits"
+        return function(*arguments, **(kwargs or {}))
+
+
+class _NoValues(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), kwargs=None):
         name = str(function)
         assert not name.startswith(("aten._local_scalar_dense", "aten.nonzero")), f"{name} waits"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss
 from fast_core.algos.replay.torch_dqn import TorchDQN
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
+from fast_core.spec import SpaceSpec
+from tests.algos.own_networks import Quiet
 from tests.algos.replay_cases import (
     ALL,
     BOX,
@@ -70,7 +73,7 @@ def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
 
 
 @every
-@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Dropping"])
+@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Quiet", "Positions"])
 def test_resumed_learner_goes_on_bit_for_bit(name, network):
     environment = environment_for(name)
     config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
@@ -173,6 +176,16 @@ def test_network_that_takes_actions_is_every_network():
         make_config("sac", network=f"{HERE}:Both").examine(environment)
 
 
+@pytest.mark.parametrize("network", ["Plain", "Both"])
+def test_first_values_of_module_and_heads_are_not_the_same_draws(network):
+    config = make_config("sac", network=f"{HERE}:{network}", hidden_sizes=None)
+    learner = make_learner(config, environment_for("sac"))
+    parameters = learner.state_dict()["parameters"]
+    weights = {name: array for name, array in parameters.items() if name.endswith("weight")}
+    draws = [round(float(w.flat[0] / w.flat[1]), 4) for w in weights.values()]
+    assert len(set(draws)) == len(weights) > 4
+
+
 def test_checkpoint_of_another_network_is_refused():
     environment = environment_for("sac")
     learner, other = (
@@ -208,12 +221,13 @@ def _nothing():
 
 
 @every
-def test_losses_and_steps_wait_for_nothing(name):
+@pytest.mark.parametrize("options", [{}, {"normalize_observations": True, "max_grad_norm": 0.1}])
+def test_losses_and_steps_wait_for_nothing(name, options):
     from tests.algos.test_own_networks import NoWaiting
 
     environment = environment_for(name)
-    learner = make_learner(make_config(name, network=f"{HERE}:Plain"), environment)
-    batch = make_batch(environment)
+    config = make_config(name, network=f"{HERE}:Plain", **options)
+    learner, batch = make_learner(config, environment), make_batch(environment)
     learner.update(batch)
     learner.update(batch)  # the first steps, of the policy too, make Adam's state
     host = learner._host
@@ -256,6 +270,42 @@ def test_dropout_drops_while_it_learns_and_only_then():
     assert not torch.equal(first, again) and (first == 0).any()
     with torch.no_grad():
         assert torch.equal(learner.online.see(rows), learner.online.see(rows))
+
+
+@pytest.mark.parametrize("network", ["Quiet", "Scaling"])
+def test_module_is_in_train_mode_where_gradients_are_computed(network):
+    environment = environment_for("sac")
+    learner = make_learner(make_config("sac", network=f"{HERE}:{network}"), environment)
+    modes = []
+    learner.online.parts["encoder"].own.register_forward_hook(
+        lambda module, *_: modes.append((torch.is_grad_enabled(), module.training))
+    )
+    assert learner.update(make_batch(environment)).updates == 1
+    assert sorted(set(modes)) == [(False, False), (True, True)]
+
+
+class Noisy(TorchDQN):
+    """Values with noise of a learned size, which begins at nothing."""
+
+    @classmethod
+    def modules(cls, settings, environment, seen):
+        space = SpaceSpec("box", (seen,), "float32")
+        return {"critics": nn.Sequential(Quiet(space), nn.Linear(8, environment.action.n))}
+
+
+class NoisyConfig(DQNConfig, frozen=True, kw_only=True):
+    always_torch = True
+    torch_learner = f"{__name__}:Noisy"
+
+
+def test_noise_of_an_algorithm_of_ones_own_follows_from_the_seed():
+    environment = environment_for("dqn")
+    config = NoisyConfig(batch_size=8, dueling=False, learning_rate=0.1)
+    assert all(module.random for module in config.examine(environment).modules)
+    learners = [make_learner(config, environment) for _ in range(2)]
+    for turn in range(3):
+        reports = [each.update(make_batch(environment, seed=turn)) for each in learners]
+        assert reports[0].metrics == reports[1].metrics
 
 
 class Broken(TorchDQN):

@@ -244,7 +244,7 @@ def test_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="there is no configuration file"):
         load(tmp_path, [], algorithm_type)
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="must be UTF-8"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -69,7 +69,21 @@ def make_named(callback: CallbackConfig, index: int) -> Given:
     return made
 
 
-def of_object(target: object, index: int) -> Given:
+def of_objects(targets: Sequence[object], first: int) -> list[Given]:
+    """Callbacks that were given as objects; ``first`` is the place of the first one.
+
+    Raises:
+        ConfigError: They are no list, or one of them is no callback.
+    """
+    if isinstance(targets, str) or not isinstance(targets, Iterable):
+        raise ConfigError(
+            f"callbacks must be a list of callbacks; got {targets!r}. Put it into one: "
+            "callbacks=[...]"
+        )
+    return [_of_object(target, first + index) for index, target in enumerate(targets)]
+
+
+def _of_object(target: object, index: int) -> Given:
     """A callback that was given as an object.
 
     Raises:

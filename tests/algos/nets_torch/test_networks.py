@@ -21,7 +21,7 @@ def random_leaves(shape, seed=0):
     flat = initial_parameters(layout, rng, initial_log_std=0.0)
     flat += rng.normal(0, 0.02, flat.shape).astype(np.float32)
     tensor = torch.from_numpy(flat)
-    return {p.name: tensor_view(tensor, p.offset, p.shape) for p in layout}, flat, layout
+    return {p.name: tensor_view(tensor, p) for p in layout}, flat, layout
 
 
 def load(module, leaves, name):
