@@ -161,6 +161,8 @@ class Playing:
             maker=setting.maker,
         )
         try:
+            if trajectories is not None:
+                trajectories.check(self.runner.spec)
             self._act = self._actor(envs, explore)
         except BaseException:
             self.runner.close()
@@ -274,11 +276,12 @@ def setting_of(
             )
         if policy.run is not None:
             return _of_run(run_config(policy.run, list(overrides)))
-        if policy.file.played.get("pickled"):
+        other = any(override.startswith("environment.id=") for override in overrides)
+        if policy.file.played.get("pickled") and not other:
             raise ConfigError(
                 f"the environment {policy.environment.id!r} of this policy was given as a Python "
                 "object, which is in its run and not in its file. Name the run, or say where to "
-                "evaluate it."
+                "evaluate it (environment.id=ID; in Python the second argument)."
             )
         return _of_file(policy, overrides)
     own = _own(policy)

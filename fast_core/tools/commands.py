@@ -40,6 +40,9 @@ Config = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Trained = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
+]
 Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
@@ -181,9 +184,7 @@ def list_(
 
 @app.command("eval")
 def evaluate(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
-    ],
+    run: Trained,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Of environment.* and evaluation.*."),
@@ -235,7 +236,7 @@ def evaluate(
 
 @app.command()
 def export(
-    run: Run,
+    run: Trained,
     output: Annotated[
         Path,
         typer.Option(

@@ -305,8 +305,12 @@ def test_compiler_is_the_one_that_the_user_names(
     )
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    assert header_module.find_compiler() == str(compiler)
-    with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: error: no licence\)"):
+    assert header_module.find_compiler() == [str(compiler)]
+    monkeypatch.setenv("CC", f"{compiler} gcc")  # as with ccache
+    assert header_module.find_compiler() == [str(compiler), "gcc"]
+    with pytest.raises(
+        ExportError, match=r"mycc gcc refuses the header \(p.h:1: error: no licence\)"
+    ):
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
 
 

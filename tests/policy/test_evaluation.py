@@ -361,14 +361,11 @@ def test_what_can_not_be_recorded_is_refused_before_anything_is_played(tmp_path:
 
     class Wide(Other):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.zeros((40, 40), np.uint8), {}
-
-        def step(self, action: Any) -> Any:
-            return np.zeros((40, 40), np.uint8), 0.0, True, False, {}
+            raise AssertionError("it is played")
 
     env = Wide()
     env.observation_space = wide
-    with pytest.raises(PolicyError, match=r"1605 columns.*ends in .npz"):
+    with pytest.raises(PolicyError, match=r"1606 columns.*ends in .npz"):
         evaluate(always(1), env, episodes=1, record=tmp_path / "w.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
 
@@ -391,6 +388,7 @@ def test_an_environment_given_as_an_object_stays_in_its_run(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"was given as a Python object.*say where to evaluate"):
         evaluate(tmp_path / "p")
     assert evaluate(tmp_path / "p", "CartPole-v1", episodes=2).lengths.max() > 9
+    assert evaluate_run(tmp_path / "p", 1, overrides=["environment.id=CartPole-v1"]) == 0
 
 
 def test_an_environment_of_its_own_kind_keeps_the_policys_frames(
