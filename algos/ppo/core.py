@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,13 +69,7 @@ class OptimizerState:
 
 
 class UpdateCore(Protocol):
-    """Owns parameters and optimizer, and takes single steps.
-
-    Attributes:
-        defers: Whether `take` is there too, which waits for nothing.
-    """
-
-    defers: bool
+    """Owns parameters and optimizer, and takes single steps."""
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, as networks see them; they are only read."""
@@ -101,16 +95,6 @@ class UpdateCore(Protocol):
         """Take one Adam step along the last gradient times ``scale``."""
         ...
 
-    def take(
-        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
-    ) -> None:
-        """Both at once, along a gradient no longer than ``longest``; no step if it isn't finite."""
-        ...
-
-    def taken(self) -> list[GradientStats]:
-        """What the minibatches of `take` said, since the last call."""
-        ...
-
     def change(self, settings: PPOConfig) -> None:
         """Go on with these settings."""
         ...
@@ -125,4 +109,25 @@ class UpdateCore(Protocol):
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`, in place."""
+        ...
+
+
+@runtime_checkable
+class DeferringCore(UpdateCore, Protocol):
+    """One that can take a round's steps without asking the device in between.
+
+    Attributes:
+        defers: Whether that gains anything.
+    """
+
+    defers: bool
+
+    def take(
+        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
+    ) -> None:
+        """Both at once, along a gradient no longer than ``longest``; no step if it isn't finite."""
+        ...
+
+    def taken(self) -> list[GradientStats]:
+        """What the minibatches of `take` said, since the last call."""
         ...

@@ -24,8 +24,6 @@ CHUNK = 4096  # rows of one forward of the values: bounds the memory of large ro
 class ExplicitCore:
     """An actor-critic, its gradient and its optimizer over flat vectors."""
 
-    defers = False
-
     def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         layout = parameter_layout(shape)
         self._config = config
@@ -134,16 +132,6 @@ class ExplicitCore:
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step; the gradient is used up."""
         self._adam.step(self._gradient, learning_rate, scale)
-
-    def take(
-        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
-    ) -> None:
-        """Not here: there is no device to wait for."""
-        raise NotImplementedError
-
-    def taken(self) -> list[GradientStats]:
-        """Nothing."""
-        return []
 
     def change(self, settings: PPOConfig) -> None:
         """Go on with these settings."""

@@ -26,7 +26,13 @@ from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.ppo.columns import ColumnMaker
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState, UpdateCore
+from fast_core.algos.ppo.core import (
+    Columns,
+    DeferringCore,
+    GradientStats,
+    OptimizerState,
+    UpdateCore,
+)
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
 from fast_core.algos.ppo.rollouts import FrameRoom, merge
@@ -69,7 +75,8 @@ class PPO:
         # Rows that stay together: those of an environment, where a policy remembers.
         self._span = 1 if shape.memory is None else setup.steps
         self._rng = np.random.default_rng(order_seed)
-        self._core = _make_core(settings, shape, first, setup)
+        core = self._core = _make_core(settings, shape, first, setup)
+        self._deferring = core if isinstance(core, DeferringCore) and core.defers else None
         self._encoder = ObservationEncoder(environment, shape.images)
         self._frames = FrameRoom()
         self._maker = ColumnMaker(
@@ -162,10 +169,10 @@ class PPO:
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []
         self._core.begin(columns)
-        if self._core.defers and math.isinf(limit):
+        if self._deferring is not None and math.isinf(limit):
             for start, stop in self._minibatches(columns):
-                self._core.take(start, stop, clip, learning_rate, longest)
-            seen = self._finite(self._core.taken(), batch)
+                self._deferring.take(start, stop, clip, learning_rate, longest)
+            seen = self._finite(self._deferring.taken(), batch)
             return len(seen), self._metrics(seen, columns, learning_rate)
         for start, stop in self._minibatches(columns):
             stats = self._core.gradient(start, stop, clip)

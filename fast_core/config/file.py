@@ -163,9 +163,23 @@ def plain(value: object, path: str, source: str) -> object:
         return value
     raise ConfigError(
         f"{path} must be something that YAML can hold (text, numbers, true or false, lists and "
-        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). Only "
-        "environment (or environment.id) may be a function or class; what that takes beside goes "
-        "into functools.partial(THE_CLASS, NAME=VALUE)."
+        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). "
+        f"{_where_it_goes(path, value)}"
+    )
+
+
+def _where_it_goes(path: str, value: object) -> str:
+    """What to do with a Python object that is no value of a configuration."""
+    if path.startswith("callbacks"):
+        return "Callbacks that are objects go into train(..., callbacks=[...])."
+    if isinstance(value, type) and not path.startswith("environment"):
+        return (
+            "Name the class: 'package.module:Class', in a module that processes can import. Only "
+            "environment (or environment.id) may be a function or class."
+        )
+    return (
+        "Only environment (or environment.id) may be a function or class; what that takes beside "
+        "goes into functools.partial(THE_CLASS, NAME=VALUE)."
     )
 
 
@@ -381,7 +395,8 @@ class _Conversion:
     def _items(self, kind: type[Section], value: object, path: str) -> object:
         """Convert a list of groups of keys; a text may stand for a group (`Section.shorthand`)."""
         if not isinstance(value, list):
-            self._wrong(path, "must be a list of groups of keys", value, "Begin each with `- `.")
+            hint = "Begin each with `- `, or write [FIRST, SECOND]."
+            self._wrong(path, "must be a list of groups of keys", value, hint)
             return None
         if kind.shorthand:
             value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]

@@ -134,6 +134,8 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
             None,
             r"easy.id must be .*Only environment \(or environment.id\) may be a function or class",
         ),
+        ({**TREE, "callbacks": [Counter]}, None, r"Callbacks that are objects go into train\("),
+        (TREE, {"algorithm.network": Counter}, r"algorithm.network must be.*Name the class: 'pack"),
         (
             {**TREE, "environment": {"id": lambda: Counter(), "backend": "envpool"}},
             None,
