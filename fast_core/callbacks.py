@@ -198,6 +198,8 @@ class LiveRun(Protocol):
     def save(self) -> None:
         """Write a checkpoint at the next ticket boundary.
 
+        Not where there is one, and not before anything has been trained (in `on_start`).
+
         Raises:
             ConfigError: The run keeps no checkpoints.
         """

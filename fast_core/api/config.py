@@ -188,23 +188,36 @@ def environment_of(keys: Mapping[str, object]) -> EnvironmentConfig:
 
 def _checked(tree: Mapping[str, object], overrides: Overrides) -> tuple[RunConfig, bytes | None]:
     lines, code = _split(overrides)
+    tree, code_inside = _with_keys(tree)
+    values = config_file.from_tree(tree, lines, algorithm_config_type, source=_SOURCE)
+    return values, code or code_inside
+
+
+def _with_keys(tree: Mapping[str, object]) -> tuple[Mapping[str, object], bytes | None]:
+    """``tree`` with keys for an environment that is a Python object, and the code of that."""
     environment = tree.get("environment")
     inside = environment.get("id") if isinstance(environment, Mapping) else environment
-    if sending.is_object(inside):
-        others = environment if isinstance(environment, Mapping) else {}
-        keys, code_inside = _sent(inside)
-        tree = {**tree, "environment": {**others, **keys}}
-        code = code or code_inside
-    return config_file.from_tree(tree, lines, algorithm_config_type, source=_SOURCE), code
+    if not sending.is_object(inside):
+        return tree, None
+    others = environment if isinstance(environment, Mapping) else {}
+    keys, code = _sent(inside)
+    return {**tree, "environment": {**others, **keys}}, code
 
 
 def override_lines(overrides: Overrides) -> list[str]:
     """Overrides as on the command line.
 
     Raises:
-        ConfigError: They are no overrides.
+        ConfigError: They are no overrides, or hold an environment that has to be sent as code.
     """
-    return _split(overrides)[0]
+    lines, code = _split(overrides)
+    if code is not None:
+        raise ConfigError(
+            "a run that is resumed keeps its environment; got one as a Python object, whose code "
+            "is not that of the run. A new run can go on with it: "
+            "train(run.config, overrides, resume=run)."
+        )
+    return lines
 
 
 def _split(overrides: Overrides) -> tuple[list[str], bytes | None]:
@@ -224,8 +237,10 @@ def _split(overrides: Overrides) -> tuple[list[str], bytes | None]:
         if sending.is_object(maker):
             keys, code = _sent(values.pop(key))
             values |= {f"environment.{name}": value for name, value in keys.items()}
-    checked = {key: config_file.plain(value, key, "overrides") for key, value in values.items()}
-    return [f"{key}={config_yaml.inline(value)}" for key, value in checked.items()], code
+    tree, code_inside = _with_keys(values)
+    checked = {key: config_file.plain(value, key, "overrides") for key, value in tree.items()}
+    lines = [f"{key}={config_yaml.inline(value)}" for key, value in checked.items()]
+    return lines, code or code_inside
 
 
 def _sent(maker: object) -> tuple[dict[str, object], bytes | None]:

@@ -26,9 +26,9 @@ def train(
     main thread Ctrl-C ends the run in order, its last checkpoint written, and then raises.
 
     Args:
-        config: What to train: a `Config`, the path of a YAML file, or a dict of what it would
-            hold, in which ``environment`` or ``environment.id`` may be a function or class that
-            makes the environment.
+        config: What to train: a `Config`, the path of a YAML file, the name of one that comes with
+            FastLoop, or a dict of what it would hold, in which ``environment`` or
+            ``environment.id`` may be a function or class that makes the environment.
         overrides: Keys to change: ``{"algorithm.learning_rate": 1e-4}``, or a list of texts as on
             the command line.
         callbacks: Objects whose methods are called while it trains.

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Section)
 AlgorithmType = Callable[[str], type[AlgorithmConfig]]
 
 COMMAND_LINE = "command line"
-_OF_ITS_ID = ("kwargs", "attributes", "pickled")  # of an environment: not another one's
+_OF_ITS_ID = ("kwargs", "pickled")  # of an environment: not another one's
 _PICKLED = {"environment", "environment.pickled"}
 
 _SWITCHES = {"yes": "true", "on": "true", "no": "false", "off": "false"}
@@ -163,9 +163,23 @@ def plain(value: object, path: str, source: str) -> object:
         return value
     raise ConfigError(
         f"{path} must be something that YAML can hold (text, numbers, true or false, lists and "
-        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). An "
-        "environment may be given as a function or class, and takes anything else in "
-        "functools.partial(THE_CLASS, NAME=VALUE)."
+        f"groups of them); got {_show(value)} of type {type(value).__qualname__} ({source}). "
+        f"{_where_it_goes(path, value)}"
+    )
+
+
+def _where_it_goes(path: str, value: object) -> str:
+    """What to do with a Python object that is no value of a configuration."""
+    if path.startswith("callbacks"):
+        return "Callbacks that are objects go into train(..., callbacks=[...])."
+    if isinstance(value, type) and not path.startswith("environment"):
+        return (
+            "Name the class: 'package.module:Class', in a module that processes can import. Only "
+            "environment (or environment.id) may be a function or class."
+        )
+    return (
+        "Only environment (or environment.id) may be a function or class; what that takes beside "
+        "goes into functools.partial(THE_CLASS, NAME=VALUE)."
     )
 
 
@@ -180,9 +194,8 @@ def _made(
     environment, given = tree.get("environment"), origins.overrides
     if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
         environment.pop("pickled", None)  # what it was is not meant any more
-    _inherit(tree)
     conversion = _Conversion(origins, algorithm_type)
-    config = conversion.section(RunConfig, tree, "")
+    config = conversion.section(RunConfig, _inherited(tree), "")
     if conversion.errors or config is None:
         raise _error(conversion.errors)
     assert isinstance(config, RunConfig)
@@ -301,27 +314,36 @@ def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
     origins.overrides[path] = raw
 
 
-def _inherit(tree: dict[str, object]) -> None:
-    """Give each of ``evaluation.environments`` what it does not state, from ``environment``.
+def _inherited(tree: dict[str, object]) -> dict[str, object]:
+    """The tree with what each of ``evaluation.environments`` does not state, from ``environment``.
 
-    What can't be converted is left as it is, for the conversion to say so.
+    ``tree`` stays as it is: whoever changes ``environment`` there later changes those too. What
+    can't be converted is left as it is, for the conversion to say so.
     """
     training, evaluation = tree.get("environment"), tree.get("evaluation")
-    others = evaluation.get("environments") if isinstance(evaluation, dict) else None
-    if not isinstance(training, dict) or not isinstance(others, dict):
-        return
-    for name, given in others.items():
-        if given is not None and not isinstance(given, dict):
-            continue
-        stated = dict(given or {})
-        inherited = dict(training)
-        for key in _OF_ITS_ID:
-            whole, part = inherited.get(key), stated.get(key)
-            if "id" in stated:
-                inherited.pop(key, None)
-            elif isinstance(whole, dict) and isinstance(part, dict):
-                stated[key] = {**whole, **part}
-        others[name] = {**inherited, **stated}
+    if not isinstance(training, dict) or not isinstance(evaluation, dict):
+        return tree
+    others = evaluation.get("environments")
+    if not isinstance(others, dict):
+        return tree
+    whole = {name: _with_rest(given, training) for name, given in others.items()}
+    return {**tree, "evaluation": {**evaluation, "environments": whole}}
+
+
+def _with_rest(given: object, training: Mapping[str, object]) -> object:
+    """One of ``evaluation.environments`` with what it does not state."""
+    if given is not None and not isinstance(given, dict):
+        return given
+    stated = dict(given or {})
+    # Attributes are put together where they are used: what is its own stays as it is there.
+    inherited = {key: value for key, value in training.items() if key != "attributes"}
+    for key in _OF_ITS_ID:
+        whole, part = inherited.get(key), stated.get(key)
+        if "id" in stated:
+            inherited.pop(key, None)
+        elif isinstance(whole, dict) and isinstance(part, dict):
+            stated[key] = {**whole, **part}
+    return {**inherited, **stated}
 
 
 class _Conversion:
@@ -373,7 +395,8 @@ class _Conversion:
     def _items(self, kind: type[Section], value: object, path: str) -> object:
         """Convert a list of groups of keys; a text may stand for a group (`Section.shorthand`)."""
         if not isinstance(value, list):
-            self._wrong(path, "must be a list of groups of keys", value, "Begin each with `- `.")
+            hint = "Begin each with `- `, or write [FIRST, SECOND]."
+            self._wrong(path, "must be a list of groups of keys", value, hint)
             return None
         if kind.shorthand:
             value = [{kind.shorthand: v} if isinstance(v, str) else v for v in value]

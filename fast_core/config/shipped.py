@@ -38,7 +38,7 @@ def located(path: Path, folder: Path = Path()) -> Path:
         ConfigError: There is no such file; says what is near.
     """
     file = folder / path
-    if file.exists():
+    if file.exists() and not file.is_dir():
         return file
     bare = path.parent == Path() and not path.is_absolute()
     if bare and not path.suffix:
@@ -46,9 +46,12 @@ def located(path: Path, folder: Path = Path()) -> Path:
             return own
         if path.name in names():
             return shipped(path.name)
+    inside = sorted(file.glob("*.y*ml"))
     files = [str(other) for other in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
     near = difflib.get_close_matches(str(file), [*files, *(names() if bare else ())], n=1)
-    if near:
+    if inside:
+        hint = f"It is a folder; did you mean {inside[0]}?"
+    elif near:
         hint = f"Did you mean {near[0]}?"
     elif path.stem in names():
         hint = f"FastLoop's own is found by its name alone: {path.stem}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
-from fast_core.envs.episode_info import EpisodeInfo
+from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.rows import fits_float32
@@ -42,6 +42,7 @@ class EpisodeRunner(Runner):
         number: int = 0,
         watch: Callable[[Instance], None] | None = None,
         recorder: Recorder | None = None,
+        every_info: bool = False,
         maker: Maker = make_env,
     ) -> None:
         """Make the environments.
@@ -51,6 +52,7 @@ class EpisodeRunner(Runner):
         environment. With ``watch``, one environment plays all the episodes, one after the other,
         each in the row of the policy's batch that it has without, so its result is the same;
         ``watch`` is called with it after each reset and step. ``recorder`` is told of every step.
+        With ``every_info``, every number of the info counts where the configuration names none.
         ``maker`` makes the environments.
 
         Raises:
@@ -78,7 +80,8 @@ class EpisodeRunner(Runner):
         self._recorder = recorder
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, role, 0, 0)
-        self._info = EpisodeInfo(config.info)
+        every = every_info and not config.info
+        self._read_info = numbers_of if every else EpisodeInfo(config.info).read
         self._obs = self._instances[0].observations(envs)
 
     def step(self, act: Act) -> bool:
@@ -168,7 +171,7 @@ class EpisodeRunner(Runner):
             ends = terminated, truncated
             self._recorder.step(episode, before, taken, reward, ends, info, after)
         if (terminated or truncated) and known:
-            self.infos[episode] = self._info.read(info)
+            self.infos[episode] = self._read_info(info)
         if not (terminated or truncated):
             self._check_mask(place, action)
         elif truncated or not self._goes_on(place, episode):

@@ -29,6 +29,7 @@ def make_runner(
     number: int = 0,
     watch: Callable[[Instance], None] | None = None,
     recorder: Recorder | None = None,
+    every_info: bool = False,
     maker: Maker = make_env,
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
@@ -50,6 +51,7 @@ def make_runner(
             number=number,
             watch=watch,
             recorder=recorder,
+            every_info=every_info,
             maker=maker,
         )
     if recorder is not None:

@@ -18,8 +18,7 @@ from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
-from fast_core.system.importing import named, user_module
-from fast_core.system.text import error_text
+from fast_core.system.importing import import_fault, named, user_module
 
 Env = gymnasium.Env[Any, Any]
 Maker = Callable[[EnvironmentConfig, Place], Env]
@@ -165,7 +164,7 @@ def _import(module: str) -> None:
     except BaseException as error:  # a user's module may raise anything
         raise ConfigError(
             f"environment.modules or environment.id names the module {module!r}, which can't be "
-            f"imported: {error_text(error)}"
+            f"imported: {import_fault(error)}"
         ) from error
 
 

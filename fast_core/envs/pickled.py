@@ -43,8 +43,11 @@ def load(path: str) -> Maker:
 
 def loads(data: bytes) -> Maker:
     """What makes the environment; ``data`` is executed."""
-    made = cast("Maker", cloudpickle.loads(data))
-    # Gymnasium copies what is no function or class, arguments of a partial included, each time.
+    return plain(cast("Maker", cloudpickle.loads(data)))
+
+
+def plain(made: Maker) -> Maker:
+    """The same as a function or class: Gymnasium copies anything else, each time."""
     return made if isinstance(made, type) else lambda **kwargs: made(**kwargs)
 
 

@@ -59,7 +59,7 @@ FORMULAS = {name: f"{name}({{x}})" for name in FUNCTIONS if name != "pow"} | {
     "relu": "{x} > 0 ? {x} : 0",
     "neg": "-{x}",
     "rsqrt": "1 / sqrt({x})",
-    "reciprocal": "1 / {x}",
+    "reciprocal": "1.0 / {x}",
     "sign": "({x} > 0) - ({x} < 0)",
     "maximum": "{x} > {y} ? {x} : {y}",
     "minimum": "{x} < {y} ? {x} : {y}",
@@ -330,7 +330,8 @@ class Translation:
             places = [at.get(axis, f"j{axis}") for axis in range(rank)]
             count = "0"
             for axis in axes:
-                count = f"j{axis}" if count == "0" else f"({count}) * {shape[axis]} + j{axis}"
+                if shape[axis] > 1:  # of one element there is no loop
+                    count = f"j{axis}" if count == "0" else f"({count}) * {shape[axis]} + j{axis}"
             inner = _nested(
                 [(f"j{axis}", shape[axis]) for axis in axes],
                 list(each(value.at(*places), count)),
@@ -519,6 +520,8 @@ def _formula(name: str, arguments: list[object], node: Node) -> str | None:
         clipped = "{x}" if low is None else "{x} < {y} ? {y} : {x}"
         top = "{y}" if low is None else "{z}"
         return clipped if high is None else f"{{x}} > {top} ? {top} : {clipped}"
+    if name == "round" and kwargs:  # to decimals
+        return None
     return FORMULAS.get(name)
 
 

@@ -176,8 +176,9 @@ def _written(format: Format, job: Job, reference: Reference, path: Path) -> floa
 
 
 _ADVICE = (
-    "If policy_module is your own, compare it with act and environment_action of your policy; "
-    "if not, please report it."
+    "The forward of a network of your own may not depend on the values of tensors, nor be random; "
+    "compare a policy_module of your own with act and environment_action of your policy. If "
+    "neither is, please report it."
 )
 
 

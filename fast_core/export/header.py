@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import textwrap
@@ -141,13 +142,13 @@ def _line(array: str, place: int, port: Port) -> str:
 # --- trying it -----------------------------------------------------------------------------------
 
 
-def find_compiler() -> str | None:
-    """The C compiler of this machine, ``$CC`` first; None without one."""
-    wanted = os.environ.get("CC", "").split()
-    return next(filter(None, map(shutil.which, (*wanted[:1], *COMPILERS))), None)
+def find_compiler() -> list[str] | None:
+    """The command of this machine's C compiler, ``$CC`` first; None without one."""
+    commands = os.environ.get("CC", "").split(), *([name] for name in COMPILERS)
+    return next((each for each in commands if each and shutil.which(each[0])), None)
 
 
-def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
+def open_header(path: Path, interface: Interface, compiler: Sequence[str]) -> Answer:
     """Compile a header, beside it, and return what it answers.
 
     Raises:
@@ -164,19 +165,21 @@ def open_header(path: Path, interface: Interface, compiler: str) -> Answer:
         "utf-8",
     )
     flags = ["-std=c99", "-O1", "-fPIC", "-shared"]
-    command = [compiler, *flags, "-o", os.fspath(library), os.fspath(source), "-lm"]
+    command = [*compiler, *flags, "-o", os.fspath(library), os.fspath(source), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        why = (done.stderr.strip() or f"status {done.returncode}").splitlines()[0]
+        lines = (done.stderr.strip() or f"status {done.returncode}").splitlines()
+        why = next((line for line in lines if "error" in line), lines[0])
         raise ExportError(
-            f"{compiler} refuses the header ({why}). Nothing was written. Please report it."
+            f"{shlex.join(compiler)} refuses the header ({why}). Nothing was written. Please "
+            "report it."
         )
     try:
         act = ctypes.CDLL(os.fspath(library)).try_it
     except OSError as error:
         raise ExportError(
-            f"what {compiler} made of the header can't be tried ({error}). Write it to a folder "
-            "from which programs may run."
+            f"what {shlex.join(compiler)} made of the header can't be tried ({error}). Let CC name "
+            "a compiler for this machine, and write to a folder from which programs may run."
         ) from error
     port = interface.outputs[0]
     dtype = np.float32 if number == "float" else np.int32

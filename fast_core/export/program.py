@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 
 import numpy as np
 import torch
@@ -90,7 +91,8 @@ def make_program(module: nn.Module, sample: Sample, *, dynamic: bool = True) -> 
     batch = Dim("batch", min=1)
     shapes = (tuple({0: batch} for _ in sample.inputs),) if dynamic else None
     try:
-        with quiet():
+        # Of what it can't follow it also prints the graph so far, and only to sys.stderr.
+        with quiet(), redirect_stderr(StringIO()):
             given = tensors(sample.inputs)
             program = torch.export.export(_Positional(module), given, dynamic_shapes=shapes)
     # A foreign tool chain over a user's code, which fails in many ways.

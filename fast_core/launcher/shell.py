@@ -247,9 +247,21 @@ class Shell:
             return
         report = event.report if isinstance(event, NodeExited) else None
         self.failures.append(report or event)
-        if self.end is not None:
+        if self.end is None:
+            return
+        if event.node == CALLBACKS and isinstance(event, Failed):
+            self._callbacks_failed_late(self.end, event)
+        else:
             text = event.error if isinstance(event, Failed) else event.cause
             self._report(f"{event.node} failed while the run ended: {text}")
+
+    def _callbacks_failed_late(self, end: EndRun, failed: Failed) -> None:
+        """A run that had finished has failed, whoever hears of it; no other end is covered up."""
+        text = f"{failed.node} failed while {failed.doing}: {failed.error}"
+        if end.reason == "finished":
+            self.end = EndRun("failed", text, failed)
+        else:
+            self._report(f"{failed.traceback}{text}")
 
     def has_failed(self, node: str) -> bool:
         """Whether this node's failure is known already."""
@@ -428,18 +440,13 @@ class Shell:
         return untold
 
     def end_callbacks(self, hurry: Callable[[], bool]) -> None:
-        """Tell callbacks of the end; a run that had finished has failed if they fail at that."""
+        """Tell callbacks of the end."""
         assert self.end is not None
         faults, left = self._telling.end(self.end, self._scheduler.statistics(), hurry)
         if left and not faults:
             self._report(f"{left} has not returned, and is not waited for")
         for failed in faults:
             self.take(failed)
-            if self.end.reason == "finished":
-                text = f"{failed.node} failed while {failed.doing}: {failed.error}"
-                self.end = EndRun("failed", text, failed)
-            else:
-                self._report(failed.traceback)
 
     def decide(self, what: str, why: str) -> None:
         """Add a line of the launcher's own to the journal."""

@@ -11,8 +11,10 @@ import msgspec
 from fast_core.events import Record
 from fast_core.metrics import MetricsRow
 from fast_core.monitor.line_file import LineFile
-from fast_core.monitor.metrics_file import last_steps, supersede
+from fast_core.monitor.metrics_file import last_steps, read_rows, supersede
 from fast_core.monitor.run_directory import RunDirectory
+
+_EVALUATED = "eval/quarantined_share"  # which every evaluation's row has
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class MetricsWriter:
         self._run = run = RunDirectory(Path(directory))
         self._report = report
         self._rows = LineFile(run.metrics, report)
+        self._evaluated: set[tuple[int, int]] = set()  # before a resume: env steps and updates
 
     @property
     def dropped(self) -> int:
@@ -48,7 +51,9 @@ class MetricsWriter:
     def truncate_after(self, env_steps: int) -> None:
         """Continue from a checkpoint: set aside what was written beyond it.
 
-        Later rows go to ``metrics.superseded.jsonl``. Call before the first `write`.
+        Later rows go to ``metrics.superseded.jsonl``. Call before the first `write`. Evaluations
+        that were on their way when the checkpoint was cut are played again; one whose row is kept
+        gets no second one.
         """
         self._rows.close()
         try:
@@ -58,9 +63,16 @@ class MetricsWriter:
                 f"can't set aside the rows after env step {env_steps} in {self._run.metrics}: "
                 f"{error}; the file will hold both the old and the new ones"
             )
+        kept = (row for row in read_rows(self._run.metrics) if _EVALUATED in row.values)
+        self._evaluated = {(row.env_steps, row.updates) for row in kept}
 
-    def write(self, record: Record) -> MetricsRow:
-        """Write a row, and return it; names without a group go under ``train/``."""
+    def write(self, record: Record) -> MetricsRow | None:
+        """Write a row, and return it; names without a group go under ``train/``.
+
+        None where it is an evaluation that is on file already.
+        """
+        if _EVALUATED in record.values and (record.env_steps, record.updates) in self._evaluated:
+            return None
         values = {_grouped(name): _as_float(value) for name, value in record.values.items()}
         row = MetricsRow(
             record.env_steps, record.updates, record.time_s, dict(values), record.videos

@@ -74,13 +74,18 @@ class WandbSink:
         """Log what was not logged before."""
         for row in rows:
             new = {n: v for n, v in row.values.items() if row.env_steps > self._written.get(n, -1)}
-            films = {name: self._film(path) for name, path in row.videos.items() if new}
             if new:
                 facts = {STEP: row.env_steps, "updates": row.updates, "time_s": row.time_s}
-                self._run.log({**facts, **new, **films})
+                self._run.log({**facts, **new, **self._films(row)})
 
-    def _film(self, path: str) -> object:
-        return self._wandb.Video(str(self._directory / path), format=path.rpartition(".")[2])
+    def _films(self, row: MetricsRow) -> dict[str, object]:
+        """Those of a row that are still kept: newer ones may have replaced some."""
+        paths = {name: self._directory / path for name, path in row.videos.items()}
+        return {
+            name: self._wandb.Video(str(path), format=path.suffix.removeprefix("."))
+            for name, path in paths.items()
+            if path.exists()
+        }
 
     def end(self, summary: RunEnd) -> None:
         """Write how it ended, wait for the upload, and let W&B's service go."""

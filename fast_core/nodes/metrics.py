@@ -57,8 +57,9 @@ class MetricsNode(Node):
         if isinstance(command, Record):
             with self.state(NodeState.WRITING, f"writing metrics of env step {command.env_steps}"):
                 row = self._writer.write(command)
-                for sink in self._sinks:
-                    sink.put(row)
+                if row is not None:
+                    for sink in self._sinks:
+                        sink.put(row)
         elif isinstance(command, Finish):
             self._summary = command.summary
 

@@ -45,7 +45,8 @@ class Episodes:
         endings: ``terminated`` or ``truncated`` by the environment, ``cut`` by the evaluation's own
             limit of steps, ``nonfinite`` where it met NaN or infinity.
         seeds: Seed of the reset that began each, None where it had none of its own.
-        info: Numbers of the info of each one's last step by name, NaN where it gave none.
+        info: Numbers of the info of each one's last step by name, NaN where it gave none: those of
+            ``environment.info``, or every number where that names none.
         environment: Id of the environment.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from fast_core.algorithm import Array
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
+from fast_core.envs import pickled
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.fitting import differences
 from fast_core.envs.instance import Instance
@@ -27,6 +29,7 @@ from fast_core.envs.place import Place
 from fast_core.envs.records import leaf_of
 from fast_core.envs.runner import Act
 from fast_core.errors import ConfigError, PolicyError
+from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.actor import Actor
 from fast_core.policy.episodes import Episodes
 from fast_core.policy.loading import load_policy, run_config
@@ -34,6 +37,7 @@ from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.seeding import Role
 from fast_core.spec import Branch, EnvironmentSpec, Tree
+from fast_core.system.surroundings import expanded
 
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]
 Watch = Callable[[Instance], None]
@@ -95,7 +99,7 @@ def evaluate(
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     setting = setting_of(policy if isinstance(policy, Policy) else None, environment)
-    trajectories = None if record is None else Trajectories(Path(record))
+    trajectories = None if record is None else Trajectories(expanded(record, "the record"))
     playing = Playing(
         policy,
         setting,
@@ -153,9 +157,12 @@ class Playing:
             number=setting.number,
             watch=watch,
             recorder=trajectories,
+            every_info=True,
             maker=setting.maker,
         )
         try:
+            if trajectories is not None:
+                trajectories.check(self.runner.spec)
             self._act = self._actor(envs, explore)
         except BaseException:
             self.runner.close()
@@ -269,11 +276,12 @@ def setting_of(
             )
         if policy.run is not None:
             return _of_run(run_config(policy.run, list(overrides)))
-        if policy.file.played.get("pickled"):
+        other = any(override.startswith("environment.id=") for override in overrides)
+        if policy.file.played.get("pickled") and not other:
             raise ConfigError(
                 f"the environment {policy.environment.id!r} of this policy was given as a Python "
                 "object, which is in its run and not in its file. Name the run, or say where to "
-                "evaluate it."
+                "evaluate it (environment.id=ID; in Python the second argument)."
             )
         return _of_file(policy, overrides)
     own = _own(policy)
@@ -281,11 +289,11 @@ def setting_of(
         return Setting(environment, EvaluationConfig())
     values = getattr(environment, "values", environment)  # of a `Config`
     if isinstance(values, RunConfig):
-        setting, code = _of_run(values), getattr(environment, "code", None)
-        return setting if code is None else replace(setting, maker=_from_code(code))
+        code = getattr(environment, "code", None)  # of an environment that is a Python object
+        setting = _of_run(values)
+        return setting if code is None else replace(setting, maker=_making(pickled.loads(code)))
     if isinstance(environment, dict):
-        tree = environment if "id" not in environment else {"environment": environment}
-        return _of_tree(tree, overrides, "the environment's configuration")
+        return _of_dict(environment, overrides)
     if isinstance(environment, gymnasium.Env):
         return _given(own, lambda: _Kept(environment), environment, EvaluationConfig(envs=1))
     if isinstance(environment, str | os.PathLike):
@@ -302,7 +310,7 @@ def _named(name: str, own: EnvironmentConfig | None) -> Setting:
     """A configuration's file, a run's directory, or an environment's id."""
     path = Path(name).expanduser()
     if path.is_dir():
-        path = path / "config.yaml"
+        path = RunDirectory.open(path).config
     if path.suffix in (".yaml", ".yml"):
         return _of_run(config_file.load(path, [], algorithm_config_type, resolved=True))
     if own is None:
@@ -330,19 +338,30 @@ def _of_run(config: RunConfig) -> Setting:
     return Setting(config.environment, config.evaluation, config.seed, number)
 
 
+def _of_dict(tree: dict[str, Any], overrides: Sequence[str]) -> Setting:
+    """What a run's configuration says, or an environment's alone; either may hold an object."""
+    tree = tree if "id" not in tree else {"environment": tree}
+    given = tree.get("environment")
+    keys = given if isinstance(given, dict) else {"id": given}
+    made = keys.get("id")
+    if callable(made):
+        name = re.sub(r"\W", "", getattr(made, "__name__", "")) or "environment"
+        tree = {**tree, "environment": {**keys, "id": name}}
+    setting = _of_tree(tree, overrides, "the environment's configuration")
+    return replace(setting, maker=_making(pickled.plain(made))) if callable(made) else setting
+
+
+def _making(made: Callable[..., Any]) -> Maker:
+    """Makes environments as configured, but by a Python object."""
+    return partial(make_env, maker=made)
+
+
 def _of_tree(tree: dict[str, Any], overrides: Sequence[str], source: str) -> Setting:
     """The environment and evaluation of a tree that may lack what an evaluation needs not."""
     rest = {"name": "evaluation", "algorithm": {"name": "ppo"}, "stop": {"env_steps": 10**12}}
-    kept = {key: value for key, value in tree.items() if key in ("environment", "evaluation")}
-    whole = {**rest, **kept}
+    unread = {*RunConfig.__struct_fields__} - {"environment", "evaluation"}
+    whole = {**{key: value for key, value in tree.items() if key not in unread}, **rest}
     return _of_run(config_file.from_tree(whole, overrides, algorithm_config_type, source=source))
-
-
-def _from_code(code: bytes) -> Maker:
-    # here, so that only who needs it imports cloudpickle
-    from fast_core.envs.pickled import loads
-
-    return partial(make_env, maker=loads(code))
 
 
 def _given(

@@ -167,6 +167,12 @@ def write_policy(path: Path, policy: PolicyFile) -> None:
     write_durably(path, msgspec.msgpack.encode(envelope))
 
 
+def is_policy(path: Path) -> bool:
+    """Whether a file begins as those that `write_policy` writes."""
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
+
+
 def read_origin(path: Path) -> Origin:
     """Where a policy comes from, whichever format it has; see `read_policy`."""
     found = read_policy(path)

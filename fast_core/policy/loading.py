@@ -32,6 +32,7 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system.surroundings import expanded
 
 NEWEST = "newest"
+_ALONE = ("evaluation.environments={}", "evaluation.score_on=null")
 
 
 def load_policy(
@@ -200,12 +201,17 @@ def _explained(bare: BareFile, run: RunDirectory) -> PolicyFile:
 
 
 def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
-    """The resolved configuration of the run in a directory, with overrides."""
+    """The resolved configuration of the run in a directory, with overrides.
+
+    Without ``evaluation.environments``: what is played in is ``environment`` as the overrides have
+    it, which those need not fit.
+    """
     # here, because it imports YAML, which a policy file does without
     from fast_core.config import file as config_file
 
     path = RunDirectory(run).config
-    return config_file.load(path, overrides or [], algorithm_config_type, resolved=True)
+    changes = [*_ALONE, *(overrides or [])]
+    return config_file.load(path, changes, algorithm_config_type, resolved=True)
 
 
 def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:

@@ -23,6 +23,7 @@ from fast_core.system.durable import written_durably
 
 SUFFIXES = (".npz", ".csv")
 MOST_COLUMNS = 1024  # of a CSV file; images belong into an npz file
+FIXED_COLUMNS = 5  # episode, step, reward, terminated, truncated
 
 
 class _Step(NamedTuple):
@@ -72,6 +73,19 @@ class Trajectories:
         self._steps: dict[int, list[_Step]] = {}
         self._final: dict[int, Array] = {}
 
+    def check(self, spec: EnvironmentSpec) -> None:
+        """Check that what is observed and done there fits into the file.
+
+        Raises:
+            PolicyError: It has too many columns for CSV.
+        """
+        count = spec.row.size + spec.action.size + FIXED_COLUMNS
+        if self.path.suffix.lower() == ".csv" and count > MOST_COLUMNS:
+            raise PolicyError(
+                f"a CSV record of {spec.id!r} would have {count} columns; at most {MOST_COLUMNS} "
+                "make sense. Record to a file that ends in .npz."
+            )
+
     def step(
         self,
         episode: int,
@@ -91,13 +105,13 @@ class Trajectories:
         """Write the file whole, or leave what was there.
 
         Raises:
-            PolicyError: It can't be written, or has too many columns for CSV.
+            PolicyError: It can't be written.
         """
         columns = self._columns(spec)
         try:
             with written_durably(self.path) as file:
                 if self.path.suffix.lower() == ".csv":
-                    _write_csv(file, columns, spec)
+                    _write_csv(file, columns)
                 else:
                     columns |= self._by_episode(episodes, spec)
                     columns["about"] = np.array(json.dumps(about))
@@ -147,7 +161,7 @@ def _leaves(name: str, rows: Array, space: SpaceSpec) -> dict[str, Array]:
     return {f"{name}/{part}": leaf_of(rows, part).copy() for part, _ in space.parts}
 
 
-def _write_csv(file: IO[bytes], columns: dict[str, Array], spec: EnvironmentSpec) -> None:
+def _write_csv(file: IO[bytes], columns: dict[str, Array]) -> None:
     flat: dict[str, NDArray[Any]] = {}
     for name, values in columns.items():
         if values.ndim == 1:
@@ -155,11 +169,6 @@ def _write_csv(file: IO[bytes], columns: dict[str, Array], spec: EnvironmentSpec
             continue
         elements = values.reshape(len(values), -1)
         flat |= {f"{name}[{index}]": elements[:, index] for index in range(elements.shape[1])}
-    if len(flat) > MOST_COLUMNS:
-        raise PolicyError(
-            f"a CSV record of {spec.id!r} would have {len(flat)} columns; at most {MOST_COLUMNS} "
-            "make sense. Record to a file that ends in .npz."
-        )
     episode = flat.pop("episode")
     starts = np.flatnonzero(np.diff(episode, prepend=-1))
     step = np.arange(len(episode)) - np.repeat(starts, np.diff(starts, append=len(episode)))

@@ -47,20 +47,22 @@ def attributes(config: RunConfig, changed: Mapping[str, Value]) -> Values:
 
 
 def evaluated(
-    config: RunConfig, environment: EnvironmentConfig, changed: Mapping[str, Value]
-) -> Values:
-    """The attributes of one of the environments that policies are evaluated in.
+    config: RunConfig, name: str | None, changed: Mapping[str, Value]
+) -> EnvironmentConfig:
+    """One of the environments that policies are evaluated in, with all of its attributes.
 
-    With ``evaluation.attributes: current`` they follow training's, but where ``environment`` is one
-    of ``evaluation.environments`` that gives a value of its own.
+    ``name`` is that in ``evaluation.environments``, None for that of training. With
+    ``evaluation.attributes: current`` attributes follow training's. One that gives a value of its
+    own keeps it, whatever training's is; one of another id has nothing but its own.
     """
-    if config.evaluation.attributes != "current":
-        return environment.attributes
-    given, now = config.environment.attributes, attributes(config, changed)
-    return {
-        name: now[name] if name in given and value == given[name] else value
-        for name, value in environment.attributes.items()
-    }
+    training = config.environment
+    found = attributes(config, changed if config.evaluation.attributes == "current" else {})
+    if name is None:
+        return msgspec.structs.replace(training, attributes=found)
+    other = config.evaluation.environments[name]
+    if other.id != training.id:
+        return other
+    return msgspec.structs.replace(other, attributes={**found, **other.attributes})
 
 
 def checked(config: RunConfig, key: str, value: object) -> Value:

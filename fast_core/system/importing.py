@@ -74,13 +74,8 @@ def named(path: str, key: str) -> object:
         raise ConfigError(f"{key} must look like 'package.module:Class'; got {path!r}.")
     try:
         module = user_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{key} {path!r} can't be imported: {_not_found(error)}") from error
-    # a user's code: whatever it raises is the reason
-    except BaseException as error:
-        raise ConfigError(
-            f"{key} {path!r} can't be imported: {error_text(error)} ({_place(error)})."
-        ) from error
+    except BaseException as error:  # a user's code: whatever it raises is the reason
+        raise ConfigError(f"{key} {path!r} can't be imported: {import_fault(error)}") from error
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, vars(module), n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "Name a class that stands there."
@@ -91,7 +86,10 @@ def named(path: str, key: str) -> object:
     return found
 
 
-def _not_found(error: ModuleNotFoundError) -> str:
+def import_fault(error: BaseException) -> str:
+    """Why `user_module` failed, and what to do where that is not up to the module's author."""
+    if not isinstance(error, ModuleNotFoundError):
+        return f"{error_text(error)} ({_place(error)})."
     return (
         f"there is no module {error.name!r}. Modules are looked for as `python -m` does: in the "
         f"folder where fastloop is started ({os.getcwd()}), on PYTHONPATH, and among what is "

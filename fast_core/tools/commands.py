@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,9 @@ Config = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+Trained = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
+]
 Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
@@ -89,7 +93,8 @@ def init(
             "`fastloop init --list` shows which there are."
         )
     written = begin(folder, name)
-    typer.echo(f"{written} is yours to edit. Train as it says: fastloop launch {written}")
+    command = shlex.join(["fastloop", "launch", str(written)])
+    typer.echo(f"{written} is yours to edit. Train as it says: {command}")
 
 
 @app.command()
@@ -179,9 +184,7 @@ def list_(
 
 @app.command("eval")
 def evaluate(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
-    ],
+    run: Trained,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Of environment.* and evaluation.*."),
@@ -233,7 +236,7 @@ def evaluate(
 
 @app.command()
 def export(
-    run: Run,
+    run: Trained,
     output: Annotated[
         Path,
         typer.Option(

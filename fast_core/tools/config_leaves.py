@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
 from fast_core.config import RunConfig
+from fast_core.config.file import with_pickled
 
 # Where a run lies, and which of its kind it is.
 PLACE = frozenset({"name", "directory", "seed"})
@@ -16,7 +18,8 @@ _MISSING = "(no such key)"
 
 
 def leaves(config: RunConfig) -> dict[str, object]:
-    """Every value by its dotted key, but for where the run lies and its seed."""
+    """Every value by its dotted key, but for where the run and its files lie, and its seed."""
+    config = with_pickled(config, lambda path: Path(path).name)
     flat = dict(_flat(msgspec.to_builtins(config), ""))
     return {key: value for key, value in flat.items() if key not in PLACE}
 

@@ -20,21 +20,26 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
         checkpoint: Which policy, see `load_policy`.
 
     Returns:
-        The exit status: 0, or 130 after Ctrl-C.
+        The exit status: 0, or 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: There is no such policy, or it can't be written like that.
     """
     target = check_target(file).absolute()  # user code may change the current folder
     policy = load_policy(path, checkpoint=checkpoint)
-    # `fastloop` ends at once on Ctrl-C, which would leave what is being written.
-    before = forks.take(signal.SIGINT, signal.default_int_handler)
+    # `fastloop` ends at once on these, which would leave what is being written.
+    before = {number: forks.take(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         exported = write(policy.config, policy.environment, policy.file.arrays(), target)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    except KeyboardInterrupt as interrupt:
+        return 128 + int(interrupt.args[0])
     finally:
-        forks.give_back(signal.SIGINT, before)
+        for number, handler in before.items():
+            forks.give_back(number, handler)
     which = f"policy {policy.origin.source}, version {policy.version}"
     write_result(f"wrote {file} ({which}): {exported.summary}")
     return 0
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt(number)

@@ -21,18 +21,23 @@ def begin(folder: Path, name: str) -> Path:
         The new file.
 
     Raises:
-        ConfigError: There is no such configuration, or the file is there already.
+        ConfigError: There is no such configuration, the file is there already, or can't be.
     """
     source, target = shipped(name), folder / f"{name}.yaml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{str(folder)!r} is a file. Name a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as file:
             file.write(source.read_text(encoding="utf-8"))
     except FileExistsError as error:
         raise ConfigError(
             f"{str(target)!r} is there already and stays as it is. Name another folder."
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"can't copy a configuration into {str(folder)!r}: {error.strerror or error}. Name a "
+            "folder that you may write to."
         ) from error
     return target
 

@@ -17,6 +17,7 @@ from fast_core.envs.video_file import DEFAULT_FPS
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of
+from fast_core.policy.file import is_policy
 from fast_core.tools.evaluate import Shown, load_as_in_a_node
 
 EPISODES = 1000  # then the first one comes again
@@ -27,8 +28,8 @@ def play(what: str, checkpoint: str | None) -> int:
     """Open a window until it is closed or somebody presses Ctrl-C.
 
     Args:
-        what: A run directory, to watch its policy; a configuration file or an environment's id,
-            to play it.
+        what: A run directory, one of its checkpoints or a policy's file, to watch the policy; a
+            configuration file or an environment's id, to play it.
         checkpoint: Which policy of the run, see `load_policy`.
 
     Returns:
@@ -38,7 +39,7 @@ def play(what: str, checkpoint: str | None) -> int:
         FastLoopError: There is no such thing, or no window can show it.
     """
     path = Path(what)
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and is_policy(path)):
         return watch(path, checkpoint)
     if checkpoint is not None:
         raise ConfigError(f"--checkpoint needs a run directory; {what!r} is none")

@@ -84,8 +84,14 @@ def test_function_without_a_name_is_code() -> None:
         again = config.changed({"environment.id": id})
         assert (again.code, again.environment.pickled) == (code, None)
     assert config.changed(["environment.id=CartPole-v1"]).environment.pickled is None
-    back = Config(TREE).changed({"environment.id": lambda: Counter()})
-    assert back.environment.pickled == "environment.pkl" and back.code
+    for given in (
+        {"environment.id": lambda: Counter()},
+        {"environment": lambda: Counter()},
+        {"environment": {"id": lambda: Counter(), "frame_stack": 2}},
+    ):
+        back = Config(TREE).changed(given)
+        assert back.environment.pickled == "environment.pkl" and back.code
+    assert back.environment.frame_stack == 2
 
 
 def test_file_beside_the_configuration_is_found_wherever_both_are(tmp_path: Path) -> None:
@@ -123,6 +129,13 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
             r"environment.kwargs.table\[0\] must be something that YAML.*functools.partial",
         ),
         (TREE, {"environment.kwargs.table": np.zeros(2)}, "environment.kwargs.table must be"),
+        (
+            {**TREE, "evaluation": {"environments": {"easy": {"id": Counter}}}},
+            None,
+            r"easy.id must be .*Only environment \(or environment.id\) may be a function or class",
+        ),
+        ({**TREE, "callbacks": [Counter]}, None, r"Callbacks that are objects go into train\("),
+        (TREE, {"algorithm.network": Counter}, r"algorithm.network must be.*Name the class: 'pack"),
         (
             {**TREE, "environment": {"id": lambda: Counter(), "backend": "envpool"}},
             None,

@@ -111,6 +111,13 @@ def outcome(directory: Path, reason: str, number: signal.Signals | None = None) 
     )
 
 
+def test_resume_refuses_another_environment_that_would_have_to_be_sent(tmp_path: Path) -> None:
+    """It would go on with the code that the run has, without a word."""
+    run = Run(make_trained(tmp_path).path)
+    with pytest.raises(ConfigError, match=r"train\(run.config, overrides, resume=run\)"):
+        run.resume({"environment": lambda: None})
+
+
 def test_result_says_how_it_ended(tmp_path: Path) -> None:
     made = make_trained(tmp_path)
     result = result_of(outcome(made.path, "finished"))

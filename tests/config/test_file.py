@@ -244,7 +244,7 @@ def test_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="there is no configuration file"):
         load(tmp_path, [], algorithm_type)
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="must be UTF-8"):
@@ -531,6 +531,9 @@ def repaired(run: Section) -> Section:
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
     same = {"step_timeout_s": run.environment.step_timeout_s, "pickled": None, "attributes": {}}
+    values = run.environment.attributes.values()
+    fixed = run.environment.backend == "envpool" or run.environment.atari
+    attributes = {} if fixed else {f"name_{n}": value for n, value in enumerate(values)}
     others = {
         f"other-{number}": msgspec.structs.replace(each, **same)
         for number, each in enumerate(run.evaluation.environments.values())
@@ -540,8 +543,13 @@ def repaired(run: Section) -> Section:
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
     # a run names what lies beside its configuration without the folder
     pickled = Path(run.environment.pickled or "").name or None
-    environment = msgspec.structs.replace(run.environment, pickled=pickled)
+    if run.environment.backend != "gymnasium":
+        pickled = None
+    environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
+    if run.policy.placement != "env":
+        supervision = msgspec.structs.replace(run.supervision, env_restarts=0)
+        run = msgspec.structs.replace(run, supervision=supervision)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)
@@ -621,10 +629,9 @@ stop: {env_steps: 1000}
 
 
 def test_evaluated_environments_follow_a_python_object_but_not_to_another_id() -> None:
-    run = read(OTHERS, "environment.pickled=environment.pkl", "environment.attributes.wind=3")
+    run = read(OTHERS, "environment.pickled=environment.pkl")
     others = run.evaluation.environments
     assert others["test"].pickled == "environment.pkl" and others["windy"].pickled is None
-    assert others["test"].attributes == {"wind": 3} and others["windy"].attributes == {}
     moved = with_pickled(run, lambda name: f"/somewhere/{name}")
     assert moved.evaluation.environments["test"].pickled == "/somewhere/environment.pkl"
     assert moved.evaluation.environments["windy"].pickled is None

@@ -1,5 +1,6 @@
 """Configurations that come with FastLoop are found by name, and copied to start from."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def test_bare_name_is_the_own_file_before_the_one_that_comes_along() -> None:
     assert located(Path("sac_pendulum")) == Path("sac_pendulum.yaml")
 
 
+def test_folder_of_that_name_hides_none() -> None:
+    Path("sac_pendulum").mkdir()
+    assert located(Path("sac_pendulum")) == shipped("sac_pendulum")
+    (own := Path("mine/a.yaml")).parent.mkdir()
+    own.touch()
+    with pytest.raises(ConfigError, match=r"'mine'. It is a folder; did you mean mine/a.yaml\?"):
+        located(Path("mine"))
+
+
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
@@ -50,5 +60,13 @@ def test_init_copies_one_and_overwrites_nothing(capsys: pytest.CaptureFixture[st
     assert main(["init", "mine/deep", "--from", "td3_pendulum"]) == 2
     assert copy.read_text() == "changed"
     assert main(["init", str(copy)]) == 2 and main(["init"]) == 2
+    assert main(["init", str(copy / "below")]) == 2 and main(["init", "/proc/mine"]) == 2
+    assert "can't copy a configuration into '/proc/mine'" in capsys.readouterr().err
     assert main(["init", "mine", "--from", "td3"]) == 2
     assert [*Path().rglob("*.yaml")] == [copy]
+
+
+def test_init_says_a_command_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "my folder"]) == 0
+    *_, command, given = shlex.split(capsys.readouterr().out)[-3:]
+    assert command == "launch" and located(Path(given)) == Path("my folder/ppo_cartpole.yaml")

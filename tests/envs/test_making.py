@@ -89,7 +89,10 @@ def test_class_is_named_without_being_registered() -> None:
     [
         (f"{HERE}:Lane", ["class as 'package.module:Class'", f"got '{HERE}:Lane'", "'Lanes'"]),
         (f"{HERE}:HERE", ["class as 'package.module:Class'"]),
-        ("no_such_module:Lanes", ["'no_such_module'", "can't be imported"]),
+        (
+            "no_such_module:Lanes",
+            ["can't be imported: there is no module 'no_such_module'", "put that on PYTHONPATH"],
+        ),
         ("Lanes", ["must name a registered environment, or a class"]),
     ],
 )

@@ -127,6 +127,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "ppo_box_free": lambda: ppo(FIVE, box(2, 2, dtype="float64")),
     "ppo_box_half": lambda: ppo(FIVE, box(2, low=(-INF, -0.1), high=(0.1, INF), dtype="float64")),
     "ppo_multi": lambda: ppo(FIVE, multi((2, 3, 2), starts=(0, 1, -2))),
+    "ppo_one_choice": lambda: ppo(masked(FIVE, 4), multi((1, 3)), mask="action_mask"),
     "ppo_binary": lambda: ppo(FIVE, multi((2,) * 4, shape=(2, 2), starts=(0,) * 4, dtype="int8")),
     "ppo_masked": lambda: ppo(masked(FIVE, 4), discrete(4, start=1), mask="action_mask"),
     "ppo_multi_masked": lambda: ppo(masked(MIXED, 5), multi((2, 3)), mask="action_mask"),

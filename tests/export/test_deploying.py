@@ -57,6 +57,7 @@ def c_example(policy: Path) -> str:
     return run(policy.parent, program)
 
 
+@pytest.mark.slow
 def test_python_without_fastloop_balances_the_pole(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = python_example(balancing(tmp_path / "cartpole.onnx"))
@@ -64,6 +65,7 @@ def test_python_without_fastloop_balances_the_pole(tmp_path: Path) -> None:
     assert len((DEPLOY / "cartpole_onnx.py").read_text().splitlines()) <= 42
 
 
+@pytest.mark.slow
 @pytest.mark.native
 def test_c_balances_the_pole(tmp_path: Path) -> None:
     said = c_example(balancing(tmp_path / "cartpole_policy.h")).splitlines()

@@ -18,22 +18,21 @@ import torch
 from fast_core.export import Exported, write
 from fast_core.export.c_names import number_type
 from tests.export.cases import CASES, Case, answers, observations, parts, states
+from tests.forms import slow_but
 
 Answer = Callable[[list[np.ndarray]], list[np.ndarray]]
 ROWS = 200
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
-# Ways through the code that differ most; the others in the long form.
-QUICK = {"ppo_multi_masked", "ppo_lstm"}
-# Tracing takes a tenth of the time of other formats; of convolutions, that of running them.
-QUICK_TRACED = {name for name, case in CASES.items() if case().flat} | {"ppo_cnn_mixed"}
+# Every format, and every kind of input, head and memory once; the others in the long form.
+QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = {"ppo_multi_masked"}, {"ppo_lstm"}, {"ppo_multi_masked"}
+# Tracing takes a tenth of the time of other formats.
+KINDS = (
+    *("ppo_box_stretched", "ppo_box_half", "ppo_binary", "ppo_tuple", "ppo_frames", "ppo_gru"),
+    *("ppo_cnn_mixed", "sac_options", "dsact", "ddpg", "dqn_masked", "td3_own_parts", "qrdqn"),
+)
+# The graph that torch.export makes is what the ONNX file of every case is made of, too.
+PROGRAMS = (*KINDS, "ppo_lstm", "ppo_multi_masked", "sac_cnn", "dqn_cnn")
 FLAT = [name for name, case in CASES.items() if case().flat]
-
-
-def long(names: Any, quick: set[str] = QUICK) -> list[Any]:
-    return [
-        pytest.param(name, marks=() if name in quick else pytest.mark.slow, id=name)
-        for name in names
-    ]
 
 
 def written(case: Case, path: Path) -> Exported:
@@ -56,7 +55,7 @@ def same(case: Case, answer: Answer) -> None:
             np.testing.assert_allclose(one, other[rows], rtol=1e-5, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("name", long(CASES, QUICK_TRACED))
+@pytest.mark.parametrize("name", slow_but(KINDS, CASES))
 def test_observations_of_the_tests_lead_to_many_actions(name: str) -> None:
     case = CASES[name]()
     rows = ROWS if case.flat else ROWS // 5
@@ -64,7 +63,7 @@ def test_observations_of_the_tests_lead_to_many_actions(name: str) -> None:
     assert len(np.unique(action.reshape(rows, -1), axis=0)) > 1
 
 
-@pytest.mark.parametrize("name", long(CASES, QUICK_TRACED))
+@pytest.mark.parametrize("name", slow_but(KINDS, CASES))
 def test_torchscript_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
     case = CASES[name]()
     path = written(case, tmp_path / "p.ts").path
@@ -76,7 +75,7 @@ def test_torchscript_does_what_the_policy_does(name: str, tmp_path: Path) -> Non
     assert json.loads(files["fastloop.json"])["environment"] == case.environment.id
 
 
-@pytest.mark.parametrize("name", long(CASES))
+@pytest.mark.parametrize("name", slow_but(QUICK_PROGRAM, PROGRAMS))
 def test_exported_program_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
     case = CASES[name]()
     path = written(case, tmp_path / "p.pt2").path
@@ -92,7 +91,7 @@ def tensors_through(module: Any, given: list[np.ndarray]) -> list[np.ndarray]:
     return [each.numpy() for each in (made if isinstance(made, tuple) else (made,))]
 
 
-@pytest.mark.parametrize("name", long(CASES))
+@pytest.mark.parametrize("name", slow_but(QUICK_ONNX, CASES))
 def test_onnx_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     case = CASES[name]()
@@ -111,7 +110,7 @@ def test_onnx_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("name", long(FLAT))
+@pytest.mark.parametrize("name", slow_but(QUICK_HEADER, FLAT))
 def test_header_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
     case = CASES[name]()
     exported = written(case, tmp_path / "controller.h")

@@ -29,6 +29,7 @@ from tests.export.cases import CASES, FIVE, Case, box, ppo
 from tests.export.cases import discrete as choice
 from tests.export.own import PARAMETERS, Module, own
 from tests.export.test_formats import build
+from tests.forms import slow_but
 
 
 def refused(folder: Path, name: str, given: Any) -> str:
@@ -128,6 +129,7 @@ def test_file_that_is_there_is_replaced(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640 and path.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_operation_that_onnx_does_not_know_is_named_with_what_can(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = refused(tmp_path, "p.onnx", own(torch.lgamma))
@@ -141,7 +143,9 @@ def test_convolutions_are_refused_in_c_with_what_can(tmp_path: Path) -> None:
         written(CASES["dqn_cnn"](), tmp_path / "p.h")
 
 
-def test_module_that_depends_on_values_is_refused(tmp_path: Path) -> None:
+def test_module_that_depends_on_values_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def branches(obs: Tensor) -> Tensor:
         return obs if obs.sum() > 0 else -obs
 
@@ -149,7 +153,9 @@ def test_module_that_depends_on_values_is_refused(tmp_path: Path) -> None:
     assert "torch.export can't follow the policy" in said
     assert "may not depend on the values of tensors" in said
     # Tracing follows one branch, which is found out.
-    assert "doesn't do what the policy does" in refused(tmp_path, "p.ts", own(branches))
+    said = refused(tmp_path, "p.ts", own(branches))
+    assert "doesn't do what the policy does" in said and "on the values of tensors" in said
+    assert capfd.readouterr() == ("", ""), "no graph"
 
 
 def test_module_that_depends_on_the_number_of_rows_is_refused(tmp_path: Path) -> None:
@@ -176,7 +182,7 @@ def test_old_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "needs torch 2.6 or newer; here is 2.4.1+cpu" in said
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+@pytest.mark.parametrize("suffix", slow_but([".pt2", ".ts"], [".onnx", ".pt2", ".ts"]))
 def test_exporters_say_nothing(
     suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,11 +243,20 @@ def test_activations_and_norms_of_users_networks_are_written_in_c(tmp_path: Path
         made += [obs.cos() / (1 + obs**2), obs.abs().sqrt(), torch.where(obs > 0, obs, obs.exp())]
         made += [obs.mean(1, keepdim=True), obs.amax(1, keepdim=True), obs.sum(1, keepdim=True)]
         made += [obs.view(-1, 2, 2).transpose(1, 2).flatten(1), obs @ torch.ones(4, 2)]
+        made += [1 / (2 + obs.long().abs()), (2 + obs.long().abs()).reciprocal()]
+        single = obs.view(-1, 4, 1)  # nothing to choose from
+        made += [single.softmax(2)[..., 0], single.amax(2), single.argmax(2).float()]
         return torch.cat(made, 1)
 
     config, environment = own(every)
     exported = write(config, environment, PARAMETERS, tmp_path / "p.h")
     assert exported.difference is not None and exported.difference < 1e-5
+
+
+def test_variants_of_operations_that_are_not_written_in_c_are_refused(tmp_path: Path) -> None:
+    """Without a compiler here nobody would notice."""
+    said = refused(tmp_path, "p.h", own(lambda obs: obs.round(decimals=1)))
+    assert "plain C has no operation 'aten.round.decimals' here" in said
 
 
 @pytest.mark.native
@@ -285,11 +300,17 @@ def test_compiler_is_the_one_that_the_user_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "mycc"
-    compiler.write_text("#!/bin/sh\necho 'p.h:1: no licence' >&2\nexit 1\n")
+    compiler.write_text(
+        "#!/bin/sh\nprintf 'In file included:\\np.h:1: error: no licence\\n' >&2\nexit 1\n"
+    )
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    assert header_module.find_compiler() == str(compiler)
-    with pytest.raises(ExportError, match=r"mycc refuses the header \(p.h:1: no licence\)"):
+    assert header_module.find_compiler() == [str(compiler)]
+    monkeypatch.setenv("CC", f"{compiler} gcc")  # as with ccache
+    assert header_module.find_compiler() == [str(compiler), "gcc"]
+    with pytest.raises(
+        ExportError, match=r"mycc gcc refuses the header \(p.h:1: error: no licence\)"
+    ):
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
 
 

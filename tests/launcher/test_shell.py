@@ -17,6 +17,7 @@ from fast_core.events import (
     Collect,
     Command,
     CommitCheckpoint,
+    EndRun,
     Failed,
     Heartbeat,
     NodeExited,
@@ -29,7 +30,7 @@ from fast_core.launcher import shell as module
 from fast_core.launcher.shell import EXIT_NEWS_S, Shell
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.scheduler import LAUNCHER, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Send
 from tests.nodes.stage import Stage
 
 FULL = "[Errno 28] No space left on device"
@@ -229,3 +230,21 @@ def test_files_that_changed_while_the_run_started_are_told_once_it_begins(
     assert told == []
     desk.make_ready()
     assert [text.partition(":")[0] for text in told] == ["own.py changed while the run started"]
+
+
+@pytest.mark.parametrize("reason", ["finished", "interrupted"])
+def test_callback_that_fails_after_the_last_ticket_is_not_passed_over(
+    desk: Desk, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last row of metrics is told of while the nodes stop."""
+    desk.make_ready()
+    failed = Failed(CALLBACKS, "calling mine:Logger.on_metrics", "KeyError: 'x'", "line 3\n", {})
+    desk.shell.end = EndRun(reason, "10 env steps")  # type: ignore[arg-type]
+    monkeypatch.setattr(desk.shell._scheduler, "handle", lambda *_: [])  # which has ended it
+    desk.shell.take(failed)
+    text = "callbacks failed while calling mine:Logger.on_metrics: KeyError: 'x'"
+    if reason == "finished":
+        assert desk.shell.end == EndRun("failed", text, failed)
+    else:
+        assert desk.shell.end.reason == reason
+        assert "line 3" in desk.screen.getvalue()

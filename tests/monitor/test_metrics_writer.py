@@ -55,6 +55,28 @@ def test_resume_from_an_earlier_step_leaves_rising_steps_and_loses_none(tmp_path
     assert [row.env_steps for row in aside] == [700, 800, 900]
 
 
+def test_evaluation_that_a_resume_plays_again_has_one_row(tmp_path: Path) -> None:
+    """It ended after the checkpoint that it is not in; its row is of an earlier version."""
+
+    def evaluation(env_steps: int, updates: int) -> Record:
+        return Record(env_steps, updates, 1.0, {"eval/quarantined_share": 0.0})
+
+    writer = writer_in(tmp_path)
+    writer.write(evaluation(64, 1))
+    writer.write(record(128, a=1.0))
+    writer.write(evaluation(128, 2))  # the same steps, another row
+    writer.close()
+
+    resumed = writer_in(tmp_path)
+    resumed.truncate_after(128)
+    again = [evaluation(64, 1), evaluation(128, 2), evaluation(128, 3), evaluation(192, 4)]
+    taken = [resumed.write(each) is not None for each in again]
+    resumed.close()
+    assert taken == [False, False, True, True]
+    rows = [(row.env_steps, row.updates) for row in read_rows(tmp_path / "metrics.jsonl")]
+    assert rows == [(64, 1), (128, 2), (128, 2), (128, 3), (192, 4)]
+
+
 def test_resume_at_the_last_step_sets_nothing_aside(tmp_path: Path) -> None:
     for steps in ((100, 200), (300,)):
         writer = writer_in(tmp_path)

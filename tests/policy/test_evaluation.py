@@ -86,6 +86,24 @@ def test_every_episode_says_how_it_began_and_ended() -> None:
     assert cut.summary()["episodes_cut"] == 2
 
 
+def test_the_table_has_every_number_of_the_last_info_or_those_that_are_named() -> None:
+    class Informed(Counter):
+        def step(self, action: Any) -> Any:
+            *rest, _ = super().step(action)
+            last = {"success": True} if rest[2] else {}
+            return *rest, {"cost": 2, "name": "x", "episode": {"r": 1.5}, **last}
+
+    def make() -> Any:
+        return Informed(length=3)
+
+    table = evaluate(always(1), make, episodes=2)
+    every = {"cost": [2, 2], "success": [1, 1], "episode/r": [1.5, 1.5]}
+    assert {name: values.tolist() for name, values in table.info.items()} == every
+    assert table.summary()["info"] == {"cost": 2.0, "success": 1.0, "episode/r": 1.5}
+    named = evaluate(always(1), {"id": make, "info": ["success"]}, episodes=2)
+    assert sorted(named.info) == ["episode/r", "success"]
+
+
 def test_an_episode_can_be_repeated_alone_from_its_seed(policy: Policy) -> None:
     table = evaluate(policy, episodes=3, seed=9)
     for seed, expected in zip(table.seeds, table.returns, strict=True):
@@ -120,10 +138,14 @@ def test_one_environment_in_every_form(policy: Policy, run: Path, tmp_path: Path
         config,
         config.environment,
         Config._of(config),
+        Config._of(config).changed({"environment": lambda: gymnasium.make(DRAWING)}),
         {"id": DRAWING},
+        {"id": lambda: gymnasium.make(DRAWING)},
+        {"environment": lambda: gymnasium.make(DRAWING), "algorithm": {"name": "ppo"}},
         {"environment": {"id": DRAWING}},
         tmp_path / "some.yaml",
         str(run),
+        run.parent,  # the newest run of this name
         lambda: gymnasium.make(DRAWING),
         gymnasium.spec(DRAWING).entry_point,
         gymnasium.make(DRAWING),
@@ -177,6 +199,8 @@ def test_what_is_no_environment_is_told(policy: Policy) -> None:
         evaluate(policy, dict)
     with pytest.raises(ConfigError, match=r"environment.kwarg.*Did you mean environment.kwargs"):
         evaluate(policy, {"id": COUNTER, "kwarg": {}})
+    with pytest.raises(ConfigError, match=r"evaluatoin.*Did you mean evaluation"):
+        evaluate(policy, {"environment": {"id": COUNTER}, "evaluatoin": {"episodes": 3}})
     with pytest.raises(PolicyError, match=r"or a function.*got a int"):
         evaluate(5, COUNTER)  # type: ignore[arg-type]
 
@@ -288,9 +312,10 @@ def test_a_record_has_parts_infos_and_actions_as_they_were_taken(tmp_path: Path)
         ]
 
 
-def test_csv_says_the_same(tmp_path: Path, policy: Policy) -> None:
+def test_csv_says_the_same(tmp_path: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("t.npz", "t.csv"):
-        evaluate(policy, episodes=3, record=tmp_path / name)
+        evaluate(policy, episodes=3, record=f"~/{name}")
     with open(tmp_path / "t.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     with np.load(tmp_path / "t.npz") as found:
@@ -336,14 +361,11 @@ def test_what_can_not_be_recorded_is_refused_before_anything_is_played(tmp_path:
 
     class Wide(Other):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.zeros((40, 40), np.uint8), {}
-
-        def step(self, action: Any) -> Any:
-            return np.zeros((40, 40), np.uint8), 0.0, True, False, {}
+            raise AssertionError("it is played")
 
     env = Wide()
     env.observation_space = wide
-    with pytest.raises(PolicyError, match=r"1605 columns.*ends in .npz"):
+    with pytest.raises(PolicyError, match=r"1606 columns.*ends in .npz"):
         evaluate(always(1), env, episodes=1, record=tmp_path / "w.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
 
@@ -366,6 +388,7 @@ def test_an_environment_given_as_an_object_stays_in_its_run(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"was given as a Python object.*say where to evaluate"):
         evaluate(tmp_path / "p")
     assert evaluate(tmp_path / "p", "CartPole-v1", episodes=2).lengths.max() > 9
+    assert evaluate_run(tmp_path / "p", 1, overrides=["environment.id=CartPole-v1"]) == 0
 
 
 def test_an_environment_of_its_own_kind_keeps_the_policys_frames(

@@ -68,6 +68,7 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
         run.assert_gone()
 
 
+@pytest.mark.slow
 def test_environment_with_other_spaces_is_refused_before_anything_starts(
     workplace: Workplace,
 ) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.forms import slow_but
 from tests.monitor.event_files import read_images, read_scalars
 from tests.monitor.wandb_files import read_history, read_records
 from tests.process.harness import TOY, Launched, Workplace, digests, read_lines
@@ -99,7 +98,8 @@ NO_END = (f"{OWN}:NoEnd", "lacks end")
 MISSPELT = ({"name": "wandb", "kwargs": {"projct": "p"}}, "can't be given 'projct'")
 
 
-@pytest.mark.parametrize(("sink", "words"), slow_but([NO_END], [NO_END, MISSPELT]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("sink", "words"), [NO_END, MISSPELT])
 def test_sink_that_can_not_be_made_is_refused_and_nothing_is_left(
     workplace: Workplace, sink: object, words: str
 ) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from fast_core.errors import ConfigError
+from fast_core.monitor.run_directory import RunDirectory
 from fast_core.tools.compare import output as files
 from fast_core.tools.compare.compare import Comparison, compare
 from fast_core.tools.compare.curves import Series, band, read_series
 from fast_core.tools.compare.table import compare_and_show, table
-from tests.tools.made_runs import CONFIG, made_run
+from tests.tools.made_runs import CONFIG, made_run, write
 
 SLOW = "algorithm.learning_rate=1e-5"
 
@@ -40,6 +41,14 @@ def test_what_says_how_a_run_is_computed_and_kept_makes_no_difference(tmp_path: 
     for seed, key in enumerate([*keys, "metrics.interval_s=9", "mode=inline"]):
         made_run(tmp_path, f"seed={seed}", key, values=[1.0])
     assert list(rows(compare([tmp_path]))) == ["made"]
+
+
+def test_environment_from_python_lies_in_each_run_and_makes_no_difference(tmp_path: Path) -> None:
+    pickled = "environment.pickled=environment.pkl"
+    for seed, count in enumerate((1, 2)):
+        made_run(tmp_path, pickled, f"seed={seed}", f"nodes.env.count={count}", values=[1.0])
+    (row,) = compare([tmp_path]).rows
+    assert row.final.n == 2
 
 
 def test_runs_of_one_name_are_told_apart_by_what_differs(tmp_path: Path) -> None:
@@ -122,6 +131,21 @@ def test_values_that_are_not_known_are_left_out(tmp_path: Path) -> None:
     comparison = compare([tmp_path])
     assert rows(comparison) == {"made": (1, 1.0, 1.0)}
     assert any(note.startswith("2 values are not known") for note in comparison.notes)
+
+
+@pytest.mark.parametrize("metric", ["eval_info/speed", "evaluation/windy/info/speed"])
+def test_what_an_evaluation_with_an_unknown_episode_says_is_left_out(
+    tmp_path: Path, metric: str
+) -> None:
+    run = RunDirectory(made_run(tmp_path, values=[1.0]))
+    share = metric.replace("_info/speed", "/").replace("info/speed", "") + "quarantined_share"
+    rows = [{metric: 1.0, share: 0.0}, {metric: 9.0, share: 0.5}]
+    write(
+        run.metrics,
+        [{"env_steps": n, "updates": n, "time_s": 1.0, "values": v} for n, v in enumerate(rows)],
+    )
+    (row,) = compare([tmp_path], metric=metric).rows
+    assert row.final.mean == 1.0
 
 
 def test_training_returns_stand_in_where_nothing_is_evaluated(tmp_path: Path) -> None:

@@ -50,18 +50,21 @@ def test_what_can_not_be_written_is_refused_before_anything_is_loaded(tmp_path: 
     assert not (tmp_path / "p.ts").exists()
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_trained(tmp_path / "runs", checkpoints=1)
     (tmp_path / "out").mkdir()
 
     def interrupted(*_: object, **__: object) -> None:
         assert list((tmp_path / "out").iterdir()) != []
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     with monkeypatch.context() as patch:
         patch.setattr(torch.jit, "save", interrupted)
         patch.setattr(torch.jit, "trace", lambda *_, **__: None)
-        assert export_run(run.path, tmp_path / "out" / "p.ts") == 130
+        assert export_run(run.path, tmp_path / "out" / "p.ts") == 128 + number
     assert list((tmp_path / "out").iterdir()) == []
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before

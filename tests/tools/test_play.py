@@ -14,6 +14,7 @@ import pytest
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.rendering import check_screen
 from fast_core.errors import ConfigError
+from fast_core.policy.file import best_policy_path
 from fast_core.tools import play as playing
 from fast_core.tools.play import play, play_by_hand
 from tests.launcher.trained_run import DRAWING, Drawing, make_trained
@@ -133,6 +134,9 @@ def test_closed_window_ends_the_watching(tmp_path: Path, monkeypatch: pytest.Mon
     left = [False] * 7 + [True]
     monkeypatch.setattr(playing, "window_closed", lambda: left.pop(0))
     assert play(str(run.path), "newest") == 0
+    assert left == []
+    left[:] = [False] * 7 + [True]
+    assert play(str(best_policy_path(run.path)), None) == 0, "a policy's file"
     assert left == []
 
 

@@ -56,6 +56,17 @@ def test_variants_change_keys_together_and_may_have_a_name(tmp_path: Path) -> No
     assert [variant.name.partition(",")[0] for variant in sweep.variants] == ["gamma=0.9", "other"]
 
 
+def test_what_evaluations_elsewhere_do_not_state_follows_each_variant(tmp_path: Path) -> None:
+    windy = {"evaluation": {"environments": {"windy": {"kwargs": {"wind": 1}}}}}
+    base = {**BASE, **windy, "environment": {"id": "CartPole-v1", "kwargs": {"gain": 1}}}
+    grid = {"environment.kwargs.gain": [2, 3]}
+    sweep = read_sweep(write(tmp_path, config=base, grid=grid))
+    (tmp_path / "written.yaml").write_text(sweep.text)
+    for read in (sweep, read_sweep(tmp_path / "written.yaml")):
+        others = [each.config.evaluation.environments["windy"] for each in read.variants]
+        assert [each.kwargs for each in others] == [{"gain": 2, "wind": 1}, {"gain": 3, "wind": 1}]
+
+
 def test_seeds_count_from_the_seed_of_the_configuration(tmp_path: Path) -> None:
     assert read_sweep(write(tmp_path, seeds=2), ["seed=7"]).seeds == (7, 8)
     assert read_sweep(write(tmp_path, seeds=[5, 3])).seeds == (5, 3)
@@ -65,6 +76,24 @@ def test_configuration_is_found_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(BASE))
     sweep = read_sweep(write(tmp_path, config="base.yaml"))
     assert [variant.name for variant in sweep.variants] == ["base"]
+
+
+def test_environment_from_python_is_found_beside_the_configuration(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    others = {"evaluation": {"environments": {"same": {}, "own": {"id": "Acrobot-v1"}}}}
+    environment = {"id": "Mine", "pickled": "environment.pkl"}
+    base = {**BASE, **others, "environment": environment}
+    (run / "config.yaml").write_text(yaml.safe_dump(base))
+    sweep = read_sweep(write(tmp_path, config="run/config.yaml"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "written.yaml").write_text(sweep.text)
+    for read in (sweep, read_sweep(tmp_path / "elsewhere" / "written.yaml")):
+        (variant,) = read.variants
+        found = variant.config.evaluation.environments
+        assert variant.config.environment.pickled == str(run / "environment.pkl")
+        assert found["same"].pickled == str(run / "environment.pkl")
+        assert found["own"].pickled is None
 
 
 def test_command_line_changes_the_sweep_and_what_its_runs_share(tmp_path: Path) -> None:
@@ -111,6 +140,12 @@ def test_wrong_sweep_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=f"(?s){text}"):
         read_sweep(write(tmp_path, **keys))
+
+
+def test_configuration_of_a_run_is_told_from_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(BASE))
+    with pytest.raises(ConfigError, match=r"configuration of one run.*`config: one.yaml` and"):
+        read_sweep(tmp_path / "one.yaml", ["seeds=3"])
 
 
 def test_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.file import load
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.run_state import find_runs
+from fast_core.tools.sweep import tasks
 from fast_core.tools.sweep.file import Sweep, read_sweep
 from fast_core.tools.sweep.run import sweep
 from fast_core.tools.sweep.tasks import others, tasks_of
@@ -129,3 +132,16 @@ def test_what_a_launch_fills_in_is_no_change(file: Path) -> None:
     filled = ["nodes.env.count=2", "nodes.optimizer.threads=1", "policy.backend=numpy"]
     made(planned, *filled, "horizon_env_steps=1000", "rollout.steps=32")
     settled(planned)
+
+
+def test_environment_from_python_lies_beside_what_is_launched(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(tasks, "Child", lambda arguments, *_: started.append(arguments))
+    (tmp_path / "environment.pkl").write_bytes(b"code")
+    (first, *_) = tasks_of(read_sweep(file, ["environment.pickled=environment.pkl"]))
+    first.start([0], 0)
+    given = load(Path(started[0][1]), [], algorithm_config_type).environment.pickled
+    assert given is not None and Path(given).parent == first.folder
+    assert Path(given).read_bytes() == b"code"

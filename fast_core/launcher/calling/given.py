@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -65,11 +65,25 @@ def make_named(callback: CallbackConfig, index: int) -> Given:
     """Make a callback of the configuration; whatever its constructor raises passes."""
     kind = cast("Callable[..., object]", named(callback.name, f"callbacks[{index}].name"))
     made = Given(callback.name, kind(**callback.kwargs))
-    check(made, f"callbacks[{index}] {callback.name!r}")
+    check_methods(made.target, f"callbacks[{index}] {callback.name!r}")
     return made
 
 
-def of_object(target: object, index: int) -> Given:
+def of_objects(targets: Sequence[object], first: int) -> list[Given]:
+    """Callbacks that were given as objects; ``first`` is the place of the first one.
+
+    Raises:
+        ConfigError: They are no list, or one of them is no callback.
+    """
+    if isinstance(targets, str) or not isinstance(targets, Iterable):
+        raise ConfigError(
+            f"callbacks must be a list of callbacks; got {targets!r}. Put it into one: "
+            "callbacks=[...]"
+        )
+    return [_of_object(target, first + index) for index, target in enumerate(targets)]
+
+
+def _of_object(target: object, index: int) -> Given:
     """A callback that was given as an object.
 
     Raises:
@@ -81,42 +95,15 @@ def of_object(target: object, index: int) -> Given:
             f"{target.__name__}()"
         )
     made = Given(f"{type(target).__module__}:{type(target).__qualname__}", target)
-    check(made, f"callbacks[{index}] {made.name!r}")
+    check_methods(made.target, f"callbacks[{index}] {made.name!r}")
     return made
 
 
-def check(callback: Given, who: str) -> None:
-    """Check the methods of a callback.
+def check_methods(target: object, who: str) -> None:
+    """Check the methods of a callback, or of its class before there is one.
 
     Raises:
         ConfigError: It has none, or one that is misspelt or can't be called as they are.
-    """
-    check_methods(callback.target, who)
-    for name in METHODS:
-        method = callback.method(name)
-        if method is None:
-            continue
-        if inspect.iscoroutinefunction(method):
-            raise ConfigError(f"{who}: {name} must be a plain method; it is `async def`")
-        try:
-            inspect.signature(method).bind(None, None)
-        except TypeError as error:
-            raise ConfigError(
-                f"{who}: {name} must take what happened and the run, "
-                f"`def {name}(self, {name.removeprefix('on_')}, run)`; it takes "
-                f"{inspect.signature(method)}"
-            ) from error
-    has = [name for name in STATE_METHODS if callback.method(name) is not None]
-    if len(has) == 1:
-        (lacks,) = {*STATE_METHODS} - {*has}
-        raise ConfigError(f"{who} has {has[0]} but not {lacks}: write both, or none")
-
-
-def check_methods(target: object, who: str) -> None:
-    """Check the names of a callback's methods.
-
-    Raises:
-        ConfigError: None is one, or one is nearly so.
     """
     own = [name for name in dir(target) if name.startswith("on_")]
     listed = ", ".join(METHODS)
@@ -128,3 +115,28 @@ def check_methods(target: object, who: str) -> None:
         )
     if not own:
         raise ConfigError(f"{who} is no callback: it has none of the methods {listed}")
+    for name in METHODS:
+        method = getattr(target, name, None)
+        if callable(method):
+            _check_callable(method, name, who, unbound=_wants_self(target, name))
+    has = [name for name in STATE_METHODS if callable(getattr(target, name, None))]
+    if len(has) == 1:
+        (lacks,) = {*STATE_METHODS} - {*has}
+        raise ConfigError(f"{who} has {has[0]} but not {lacks}: write both, or none")
+
+
+def _check_callable(method: Callable[..., object], name: str, who: str, *, unbound: bool) -> None:
+    if inspect.iscoroutinefunction(method):
+        raise ConfigError(f"{who}: {name} must be a plain method; it is `async def`")
+    try:
+        inspect.signature(method).bind(*(None,) * (2 + unbound))
+    except TypeError as error:
+        raise ConfigError(
+            f"{who}: {name} must take what happened and the run, "
+            f"`def {name}(self, {name.removeprefix('on_')}, run)`; it takes "
+            f"{inspect.signature(method)}"
+        ) from error
+
+
+def _wants_self(target: object, name: str) -> bool:
+    return isinstance(target, type) and inspect.isfunction(inspect.getattr_static(target, name))

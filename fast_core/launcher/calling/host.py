@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
 from fast_core.events import Asked, Failed, Moment, Save, Saved, Told, Value
-from fast_core.launcher.calling.given import Given, make_named, of_object
+from fast_core.launcher.calling.given import Given, make_named, of_objects
 from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -312,7 +312,8 @@ class Host:
                 assert isinstance(made, Given)
                 self.callbacks.append(made)
             named = len(self.callbacks)
-            self.callbacks += [of_object(each, named + i) for i, each in enumerate(self._given)]
+            given = self._call("what was given", partial(of_objects, self._given, named))
+            self.callbacks += cast("list[Given]", given)
             self._states()
             return self._restore(checkpoint) if checkpoint is not None else ()
         except _Raised as raised:
@@ -321,7 +322,7 @@ class Host:
                 return cause
             failed = raised.failed
             by = failed.doing.removeprefix("calling ")
-            return ConfigError(f"{failed.traceback}callbacks: {by}() failed: {failed.error}")
+            return ConfigError(f"{failed.traceback}callbacks: {by} failed: {failed.error}")
         except FastLoopError as error:
             return error
 

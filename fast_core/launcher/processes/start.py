@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
+from fast_core.run.changes import evaluated
 from fast_core.run.plan import RunPlan
 
 
@@ -40,11 +41,12 @@ def probe_start(config: RunConfig) -> ProbeStart:
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
     evaluation = config.evaluation
     evaluates = evaluation.every_env_steps is not None
+    names = evaluation.environments if evaluates else ()
     return ProbeStart(
         environment=config.environment,
         seed=config.seed,
         number=config.numbers.probe,
-        others=evaluation.environments if evaluates else {},
+        others={name: evaluated(config, name, {}) for name in names},
         filmed=evaluates and evaluation.video_every is not None,
         optimizer=nodes.optimizer,
         policy_device=device,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig, Values
+from fast_core.config import Values
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
@@ -45,10 +44,9 @@ class EvaluatorNode(Node):
         self._views = memory.parameters.views(self._flat)
         envs = plan.config.evaluation.envs
         self._actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
-        others = plan.config.evaluation.environments.items()
+        names = (None, *plan.config.evaluation.environments)
         self._stages = [
-            Stage(context, self._actor, number, name, environment)
-            for number, (name, environment) in enumerate([(None, plan.config.environment), *others])
+            Stage(context, self._actor, number, name) for number, name in enumerate(names)
         ]
         self._request: Evaluate | None = None
         self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
@@ -141,18 +139,11 @@ class Stage:
 
     runner: Runner
 
-    def __init__(
-        self,
-        context: NodeContext,
-        actor: Actor,
-        number: int,
-        name: str | None,
-        environment: EnvironmentConfig,
-    ) -> None:
+    def __init__(self, context: NodeContext, actor: Actor, number: int, name: str | None) -> None:
         """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
         self._actor = actor
         self._context, self._number = context, number
-        self._name, self._environment = name, environment
+        self._name = name
         self.where = "" if name is None else f" in {name!r}"
         self._episodes = 0
         self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
@@ -161,14 +152,14 @@ class Stage:
     def begin(self, episodes: int, changed: Values) -> None:
         """Be at the beginning; environments are kept while their number fits."""
         config = self._context.plan.config
-        attributes = evaluated(config, self._environment, changed)
+        environment = evaluated(config, self._name, changed)
         if self._episodes == episodes:
-            self.runner.change(attributes)
+            self.runner.change(environment.attributes)
             self.runner.restart()
             return
         self.close_runner()
         self.runner = make_runner(
-            msgspec.structs.replace(self._environment, attributes=attributes),
+            environment,
             episodes=episodes,
             envs=config.evaluation.envs,
             seed=config.seed,

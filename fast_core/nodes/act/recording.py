@@ -63,8 +63,7 @@ class Recording:
             self._gif = Gif(path.with_suffix(".gif")) if self._gifs else None
             if self._runner is None:
                 self._runner = self._make_runner()
-            attributes = evaluated(self._config, self._config.environment, request.changed)
-            self._runner.change(attributes)
+            self._runner.change(evaluated(self._config, None, request.changed).attributes)
             self._runner.restart()
         except (FastLoopError, OSError) as error:
             self._give_up(error)

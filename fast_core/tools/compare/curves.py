@@ -59,20 +59,27 @@ def read_series(run: Path, metric: str) -> Series:
     known: dict[int, float] = {}
     names: set[str] = set()
     left_out = 0
-    share = f"{metric.rpartition('/')[0]}/quarantined_share"
-    of_evaluation = metric.startswith("eval")
+    share = _quarantined(metric)
     for row in read_rows(RunDirectory(run).metrics):
         names.update(row.values)
         if metric not in row.values:
             continue
         value = row.values[metric]
-        if value is None or not math.isfinite(value) or (of_evaluation and row.values.get(share)):
+        if value is None or not math.isfinite(value) or (share and row.values.get(share)):
             left_out += 1
         else:
             known[row.env_steps] = value  # of two at one step the later one
     steps = sorted(known)
     values = np.array([known[step] for step in steps], np.float64)
     return Series(np.array(steps, np.float64), values, left_out, frozenset(names))
+
+
+def _quarantined(metric: str) -> str:
+    """What says how much of the evaluation of a metric is not known; empty if it is of none."""
+    group, name = metric.split("/", 1) if "/" in metric else (metric, "")
+    if group == "evaluation":  # in another environment, which comes next
+        return f"{group}/{name.split('/', 1)[0]}/quarantined_share"
+    return "eval/quarantined_share" if group in ("eval", "eval_info") else ""
 
 
 @dataclass(frozen=True)

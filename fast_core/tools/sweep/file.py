@@ -123,6 +123,11 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
         )
     source = str(file)
     document = config_yaml.parse(config_file.read_text(file), source)
+    if "config" not in document.tree and {"environment", "algorithm"} & document.tree.keys():
+        raise ConfigError(
+            f"{source} is the configuration of one run, not a sweep. Write a file with "
+            f"`config: {file.name}` and `seeds: 3`, say, beside it, and give that."
+        )
     if begun:  # wherever it was moved to
         where = path.resolve()
         document.tree.update(name=where.name, directory=str(where.parent))
@@ -134,6 +139,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     base, base_source = _base(config.config, document, source)
     base.tree.setdefault("name", name)
     shared = config_file.read(base, others, algorithm_config_type, source=base_source)
+    _put_beside(base.tree, Path(base_source).parent)
     config_file.validate(msgspec.structs.replace(shared, name=name), source)
     directory = config.directory or shared.directory
     folder = expanded(directory, "directory") / name
@@ -193,6 +199,16 @@ def _base(
         )
     path = located(Path(expanded(given, "config")), Path(source).parent)
     return config_yaml.parse(config_file.read_text(path), str(path)), str(path)
+
+
+def _put_beside(tree: Mapping[str, object], folder: Path) -> None:
+    """Give an environment that is a Python object, which lies in ``folder``, its whole path."""
+    evaluation = tree.get("evaluation")
+    others = evaluation.get("environments") if isinstance(evaluation, dict) else None
+    found = [tree.get("environment"), *(others.values() if isinstance(others, dict) else ())]
+    for environment in found:
+        if isinstance(environment, dict) and isinstance(environment.get("pickled"), str):
+            environment["pickled"] = str(folder.absolute() / environment["pickled"])
 
 
 def _combinations(

@@ -105,8 +105,10 @@ class Task:
             arguments = ["resume", str(self.state.path)]
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = self.folder / LAUNCH_FILE
-            write_durably(file, config_file.dumps(self.variant.config).encode())
+            file, config = self.folder / LAUNCH_FILE, self.variant.config
+            write_durably(file, config_file.dumps(config).encode())
+            if (code := config.environment.pickled) is not None:  # named without its folder
+                write_durably(self.folder / Path(code).name, Path(code).read_bytes())
             arguments = ["launch", str(file), f"seed={self.seed}"]
             self._before = self.state.path if self.state is not None else None
         self._log_from = self.log.stat().st_size if self.log.exists() else 0

@@ -298,7 +298,7 @@ class Short:
         (object(), r"is no callback: it has none of the methods on_start, on_metrics"),
         (Half, r"must be an object; got the class Half. Make one: Half\(\)"),
         (Half(), r"has state_dict but not load_state_dict: write both, or none"),
-        (Unsaved(), r"Unsaved.state_dict\(\) failed: state_dict\(\)\['x'\] is a object"),
+        (Unsaved(), r"Unsaved.state_dict failed: state_dict\(\)\['x'\] is a object"),
         (Later(), r"on_start must be a plain method; it is `async def`"),
         (Short(), r"`def on_start\(self, start, run\)`; it takes \(start:"),
     ],
@@ -308,6 +308,30 @@ def test_what_is_no_callback_is_refused(office: Any, callback: object, text: str
         office(callback).begin()
 
 
+class Torn(Half):
+    @property
+    def on_end(self) -> object:
+        raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Half(), r"callbacks must be a list of callbacks; got .*Half object.*Put it into one"),
+        (Half, r"callbacks must be a list of callbacks; got <class .*Half'>"),
+        ("mine:Half", r"callbacks must be a list of callbacks; got 'mine:Half'"),
+        ([Torn()], r"(?s)in on_end.*callbacks: what was given failed: ValueError: no such thing"),
+    ],
+)
+def test_what_is_no_list_of_callbacks_is_refused(given: Any, text: str) -> None:
+    host = Host(make_config(), given, Path("run"))
+    try:
+        with pytest.raises(ConfigError, match=text):
+            host.begin(None, Interrupts())
+    finally:
+        host.close()
+
+
 def fails(a: int) -> object:
     raise OSError("no licence")
 
@@ -315,7 +339,7 @@ def fails(a: int) -> object:
 def test_callback_of_the_configuration_that_can_not_be_made_is_refused(office: Any) -> None:
     made = CallbackConfig(name=f"{__name__}:fails", kwargs={"a": 1})
     config = msgspec.structs.replace(make_config(), callbacks=(made,))
-    with pytest.raises(ConfigError, match=r"(?s)in fails.*:fails\(\) failed: OSError: no licence"):
+    with pytest.raises(ConfigError, match=r"(?s)in fails.*:fails failed: OSError: no licence"):
         office(config=config).begin()
 
 
@@ -324,6 +348,9 @@ def test_callback_of_the_configuration_that_can_not_be_made_is_refused(office: A
     [
         ("fails", {"b": 1}, r"callbacks\[0\].kwargs do not fit .*argument: 'a'. It takes: a"),
         ("Misspelt", {}, r"callbacks\[0\] .* has a method on_metric"),
+        ("Short", {}, r"`def on_start\(self, start, run\)`; it takes \(self, start:"),
+        ("Later", {}, r"on_start must be a plain method; it is `async def`"),
+        ("Half", {}, r"has state_dict but not load_state_dict: write both, or none"),
         ("RATE", {}, r"must be a class, or a function that makes a callback; got 'algorithm"),
         ("Remembring", {}, r"has no 'Remembring'. Did you mean 'Remembering'"),
     ],
@@ -333,3 +360,16 @@ def test_configuration_is_checked_before_anything_is_made(
 ) -> None:
     with pytest.raises(ConfigError, match=text):
         check_named([CallbackConfig(name=f"{__name__}:{name}", kwargs=kwargs)])
+
+
+class Static:
+    @staticmethod
+    def on_start(start: Start, run: LiveRun) -> None: ...
+
+    @classmethod
+    def on_end(cls, end: object, run: LiveRun) -> None: ...
+
+
+def test_methods_that_can_be_called_are_accepted_before_anything_is_made() -> None:
+    for name in ("Static", "Remembering"):
+        check_named([CallbackConfig(name=f"{__name__}:{name}")])
