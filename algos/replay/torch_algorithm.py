@@ -269,12 +269,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
 
     def _differentiate_losses(self, batch: TorchBatch) -> Loss:
         found = self.loss(batch)
+        self._check(found, len(batch.reward))
         for part, loss in found.losses.items():
-            if part not in self.online.parts:
-                raise ConfigError(
-                    f"loss of {type(self).__name__} must name parts that its modules has "
-                    f"({', '.join(self.online.parts)}); got {part!r}."
-                )
             learned = self._modular.learned.get(part, [])
             if part == "critics":
                 learned = [*self._modular.learned.get("encoder", []), *learned]
@@ -282,6 +278,29 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
                 loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
         self._batches.send_announced()
         return found
+
+    def _check(self, found: object, rows: int) -> None:
+        """Refuse what is no `Loss` of a batch; looks at shapes alone."""
+        loss = f"loss of {type(self).__name__}"
+        if not isinstance(found, Loss):
+            raise ConfigError(f"{loss} must return a Loss; got {type(found).__name__}.")
+        for part in found.losses:
+            if part not in self.online.parts:
+                raise ConfigError(
+                    f"{loss} must name parts that its modules has "
+                    f"({', '.join(self.online.parts)}); got {part!r}."
+                )
+        for what, scalars in (("losses", found.losses), ("metrics", found.metrics)):
+            for name, scalar in scalars.items():
+                if not _is_tensor(scalar, ()):
+                    raise ConfigError(
+                        f"{loss} must give scalar tensors as {what}; {name!r} is {_form(scalar)}."
+                    )
+        if not _is_tensor(found.error, (rows,)):
+            raise ConfigError(
+                f"{loss} must give an error for each of the {rows} rows, a tensor of shape "
+                f"({rows},); got {_form(found.error)}."
+            )
 
     def _host(self, found: Loss, norm: Tensor, bad: Tensor) -> tuple[Losses, float, bool]:
         """Everything that the host wants to know, in one transfer."""
@@ -421,6 +440,16 @@ def _build_once(
             f"the algorithm raised:\n{own_traceback(error)}{settings.torch_learner}: modules or "
             f"output raised {type(error).__name__}: {error}"
         ) from error
+
+
+def _is_tensor(value: object, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, Tensor) and value.shape == shape
+
+
+def _form(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"{value!r}, a {type(value).__name__}"
 
 
 class ModuleVectors(TorchVectors):

@@ -319,7 +319,14 @@ class Broken(TorchDQN):
 
     def loss(self, batch):
         found = super().loss(batch)
-        return Loss({"critic": found.losses["critics"]}, found.error)
+        error, losses = found.error, found.losses
+        return {
+            0.1: lambda: Loss({"critic": losses["critics"]}, error),
+            0.2: lambda: losses["critics"],
+            0.3: lambda: Loss({"critics": error}, error),
+            0.4: lambda: Loss(losses, error, {"mine": 1.5}),
+            0.5: lambda: Loss(losses, error[:, None]),
+        }[self.settings.target_rate]()
 
 
 class BrokenConfig(DQNConfig, frozen=True, kw_only=True):
@@ -333,6 +340,20 @@ def test_faults_of_an_algorithm_of_ones_own_are_told_with_its_traceback():
     config = BrokenConfig(gamma=0.5)
     with pytest.raises(ConfigError, match=r"(?s)the algorithm raised:.*Zero.*modules or output"):
         config.examine(environment)
-    learner = make_learner(BrokenConfig(batch_size=8), environment)
-    with pytest.raises(ConfigError, match=r"must name parts .*critics.*; got 'critic'"):
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        (0.1, "must name parts .*critics.*; got 'critic'"),
+        (0.2, "loss of Broken must return a Loss; got Tensor"),
+        (0.3, r"scalar tensors as losses; 'critics' is a tensor of shape \(8,\)"),
+        (0.4, "scalar tensors as metrics; 'mine' is 1.5, a float"),
+        (0.5, r"each of the 8 rows, a tensor of shape \(8,\); got a tensor of shape \(8, 1\)"),
+    ],
+)
+def test_loss_that_is_none_is_refused(how, says):
+    environment = environment_for("dqn")
+    learner = make_learner(BrokenConfig(batch_size=8, target_rate=how), environment)
+    with pytest.raises(ConfigError, match=says):
         learner.update(make_batch(environment))
