@@ -360,7 +360,9 @@ class _Conversion:
         if tree is None:
             tree = {}  # The key stands there with everything below it commented out.
         if not isinstance(tree, dict):
-            self._wrong(path, "must be a group of keys", tree, "Give its keys: {KEY: VALUE}.")
+            needed = [key.name for key in keys(kind).values() if key.default is REQUIRED]
+            inside = f"{needed[0]}: {tree}" if needed and isinstance(tree, str) else "KEY: VALUE"
+            self._wrong(path, "must be a group of keys", tree, f"Give its keys: {{{inside}}}.")
             return None
         if kind is AlgorithmConfig:
             found = self._algorithm(tree, path)

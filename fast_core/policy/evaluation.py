@@ -25,7 +25,7 @@ from fast_core.envs.evaluation import make_runner
 from fast_core.envs.fitting import differences
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
-from fast_core.envs.place import Place
+from fast_core.envs.place import VARIABLES, Place
 from fast_core.envs.records import leaf_of
 from fast_core.envs.runner import Act
 from fast_core.errors import ConfigError, PolicyError
@@ -35,9 +35,9 @@ from fast_core.policy.episodes import Episodes
 from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
-from fast_core.seeding import Role
+from fast_core.seeding import Role, generators_kept
 from fast_core.spec import Branch, EnvironmentSpec, Tree
-from fast_core.system.surroundings import expanded
+from fast_core.system.surroundings import expanded, variables_kept
 
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]
 Watch = Callable[[Instance], None]
@@ -100,18 +100,19 @@ def evaluate(
         policy = load_policy(policy)
     setting = setting_of(policy if isinstance(policy, Policy) else None, environment)
     trajectories = None if record is None else Trajectories(expanded(record, "the record"))
-    playing = Playing(
-        policy,
-        setting,
-        episodes=episodes,
-        seed=seed,
-        explore=not deterministic,
-        trajectories=trajectories,
-    )
-    with closing(playing):
-        while playing.step():
-            pass
-        return playing.finish()
+    with generators_kept(), variables_kept(VARIABLES):  # making environments changes them
+        playing = Playing(
+            policy,
+            setting,
+            episodes=episodes,
+            seed=seed,
+            explore=not deterministic,
+            trajectories=trajectories,
+        )
+        with closing(playing):
+            while playing.step():
+                pass
+            return playing.finish()
 
 
 def _check(name: str, value: object, least: int) -> None:

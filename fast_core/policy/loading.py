@@ -28,8 +28,9 @@ from fast_core.policy.policy import Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE, load
 from fast_core.run.parameters import ParameterPack
+from fast_core.seeding import generators_kept
 from fast_core.spec import EnvironmentSpec
-from fast_core.system.surroundings import expanded
+from fast_core.system.surroundings import expanded, variables_kept
 
 NEWEST = "newest"
 _ALONE = ("evaluation.environments={}", "evaluation.score_on=null")
@@ -221,9 +222,11 @@ def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
         if isinstance(found, PolicyFile):
             return found.environment
     # here, because it imports Gymnasium, which a policy file does without
+    from fast_core.envs.place import VARIABLES
     from fast_core.envs.probe import probe
 
-    return config.algorithm.examine(probe(config.environment, config.seed))
+    with generators_kept(), variables_kept(VARIABLES):  # making an environment changes them
+        return config.algorithm.examine(probe(config.environment, config.seed))
 
 
 def _name(run: RunDirectory, config: RunConfig) -> str:

@@ -234,7 +234,9 @@ def test_required_keys_are_named(text: str) -> None:
 
 @pytest.mark.parametrize("value", ["4", "[a]", "text"])
 def test_value_where_a_group_belongs_is_refused(value: str) -> None:
-    assert "environment must be a group of keys" in refusal(f"environment: {value}")
+    said = refusal(f"environment: {value}")
+    assert "environment must be a group of keys" in said
+    assert ("Give its keys: {id: text}" in said) == (value == "text")
 
 
 def test_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:

@@ -347,6 +347,7 @@ def test_composite_observations_are_copied_part_by_part(mode: str, name: str) ->
 # --- Atari --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ales_own_vectorised_games_give_single_frames() -> None:
     pytest.importorskip("ale_py")
     config = EnvironmentConfig(

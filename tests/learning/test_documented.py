@@ -17,9 +17,8 @@ ROOT = Path(__file__).parents[2]
 EVERYWHERE = [*sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("examples/*.yaml"))]
 READ = {path: yaml.safe_load(path.read_text("utf-8")) for path in EVERYWHERE}
 STATED = {path: read.get("stop", {}).get("score") for path, read in READ.items()}  # not of sweeps
-# Seconds: of rollouts and from replay, with memory, in EnvPool, by a user's algorithm and node.
-QUICK = {"ppo_cartpole", "ppo_cartpole_envpool", "ppo_pendulum", "ppo_memory", "sac_pendulum"}
-QUICK |= {"exploration_bonus"}
+# Seconds: of rollouts and from replay, with memory.
+QUICK = {"ppo_cartpole", "ppo_pendulum", "ppo_memory", "sac_pendulum"}
 
 
 def marked(name: str, *values: Any, quick: bool) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ from fast_core import Config, train
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig
 from fast_core.config import file as config_file
+from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError, EnvironmentFailed, PolicyError
 from fast_core.policy import Episodes, Policy, evaluate, load_policy
+from fast_core.policy.file import best_policy_path
 from fast_core.tools.evaluate import evaluate_run
 from tests.envs.space_toys import Robot
 from tests.envs.toy import Counter
@@ -162,6 +167,31 @@ def test_a_given_environment_stays_open() -> None:
     assert evaluate(always(2), env, episodes=2).lengths.tolist() == [3, 3]
     assert Counter.closed == []
     env.reset()
+
+
+def test_a_programs_random_numbers_and_variables_stay_its_own(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each evaluation would be followed by the same random numbers."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    shutil.copytree(run, tmp_path / "run")
+    best_policy_path(tmp_path / "run").unlink()  # so that the environment is made to be seen
+
+    def drawn() -> list[float]:
+        return [random.random(), np.random.random()]  # noqa: NPY002
+
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    expected = [drawn(), drawn(), drawn()]
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    found = [drawn()]
+    evaluate(run, episodes=1)
+    found.append(drawn())
+    load_policy(tmp_path / "run")
+    assert [*found, drawn()] == expected
+    assert not [name for name in VARIABLES if name in os.environ]
 
 
 def test_functions_see_observations_as_the_environment_gives_them() -> None:

@@ -124,6 +124,7 @@ def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
     never.assert_gone()
 
 
+@pytest.mark.slow
 def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace) -> None:
     """A paused pager, Ctrl-S: the run goes on, ends, and hears Ctrl-C meanwhile."""
     home = workplace.folder()
@@ -231,6 +232,7 @@ def test_environment_that_hangs_or_crashes_in_its_first_steps_is_found(
     launched.assert_gone()
 
 
+@pytest.mark.slow
 def test_refused_launch_from_another_run_leaves_no_run_directory(workplace: Workplace) -> None:
     source = workplace.launch(config=CARTPOLE)
     assert source.wait() == 0

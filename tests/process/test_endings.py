@@ -123,6 +123,7 @@ def test_sigint_to_everybody_counts_as_ctrl_c(workplace: Workplace) -> None:
     assert not (launched.run / "crash.txt").exists(), launched.screen
 
 
+@pytest.mark.slow
 def test_ignored_hangup_does_not_end_the_run(workplace: Workplace) -> None:
     """What ``nohup`` asks for."""
     home = workplace.folder()

@@ -53,6 +53,7 @@ def listeners(launched: Launched) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_three_replicas_equal_inline_and_one_another_at_every_version(workplace: Workplace) -> None:
     """`diagnostics.digests` has them compared before each step."""
     reference = finished(workplace.launch("mode=inline", config=THREE))

@@ -195,7 +195,10 @@ def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     resumed.assert_gone()
 
 
-@pytest.mark.parametrize(("act_s", "placement"), [(0.008, "node"), (0.0, "env")])
+CASES = [(0.008, "node"), (0.0, "env")]
+
+
+@pytest.mark.parametrize(("act_s", "placement"), slow_but(CASES[:1], CASES))
 def test_auto_takes_policy_nodes_where_that_saves_time(
     workplace: Workplace, act_s: float, placement: str
 ) -> None:

@@ -113,6 +113,7 @@ json.dump({
     assert (repeated.run / "environment.pkl").is_file()
 
 
+@pytest.mark.slow
 def test_process_is_given_back_and_errors_are_exceptions(workplace: Workplace) -> None:
     text = """
 import asyncio, json, logging, random, signal, warnings

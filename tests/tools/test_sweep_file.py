@@ -122,6 +122,10 @@ def test_written_file_is_the_same_sweep(tmp_path: Path) -> None:
         ({"grid": {"algorithm.gamma": 1}}, r"must be a list of values.*\[1\]"),
         ({"grid": {"algorithm.gamma": [0.9, 2]}}, r"gamma must be a number.*got 2 .*line \d"),
         ({"grid": {"algorithm.gamma": [0.9, 0.90]}}, "gamma has a value twice"),
+        (
+            {"variants": [{"name": "base"}, {"name": "same", "algorithm.gamma": 0.99}]},
+            "variants 'base' and 'same,gamma=0.99' are one configuration",
+        ),
         ({"grid": {"seed": [1]}}, "seed can't differ within a sweep.*`seeds`"),
         ({"variants": [{"directory": "x"}]}, "directory can't differ"),
         ({"variants": [{"stop": 1}], "grid": {"stop": [2]}}, "stop is given in variants"),

@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
+from msgspec.structs import replace as replaced
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import Count, RunConfig, Section, Values
@@ -140,7 +140,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     base.tree.setdefault("name", name)
     shared = config_file.read(base, others, algorithm_config_type, source=base_source)
     _put_beside(base.tree, Path(base_source).parent)
-    config_file.validate(msgspec.structs.replace(shared, name=name), source)
+    config_file.validate(replaced(shared, name=name), source)
     directory = config.directory or shared.directory
     folder = expanded(directory, "directory") / name
     combinations = list(_combinations(config, document.lines, source))
@@ -290,6 +290,12 @@ def _variants(
         except ConfigError as error:
             errors.setdefault(str(error))
         else:
+            same = (v.name for v in variants if replaced(v.config, name=name) == config)
+            if (other := next(same, None)) is not None:
+                errors.setdefault(
+                    f"variants {other!r} and {name!r} are one configuration, which would be "
+                    "trained twice and counted once. Take one of them out."
+                )
             variants.append(Variant(name, config))
     if errors:
         shown = [*errors][:_SHOWN]

@@ -166,6 +166,7 @@ def test_policy_behind_staging_acts_as_the_plain_one():
     assert (outputs[0].behaviour_log_prob == outputs[1].behaviour_log_prob).all()
 
 
+@pytest.mark.slow
 def test_building_on_the_cpu_never_touches_cuda():
     code = (
         "import torch, numpy as np;"
