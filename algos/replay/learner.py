@@ -319,8 +319,12 @@ class ReplayLearner(ABC):
         state = self._vectors.export_state()
         targets = [p for group in self._layout.targets for p in group.parameters]
         observed = {} if self._observed is None else {"observations": self._observed.state_dict()}
+        # Where gradients of other optimizers may be applied before one of its own was made.
+        falls = self._settings.learning_rate_schedule == "linear"
+        left = {"learning_rate_left": self._left} if falls else {}
         return {
             **observed,
+            **left,
             "format": STATE_FORMAT,
             "parameters": named(self._layout.parameters, state.parameters),
             "targets": named(targets, state.targets),
@@ -337,7 +341,7 @@ class ReplayLearner(ABC):
 
     def shared_state(self) -> dict[str, object]:
         """What is equal in all replicas that took the same steps."""
-        own = ("random_state", "env_steps")
+        own = ("random_state", "env_steps", "learning_rate_left")
         return {key: value for key, value in self.state_dict().items() if key not in own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -374,6 +378,8 @@ class ReplayLearner(ABC):
         )
         if self._observed is not None:
             self._observed.load_state_dict(state["observations"])
+        if self._settings.learning_rate_schedule == "linear":
+            self._left = float(state.get("learning_rate_left", 1.0))
         self._updates = int(state["updates"])
         self._nonfinite_updates = int(state["nonfinite_updates"])
         self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])

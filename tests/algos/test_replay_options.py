@@ -289,6 +289,19 @@ def test_rate_falls_to_that_of_the_last_round():
     np.testing.assert_allclose(shares, [1.0, 0.9, 0.2, 0.1])
 
 
+def test_resumed_learner_goes_on_with_the_rate_that_is_left():
+    """An optimizer that owns the parameters may first apply a gradient of another one."""
+    environment = environment_for("sac")
+    config = make_config("sac", learning_rate_schedule="linear")
+    learner, resumed = (make_learner(config, environment) for _ in range(2))
+    batch = changed(make_batch(environment), progress=0.5)
+    learner.update(batch)
+    gradient = learner.gradient(batch).copy()
+    resumed.load_state_dict(learner.state_dict())
+    rates = [each.apply(gradient.copy()).metrics["learning_rate"] for each in (learner, resumed)]
+    assert rates[0] == rates[1] < config.learning_rate
+
+
 @every
 @both
 def test_resumed_learner_with_every_option_equals_one_that_never_stopped(name, backend):
