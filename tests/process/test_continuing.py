@@ -45,6 +45,7 @@ def checkpoints(launched: Launched) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.isdecimal())
 
 
+@pytest.mark.slow
 def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
     first = workplace.launch(config=CARTPOLE)
     assert first.wait() == 0, first.screen
@@ -104,6 +105,7 @@ def test_full_disk_costs_checkpoints_and_not_the_run(workplace: Workplace) -> No
     launched.assert_gone()
 
 
+@pytest.mark.slow
 def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
     workplace: Workplace,
 ) -> None:
@@ -206,6 +208,7 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
     launched = workplace.launch(config=CARTPOLE)
     assert launched.wait() == 0

@@ -43,6 +43,7 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
     assert 'toy_envs.py", line' in launched.screen  # the stack of the call that hangs
 
 
+@pytest.mark.slow
 def test_stage_that_does_not_return_ends_the_run(workplace: Workplace) -> None:
     """Its I/O thread answers all the while; a stuck optimizer or policy node is the same kind."""
     launched = workplace.toy(

@@ -80,6 +80,7 @@ def test_failing_environment_is_reported(workplace: Workplace) -> None:
     assert sorted((launched.home / "closed").read_text().splitlines()) == made
 
 
+@pytest.mark.slow
 def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) -> None:
     """They report before the start time-out is looked at, however long all of them took."""
     launched = workplace.toy(

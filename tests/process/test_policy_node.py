@@ -37,13 +37,15 @@ def last_line(launched: Launched) -> str:
     "name",
     slow_but(["continuous, normalised"], ["discrete, normalised", "continuous, normalised"]),
 )
-def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+@pytest.mark.parametrize(("policies", "envs"), slow_but([(2, 2)], [(1, 1), (1, 4), (2, 2)]))
+def test_processes_equal_inline_bit_for_bit(
+    workplace: Workplace, name: str, policies: int, envs: int
+) -> None:
     task = TASKS[name]
     reference = finished(workplace.launch("mode=inline", NODE, config=task))
-    for policies, envs in ((1, 1), (1, 4), (2, 2)):
-        counts = (f"nodes.policy.count={policies}", f"nodes.env.count={envs}")
-        launched = workplace.launch(NODE, *counts, "diagnostics.delay_ms=2", config=task)
-        assert finished(launched) == reference, counts
+    counts = (f"nodes.policy.count={policies}", f"nodes.env.count={envs}")
+    launched = workplace.launch(NODE, *counts, "diagnostics.delay_ms=2", config=task)
+    assert finished(launched) == reference
 
 
 @pytest.mark.slow
@@ -176,6 +178,7 @@ def chosen(launched: Launched) -> dict[str, Any]:
     return policy
 
 
+@pytest.mark.slow
 def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     stop = "stop={env_steps: 64}"
     launched = workplace.launch("policy.placement=auto", "checkpoint.at_end=true", stop)

@@ -121,6 +121,7 @@ def test_paused_node_is_waited_for_and_the_ratio_holds(
 # --- resources -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     """SHM-04, SHM-05: with batches, answers, gradients and rows that are saved."""
     launched = learning(workplace, "checkpoint.every_updates=100")

@@ -118,6 +118,7 @@ def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -
     assert len(again) > TICKETS, "the last tickets were trained on again"
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_replay_and_the_run_goes_on(workplace: Workplace) -> None:
     launched = workplace.launch(config=ENDLESS)
     launched.await_training()

@@ -91,6 +91,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert mine | same == other | same
 
 
+@pytest.mark.slow
 def test_resumed_run_counts_on(workplace: Workplace) -> None:
     """CKPT-04: totals, names and the time axis go on; metrics neither repeat nor go back."""
     values = config("discrete", metrics={"interval_s": 0.01, "tensorboard": False})
