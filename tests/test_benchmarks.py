@@ -7,8 +7,13 @@ import pytest
 
 from benchmarks import against_sb3, bare_updates, launched, measure, replay_memory, round_trace
 from benchmarks import rounds as rounds_benchmark
+from benchmarks.against_sb3 import Race
 from benchmarks.null_algorithm import NullConfig
+from benchmarks.own_network import PPO, PPO_RACE, SAC, SAC_RACE
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
+from fast_core.config.file import load
+from fast_core.envs.probe import probe
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -21,7 +26,6 @@ BENCHMARKS = (
     "startup",
     "time_to_score",
     "sac_throughput",
-    "own_network",
     "dsac_gops",
     "replay_memory",
     "rounds",
@@ -54,6 +58,16 @@ def test_last_line_of_quick_run_is_one_result(name: str) -> None:
     assert result["machine"]["cores"] >= 1
     assert (result["ratio"] is None) == bool(result["skipped"])
     assert result["ratio"] is None or result["ratio"] > 0
+
+
+@pytest.mark.parametrize(("race", "own"), [(PPO_RACE, PPO), (SAC_RACE, SAC)], ids=["ppo", "sac"])
+def test_networks_of_ones_own_race_as_the_built_in_ones(race: Race, own: tuple[str, ...]) -> None:
+    """The quick runs of ppo_throughput and sac_throughput are of the same races."""
+    path = ROOT / race.config
+    plain, changed = (load(path, lines, algorithm_config_type) for lines in ((), own))
+    spec = probe(changed.environment, 0)
+    assert changed.algorithm.examine(spec).modules and not plain.algorithm.examine(spec).modules
+    assert changed.rollout == plain.rollout and changed.scheduler == plain.scheduler
 
 
 def test_alternation_turns_the_order_every_round() -> None:
