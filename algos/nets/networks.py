@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -164,6 +165,7 @@ def normalises(parameter: str) -> bool:
     return parameter.endswith((".scale", ".shift"))
 
 
+@lru_cache(maxsize=8)  # a policy asks several times for the same
 def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     """Lay all parameters out in one vector.
 

@@ -87,7 +87,7 @@ class OwnShape:
     path: str
     kwargs: Mapping[str, Any] = field(hash=False)
     observation: SpaceSpec
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(hash=False)
     images: tuple[ImageShape, ...]
     spec: ModuleSpec | None = None
     actions: int = 0
