@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Self
 
-from msgspec import to_builtins
-
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.api import sending
 from fast_core.config import (
@@ -113,7 +111,7 @@ class Config:
         Raises:
             ConfigError: Some keys or values are wrong; all are listed.
         """
-        values, code = _checked(to_builtins(self.values), overrides)
+        values, code = _checked(config_file.stated(self.values), overrides)
         kept = values.environment.pickled == self.environment.pickled
         return self._of(values, self.code if kept and code is None else code)
 

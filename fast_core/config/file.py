@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -239,8 +239,21 @@ def dumps(config: RunConfig) -> str:
 
     What belongs beside the file is named without its folder, so that both can be moved.
     """
-    config = with_pickled(config, lambda path: Path(path).name)
-    return config_yaml.dump(msgspec.to_builtins(config))
+    return config_yaml.dump(stated(with_pickled(config, lambda path: Path(path).name)))
+
+
+def stated(config: RunConfig) -> dict[str, object]:
+    """Every key of a configuration, as the nested dicts that `from_tree` reads.
+
+    Each of ``evaluation.environments`` has only what differs from ``environment``, so that it goes
+    on following that where it did.
+    """
+    tree: dict[str, Any] = msgspec.to_builtins(config)
+    others = tree["evaluation"]["environments"]
+    tree["evaluation"]["environments"] = {
+        name: _without_rest(whole, tree["environment"]) for name, whole in others.items()
+    }
+    return tree
 
 
 def read_text(path: Path) -> str:
@@ -344,6 +357,22 @@ def _with_rest(given: object, training: Mapping[str, object]) -> object:
         elif isinstance(whole, dict) and isinstance(part, dict):
             stated[key] = {**whole, **part}
     return {**inherited, **stated}
+
+
+def _without_rest(whole: dict[str, Any], training: dict[str, Any]) -> dict[str, object]:
+    """What `_with_rest` makes one of ``evaluation.environments`` of again."""
+    stated = _differing(whole, training)
+    stated["attributes"] = whole["attributes"]
+    if whole["id"] == training["id"] and training["kwargs"].keys() <= whole["kwargs"].keys():
+        stated["kwargs"] = _differing(whole["kwargs"], training["kwargs"])
+    else:
+        stated |= {key: whole[key] for key in ("id", *_OF_ITS_ID)}
+    return stated
+
+
+def _differing(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Entries that the others have not, or not like that; 1 is another value than 1.0."""
+    return {k: v for k, v in own.items() if k not in others or repr(v) != repr(others[k])}
 
 
 class _Conversion:

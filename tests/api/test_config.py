@@ -114,6 +114,15 @@ def test_further_environments_of_evaluations_are_the_same_object(tmp_path: Path)
     assert dumps(found) == dumps(config.values)
 
 
+def test_further_environments_of_evaluations_follow_what_is_changed() -> None:
+    others = {"same": {}, "long": {"kwargs": {"length": 9}}}
+    config = Config(TREE, evaluation={"environments": others})
+    changed = config.changed({"environment.kwargs.end": "truncated"}).changed({"seed": 1})
+    found = changed.evaluation.environments
+    assert found["same"].kwargs == changed.environment.kwargs
+    assert found["long"].kwargs == {**changed.environment.kwargs, "length": 9}
+
+
 @pytest.mark.parametrize(
     ("given", "overrides", "says"),
     [

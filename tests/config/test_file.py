@@ -649,12 +649,23 @@ def test_evaluated_environments_state_what_differs_from_that_of_training() -> No
     assert others["windy"] == config.EnvironmentConfig(id="my:Windy-v0")
     assert others["same"] == run.environment
     assert read(dumps(run)) == run
-    assert (
-        read(dumps(run), "evaluation.environments.test.kwargs={}")
-        .evaluation.environments["test"]
-        .kwargs
-        == {}
-    )
+
+
+def test_evaluated_environments_of_a_written_configuration_follow_as_before() -> None:
+    changes = ("environment.kwargs.sutton_barto_reward=false", "environment.frame_skip=3")
+    run = read(OTHERS)
+    for written in (read(dumps(run), *changes), read(dumps(read(dumps(run))), *changes)):
+        assert written == read(OTHERS, *changes)
+    others = written.evaluation.environments
+    assert others["test"].kwargs == {"gain": 2, "sutton_barto_reward": False}
+    assert (others["same"].frame_skip, others["windy"].frame_skip) == (3, 1)
+    # what states the id of training has no kwargs but its own, and 1 is another value than 1.0
+    owns = ("{id: CartPole-v1}", "{kwargs: {gain: 1.0}}", "{attributes: {gravity: 9.8}}")
+    for own in (*owns, "{reset_options: {}, pickled: null}"):
+        given = ("environment.reset_options.low=1", "environment.pickled=environment.pkl")
+        run = read(OTHERS, *given, f"evaluation.environments.test={own}")
+        again = read(dumps(run))
+        assert repr(again) == repr(run)
 
 
 @pytest.mark.parametrize(
