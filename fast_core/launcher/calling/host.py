@@ -98,6 +98,8 @@ class Host:
             interrupts.check()
             if (late := self.overdue(limit_s, "supervision.start_timeout_s")) is not None:
                 raise ConfigError(f"{late.traceback}{late.error}")
+            if (failed := self._failed) is not None:
+                raise ConfigError(f"{failed.traceback}{failed.error}")
             time.sleep(0.001)
         (found,) = outcome
         if isinstance(found, FastLoopError):
@@ -212,9 +214,11 @@ class Host:
                 return
             try:
                 task()
-            except _Raised as raised:
-                self._failed = self._failed or raised.failed
-                self._answer(raised.failed)
+            # Whatever it is: everybody would wait for ever for the answer of a thread that is gone.
+            except BaseException as error:
+                failed = error.failed if isinstance(error, _Raised) else _failure("them", error)
+                self._failed = self._failed or failed
+                self._answer(failed)
             finally:
                 self._done_tasks += 1
 
@@ -236,10 +240,7 @@ class Host:
             forks.leave_if_copy(error)
             trace = error.__traceback__
             error.__traceback__ = trace.tb_next if trace is not None else None
-            text = "".join(traceback.format_exception(error))
-            what = "".join(traceback.format_exception_only(error)).strip()
-            doing = f"calling {by}"
-            raise _Raised(Failed(CALLBACKS, doing, encodable(what), encodable(text), {})) from error
+            raise _Raised(_failure(by, error)) from error
         finally:
             self._place = None
 
@@ -387,6 +388,12 @@ class _Raised(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.error)
         self.failed = failed
+
+
+def _failure(by: str, error: BaseException) -> Failed:
+    text = "".join(traceback.format_exception(error))
+    what = "".join(traceback.format_exception_only(error)).strip()
+    return Failed(CALLBACKS, f"calling {by}", encodable(what), encodable(text), {})
 
 
 def _stop_thread() -> None:

@@ -168,6 +168,25 @@ def test_whatever_is_raised_is_the_failure(office: Any, error: BaseException) ->
 END = End("failed", "x", Path("run"), 0, 0, 0.0, None, None)
 
 
+@pytest.mark.parametrize("where", ["_make", "_tell"])
+def test_fault_of_our_own_in_the_thread_leaves_nobody_waiting(
+    office: Any, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise TypeError("never thought of")
+
+    made = office(listening(on_start=lambda record, run: None))
+    monkeypatch.setattr(Host, where, fails)
+    if where == "_make":
+        with pytest.raises(ConfigError, match="never thought of"):
+            made.begin()
+    else:
+        made.begin()
+        failed = made.ask("on_start")
+        assert isinstance(failed, Failed) and "TypeError: never thought of" in failed.error
+        assert not made.host.busy
+
+
 def test_newest_row_of_metrics_replaces_one_that_waits(office: Any) -> None:
     go, seen = threading.Event(), list[int]()
 
