@@ -13,26 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
-from fast_core.algos.nets_torch.networks import Rows, tensor_view
+from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
-from fast_core.algos.nets_torch.staging import Copy
-from fast_core.algos.nets_torch.tables import Uploader
-from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.device_inputs import TensorScaling
 from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.module_vectors import ModuleVectors
 from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.torch_batches import Batches, TorchBatch
 from fast_core.algos.replay.torch_networks import (
     Convolutions,
     Networks,
@@ -42,34 +40,12 @@ from fast_core.algos.replay.torch_networks import (
     pick,
     width,
 )
-from fast_core.algos.replay.torch_vectors import TorchVectors
-from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import named
 
 __all__ = ["Loss", "Networks", "Rows", "TorchAlgorithm", "TorchBatch", "best_choice", "pick"]
 FIRST = 0  # purpose of a random stream
-
-
-class TorchBatch(NamedTuple):
-    """A `ReplayBatch` of ``N`` rows on the device.
-
-    Attributes:
-        obs: What the policy saw; `Networks.see` makes of it what networks take.
-        action: ``[N, A]`` float32 within [-1, 1], or ``[N]`` int64 from 0.
-        reward: ``[N]``.
-        discount: ``[N]``, what the value of ``next_obs`` is multiplied with.
-        next_obs: The observations after the window.
-        weight: ``[N]``, importance weights.
-    """
-
-    obs: Rows
-    action: Tensor
-    reward: Tensor
-    discount: Tensor
-    next_obs: Rows
-    weight: Tensor
 
 
 @dataclass(frozen=True)
@@ -450,170 +426,3 @@ def _form(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     return f"{value!r}, a {type(value).__name__}"
-
-
-class ModuleVectors(TorchVectors):
-    """The vectors of torch modules, whose tensors are views of them.
-
-    Attributes:
-        bad: 1 where no step is to be taken, else 0; None: one is.
-        learned: Parameters that learn, by part.
-    """
-
-    def __init__(
-        self, layout: Layout, parameters: F32, setup: LearnerSetup, *, epsilon: float
-    ) -> None:
-        super().__init__(layout, parameters, setup, epsilon=epsilon)
-        self.bad: Tensor | None = None
-        self.learned: dict[str, list[Tensor]] = {}
-
-    @property
-    def uploader(self) -> Uploader:
-        """Brings arrays to the device and back."""
-        return self._upload
-
-    def bind(self, online: Networks, target: Networks) -> None:
-        """Let the modules' tensors be views of the vectors."""
-        places = {p.name: p for p in self._layout.parameters}
-        for networks, vector in ((online, self._parameters), (target, self._targets)):
-            networks.to(self._device).eval()
-            for part, name, tensor in networks.named_tensors():
-                p = places[name]
-                tensor.data = tensor_view(vector, p)
-                if networks is target:
-                    tensor.requires_grad_(False)
-                elif tensor.requires_grad:
-                    tensor.grad = tensor_view(self._gradient, p)
-                    self.learned.setdefault(part, []).append(tensor)
-        target.keep([group.name for group in self._layout.targets])
-
-    def scaling(self, limit: float) -> TensorScaling:
-        """How observations are normalised, views too."""
-        place = self._layout.groups[OBSERVATIONS].place
-        mean, inverse_std, _ = self._parameters[place].view(3, -1)
-        return TensorScaling(mean, inverse_std, limit)
-
-    def clear(self) -> None:
-        """Make every gradient zero, but for what a batch has said of itself."""
-        groups = list(self._layout.groups.values())
-        first = groups[0].place.stop if groups[0].name == OBSERVATIONS else 0
-        self._gradient[first:].zero_()
-
-    def judge(self, stop: int, error: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient's length up to ``stop``, and 1 if it or an error is not finite, else 0."""
-        groups = [group for group in self._layout.groups.values() if group.statistic]
-        said = [group.place for group in groups if group.place.stop <= stop]
-        edges = [0, *(edge for place in said for edge in (place.start, place.stop)), stop]
-        spans = [slice(a, b) for a, b in zip(edges[0::2], edges[1::2], strict=True) if b > a]
-        norms = [torch.linalg.vector_norm(self._gradient[span]) for span in spans]
-        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
-        total = norm + error.detach().sum()
-        for place in said:
-            total = total + self._gradient[place].sum()
-        return norm, (~torch.isfinite(total)).float()
-
-    def limit(self, name: str, longest: float | None) -> None:
-        """Shorten the gradient of a network, with the encoder's if it trains that."""
-        if longest is None or name == "encoder":
-            return
-        names = [n for n in ("encoder",) if n in self._layout.groups and name == "critics"] + [name]
-        places = [self._gradient[self._layout.groups[n].place] for n in names]
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in places]))
-        scale = (longest / (norm + 1e-6)).clamp(max=1.0)
-        for place in places:
-            place.mul_(scale)
-
-    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
-        """One Adam step of a group, unless `bad` says otherwise."""
-        adam: Any = self._adams[name]
-        adam.found_inf = self.bad
-        super().step(name, learning_rate, scale)
-
-    def follow(self, rate: float) -> None:
-        """Move every target network by ``rate`` of its distance, unless `bad` says otherwise."""
-        if self.bad is None:
-            super().follow(rate)
-            return
-        with torch.no_grad():
-            share = rate * (1.0 - self.bad)
-            for group in self._layout.targets:
-                self._targets[group.place].lerp_(self._parameters[group.place], share)
-
-    def keep_statistic(self, name: str, values: Tensor) -> None:
-        """Replace the numbers of a group, unless `bad` says otherwise."""
-        place = self._parameters[self._layout.groups[name].place]
-        place.copy_(values if self.bad is None else torch.where(self.bad > 0, place, values))
-
-
-class Batches:
-    """Brings batches to the device; one that was announced is copied beside an update.
-
-    Args:
-        encoder: Takes observations apart.
-        upload: Brings arrays there.
-        scaling: How the numbers of observations are normalised, if they are.
-        discrete: Whether actions are choices.
-    """
-
-    def __init__(
-        self,
-        encoder: ObservationEncoder,
-        upload: Uploader,
-        scaling: TensorScaling | None,
-        *,
-        discrete: bool,
-    ) -> None:
-        self._encoder, self._upload, self._scaling = encoder, upload, scaling
-        self._discrete = discrete
-        self._announced: ReplayBatch | None = None
-        self._sent: tuple[ReplayBatch, list[Copy]] | None = None
-
-    def announce(self, batch: ReplayBatch) -> None:
-        """This one comes after the next."""
-        self._announced = batch if self._upload.staged else None
-
-    def send_announced(self) -> None:
-        """Begin to copy what was announced."""
-        if self._announced is not None:
-            self._sent = self._announced, self._send(self._announced)
-            self._announced = None
-
-    def take(self, batch: ReplayBatch) -> TorchBatch:
-        """A batch on the device."""
-        sent, self._sent = self._sent, None
-        copies = sent[1] if sent is not None and sent[0] is batch else self._send(batch)
-        action, scalars, now, later, *rest = [self._upload.finish(copy) for copy in copies]
-        masks: list[Tensor | None] = [None, None]
-        if self._encoder.mask_size:
-            masks, rest = [rest[0], rest[1]], rest[2:]
-        if self._scaling is not None:
-            now, later = self._scaling(now), self._scaling(later)
-        half = len(rest) // 2
-        reward, discount, weight = scalars.unbind()
-        return TorchBatch(
-            Rows(now, tuple(rest[:half]), masks[0]),
-            action,
-            reward,
-            discount,
-            Rows(later, tuple(rest[half:]), masks[1]),
-            weight,
-        )
-
-    def _send(self, batch: ReplayBatch) -> list[Copy]:
-        encoder, rows = self._encoder, len(batch.reward)
-        if self._discrete:
-            action: Array = batch.action.astype(np.int64, copy=False)
-        else:
-            action = numbers(batch.action).reshape(rows, -1)
-        scalars = np.stack([numbers(c) for c in (batch.reward, batch.discount, batch.weight)])
-        both = (batch.obs, batch.next_obs)
-        arrays: list[Array] = [action, scalars, *(encoder.vector(obs) for obs in both)]
-        if encoder.mask_size:
-            arrays += [mask for obs in both if (mask := encoder.mask(obs)) is not None]
-        arrays += [image for obs in both for image in encoder.images(obs)]
-        return [self._begin(array) for array in arrays]
-
-    def _begin(self, array: Array) -> Copy:
-        if not (self._upload.staged or array.flags.writeable):
-            array = array.copy()  # torch warns of memory that nobody may write to
-        return self._upload.begin(array)
