@@ -647,7 +647,7 @@ class Numbers(NamedTuple):
     """The first of the numbers that environments outside training have; see `RunConfig.numbers`."""
 
     evaluator: int
-    recorder: int
+    film: int
     command: int
     probe: int
     trial: int
@@ -708,10 +708,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
         film. Last come those that each env node tries before it is ready, one each.
         """
         evaluation = self.evaluation
-        recorder = self.envs + evaluation.envs * (1 + len(evaluation.environments))
-        command = recorder + (evaluation.video_every is not None)
+        film = self.envs + evaluation.envs * (1 + len(evaluation.environments))
+        command = film + (evaluation.video_every is not None)
         probe = command + evaluation.envs
-        return Numbers(self.envs, recorder, command, probe, probe + 1)
+        return Numbers(self.envs, film, command, probe, probe + 1)
 
     @property
     def steps(self) -> int:

@@ -14,7 +14,7 @@ from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
-from fast_core.nodes.act.recording import Recording
+from fast_core.nodes.act.filming import Filming
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
@@ -49,8 +49,8 @@ class EvaluatorNode(Node):
             Stage(context, self._actor, number, name) for number, name in enumerate(names)
         ]
         self._request: Evaluate | None = None
-        self._left: list[Stage | Recording] = []  # to be played in for it, the next one first
-        self._recording = Recording(context, self._policy)
+        self._left: list[Stage | Filming] = []  # to be played in for it, the next one first
+        self._filming = Filming(context, self._policy)
         self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
@@ -72,9 +72,9 @@ class EvaluatorNode(Node):
             self._left = list(self._stages)
             for stage in self._stages:
                 stage.begin(command.episodes, command.changed)
-            if self._recording.wanted(command):
-                self._recording.begin(command)
-                self._left.append(self._recording)
+            if self._filming.wanted(command):
+                self._filming.begin(command)
+                self._left.append(self._filming)
 
     def work(self) -> bool:
         """Play some steps of the running evaluation."""
@@ -101,7 +101,7 @@ class EvaluatorNode(Node):
     def _report(self, request: Evaluate) -> None:
         context = self.context
         first, *others = (stage.played(request, self._views) for stage in self._stages)
-        video = self._recording.finish()
+        video = self._filming.finish()
         self._slot.release(request.version)
         context.stats.words[StatsColumn.EPISODES] += request.episodes * len(self._stages)
         context.channel.send(
@@ -126,7 +126,7 @@ class EvaluatorNode(Node):
         """Close every environment once."""
         for stage in self._stages:
             stage.close()
-        self._recording.close()
+        self._filming.close()
 
 
 class Stage:

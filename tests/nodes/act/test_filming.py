@@ -14,11 +14,11 @@ from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig
 from fast_core.envs.instance import Instance
 from fast_core.events import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.nodes.act.recording import smaller
+from fast_core.nodes.act.filming import smaller
 from tests.nodes.stage import Stage, drain, make_config
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-HERE = "tests.nodes.act.test_recording"
+HERE = "tests.nodes.act.test_filming"
 EVALUATION = EvaluationConfig(episodes=3, envs=2, video_every=2, videos_kept=2)
 
 
@@ -126,7 +126,7 @@ def test_run_that_ends_meanwhile_leaves_no_half_film(stages: list[Stage], tmp_pa
     node = filming(stages, tmp_path, replace(EVALUATION, video_every=1))
     stages[0].memory.evaluation().write(1, 10, stages[0].memory.parameters.empty())
     node.handle(Evaluate(1, 1, 10, 3))
-    assert node._recording.step()
+    assert node._filming.step()
     node.close()
     assert list((tmp_path / "videos").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Recording an episode of an evaluation, beside it: nothing about its result can change."""
+"""Filming an episode of an evaluation, beside it: nothing about its result can change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = "evaluation.video_every"
 GIF_WIDTH, GIF_FPS, GIF_S = 320, 15.0, 30.0
 
 
-class Recording:
+class Filming:
     """Plays the first episode of an evaluation once more, in an environment that draws.
 
     Whatever goes wrong costs the video alone, and is warned of once.
@@ -49,7 +49,7 @@ class Recording:
         self._warned = False
 
     def wanted(self, request: Evaluate) -> bool:
-        """Whether this evaluation is one that is recorded."""
+        """Whether this evaluation is one that is filmed."""
         every = self._config.evaluation.video_every
         return every is not None and request.request % every == 0
 
@@ -105,7 +105,7 @@ class Recording:
         return self._runner
 
     def _make_runner(self) -> Runner:
-        config, number = self._config, self._config.numbers.recorder
+        config, number = self._config, self._config.numbers.film
         return make_runner(
             drawing(config.environment, "rgb_array", Place(number)),
             episodes=1,
