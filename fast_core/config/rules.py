@@ -46,6 +46,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_policy(config),
         *_nodes(config),
         *_optimizers(config),
+        *_degree(config),
         *learning,
     ]
 
@@ -214,6 +215,18 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
             repr(count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )
+
+
+def _degree(config: RunConfig) -> Iterator[Problem]:
+    if config.scheduler.off_policy_degree == "legacy-auto" and config.batch_rows is None:
+        key = "batch_size" if config.replays else "minibatch_size"
+        yield Problem(
+            "scheduler.off_policy_degree",
+            f"can be legacy-auto only for an algorithm with the key algorithm.{key}, by which the "
+            f"buffer is divided; {config.algorithm.name!r} has none",
+            "'legacy-auto'",
+            "Set a number, or -1 to let the run choose.",
         )
 
 

@@ -140,7 +140,7 @@ def make_plan(
         _check_granted(plan)
     exact = config.checkpoint.exact
     promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
-    must = exact == "require" or (exact == "auto" and config.scheduler.off_policy_degree == 0)
+    must = exact == "require" or (exact == "auto" and config.degree == 0)
     if plan.saves and must and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -191,7 +191,8 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         routes=wired.routes,
         changeable=changeable(config),
         env_restarts=config.supervision.env_restarts,
-        degree=config.scheduler.off_policy_degree,
+        degree=config.degree,
+        auto_degree=config.scheduler.auto and config.degree > 0,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,

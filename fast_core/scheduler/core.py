@@ -32,7 +32,7 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout
+from fast_core.scheduler.decisions import advance, begin, check_start_timeout, steer
 from fast_core.scheduler.failures import describe, describe_move
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
@@ -64,6 +64,8 @@ class Scheduler:
         run.now_s = now_s
         if run.start_deadline_s is None:
             run.start_deadline_s = now_s + run.settings.start_timeout_s
+        if run.began_s is not None:
+            run.times.pass_until(now_s)
         if run.ended:
             _after_the_end(run, event)
         else:
@@ -205,6 +207,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
         )
         return
     run.collected += run.settings.rows_per_rollout
+    run.times.completed(event.node, run.now_s - rollout.began_s)
     if run.settings.stages:
         for node, command in run.stages.enter(rollout):
             run.send(node, command)
@@ -250,6 +253,7 @@ def _trained(run: Run, event: Trained) -> None:
         return
     run.ledger.release(tickets.settle())
     progress.settle(event, settings.rows_per_ticket)
+    steer(run, event)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:
         run.fail(fault)
@@ -370,6 +374,7 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
     run.counters.rollouts_dropped += dropped
     run.checkpoints.again()
     run.changes.bury(event.node)
+    run.times.bury(event.node)
     run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
 
 

@@ -39,6 +39,7 @@ class Rollout:
         place: Where it is now.
         result: What the env node reported, None while it runs.
         completion: Serial number among rollouts that became ready.
+        began_s: When it was ordered.
     """
 
     order: RolloutOrder
@@ -46,6 +47,7 @@ class Rollout:
     place: Place = Place.RUNNING
     result: RolloutReady | None = None
     completion: int = 0
+    began_s: float = 0.0
 
     @property
     def ref(self) -> RolloutRef:

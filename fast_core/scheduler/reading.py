@@ -11,7 +11,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
     evaluations, progress, tickets = run.evaluations.kept, run.settled, run.tickets
     return Statistics(
         phase=_phase(run),
-        degree=run.settings.degree,
+        degree=run.degree,
         tickets_admitted=-(-tickets.started // run.settings.shards),
         tickets_merged=tickets.merged,
         tickets_settled=tickets.settled,

@@ -46,6 +46,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         callbacks_save: Whether callbacks have a part of a checkpoint.
         env_restarts: Deaths of env nodes that the run survives; their shards move to others.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
         updates_granted: Optimizer steps that one ticket grants; without replay only.
@@ -89,6 +90,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     callbacks_save: bool = False
     env_restarts: int = 0
     degree: int
+    auto_degree: bool = False
     slots_per_shard: int
     rows_per_rollout: int
     updates_granted: int = 0

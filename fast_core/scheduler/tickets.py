@@ -5,6 +5,10 @@ that started while ``s`` tickets were settled acts with weights no older than th
 ``s - 1``, so the lag guarantee lets it train in ticket ``s + degree`` at the latest. A ticket that
 would leave such a rollout behind waits for it. At most one ticket's worth of rollouts can be due
 in one ticket, because admission never lets more than ``shards * (s + degree + 1)`` start.
+
+The degree may change. Where it has fallen, a rollout may have to train earlier than some that were
+started before it. Then these have to, too: they train by ``s + degree`` of the new one, which has
+room for all of them, since it was admitted with them counted.
 """
 
 from __future__ import annotations
@@ -32,13 +36,12 @@ class Merged(NamedTuple):
 class Tickets:
     """Open rollouts, merged tickets and the settled prefix; amortised O(log shards) a rollout."""
 
-    def __init__(self, shards: int, degree: int, settled: int):
+    def __init__(self, shards: int, settled: int):
         """Start with ``settled`` tickets settled and nothing open."""
         self.settled = settled
         self.merged = settled
         self.started = shards * settled
         self.shards = shards
-        self._in_shard_order = degree == 0
         self._open: deque[Rollout] = deque()  # start order; merged ones leave lazily at the front
         self._ready: deque[Rollout] = deque()  # completion order; likewise
         self._due: list[Rollout] = []
@@ -64,6 +67,10 @@ class Tickets:
     def begin(self, rollout: Rollout) -> None:
         """Count a started rollout."""
         self.started += 1
+        for earlier in reversed(self._open):
+            if earlier.last_ticket <= rollout.last_ticket:
+                break
+            earlier.last_ticket = rollout.last_ticket
         self._open.append(rollout)
 
     def complete(self, rollout: Rollout) -> None:
@@ -78,11 +85,11 @@ class Tickets:
         assert rollout.place is Place.DROPPED
         self.started -= 1
 
-    def merge(self, granted: int) -> list[Rollout] | None:
+    def merge(self, granted: int, *, in_shard_order: bool) -> list[Rollout] | None:
         """Form the next ticket, which grants ``granted`` steps, if it can be formed now.
 
         Returns:
-            Its rollouts in training order (by shard at degree 0, else by completion), or None.
+            Its rollouts in training order, by shard or by completion, or None.
         """
         if self.ready < self.shards or not self._due_are_ready():
             return None
@@ -91,6 +98,8 @@ class Tickets:
             rollout = self._ready.popleft()
             if rollout.place is Place.READY:
                 chosen.append(rollout)
+        key = _by_shard if in_shard_order else _by_completion
+        chosen.sort(key=key)
         self._mark(chosen)
         self._training.append(Merged(chosen, granted))
         return chosen
@@ -113,10 +122,6 @@ class Tickets:
         return True
 
     def _mark(self, chosen: list[Rollout]) -> None:
-        if self._in_shard_order:
-            chosen.sort(key=lambda rollout: rollout.order.shard)
-        else:
-            chosen.sort(key=lambda rollout: rollout.completion)
         for rollout in chosen:
             rollout.place = Place.TRAINING
         self.ready -= len(chosen)
@@ -124,3 +129,11 @@ class Tickets:
         for queue in (self._ready, self._open):
             while queue and queue[0].place in _GONE:
                 queue.popleft()
+
+
+def _by_shard(rollout: Rollout) -> int:
+    return rollout.order.shard
+
+
+def _by_completion(rollout: Rollout) -> int:
+    return rollout.completion

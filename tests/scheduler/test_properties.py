@@ -32,6 +32,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "shards": draw(st.integers(1, 5)),
         "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
         "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
+        "auto_degree": draw(st.booleans()),
         "slots_per_shard": draw(st.integers(1, 4)),
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
@@ -133,6 +134,12 @@ class Nodes(RuleBasedStateMachine):
         else:
             self.world.now_s += 0.1
             self.world.finish(node)
+
+    @precondition(lambda self: self.going and self.settings.auto_degree)
+    @rule(degree=st.integers(0, 5))
+    def another_degree(self, degree: int) -> None:
+        """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
+        self.world.use_degree(min(degree, self.settings.degree))
 
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))

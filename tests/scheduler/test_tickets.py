@@ -7,7 +7,7 @@ class Bench:
     """Rollouts by name, to say in one line what completes and what is merged."""
 
     def __init__(self, shards: int, degree: int):
-        self.tickets = Tickets(shards, degree, 0)
+        self.tickets = Tickets(shards, 0)
         self.degree = degree
         self.completed = 0
         self.rollouts: dict[str, Rollout] = {}
@@ -27,7 +27,7 @@ class Bench:
         return self.merge()
 
     def merge(self) -> str | None:
-        merged = self.tickets.merge(self.tickets.merged)
+        merged = self.tickets.merge(self.tickets.merged, in_shard_order=self.degree == 0)
         if merged is None:
             return None
         names = {id(rollout): name for name, rollout in self.rollouts.items()}
