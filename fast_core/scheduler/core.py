@@ -253,6 +253,7 @@ def _trained(run: Run, event: Trained) -> None:
         return
     run.ledger.release(tickets.settle())
     progress.settle(event, settings.rows_per_ticket)
+    run.reported = event.metrics or run.reported
     steer(run, event)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:

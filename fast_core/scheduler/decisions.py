@@ -15,6 +15,7 @@ def begin(run: Run) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
     settings, progress = run.settings, run.settled
     run.began_s = run.now_s
+    run.times.pass_until(run.now_s)
     why = (
         f"{len(settings.nodes)} nodes are ready; degree {_degree(run)}, "
         f"{progress.env_steps} env steps and {progress.updates} updates done"

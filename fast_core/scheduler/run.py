@@ -52,6 +52,7 @@ class Run:
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
         awaited: Nodes that are not ready yet.
+        reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
         why_anew: Why the first of them in this part of it, empty for none.
@@ -85,6 +86,7 @@ class Run:
         self.episodes = kept(Episodes, saved)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
+        self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0

@@ -256,6 +256,20 @@ def test_run_of_a_fixed_degree_goes_on_by_itself_and_the_other_way_round() -> No
     assert degree_of(World(make_settings(degree=3, **values), resumed=auto.checkpoints[-1])) == 3
 
 
+def test_time_of_each_side_is_told_and_goes_on_over_a_resume() -> None:
+    world, _ = run_for("collect slow", 0.0, tickets=20, degree=0, checkpoint_every_updates=40)
+    now = world.scheduler.statistics()
+    assert (now.collecting_s, now.training_s) == pytest.approx((40.0, 20.0), abs=0.1)
+    assert (now.collecting_waits_s, now.training_waits_s) == pytest.approx((20.0, 40.0), abs=0.3)
+    assert now.collecting_s + now.collecting_waits_s == pytest.approx(now.elapsed_s)
+    assert (now.way, now.tickets_collected, now.tickets_settled) == ("sync", 20, 20)
+    resumed = World(world.settings, resumed=world.checkpoints[0]).scheduler.statistics()
+    assert resumed.collecting_s == pytest.approx(now.collecting_s / 2, abs=0.1)
+    ahead = run_for("balanced", 0.0, tickets=20, degree=1)[0].scheduler.statistics()
+    assert (ahead.way, ahead.collecting_s) == ("async", pytest.approx(20.0, abs=0.1))
+    assert ahead.collecting_waits_s < 1.5, "but for the last round"
+
+
 def degree_of(world: World) -> int:
     statistics: Statistics = world.scheduler.statistics()
     return statistics.degree
