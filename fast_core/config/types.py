@@ -420,6 +420,15 @@ class SchedulerConfig(Section, frozen=True):
             "algorithm.minibatch_size.",
         ),
     ] = 0
+    stragglers: Annotated[
+        Literal["wait", "drop"],
+        Meta(
+            description="What becomes of a rollout that is still being collected when the next "
+            "ticket can't do without it, since rows would become older than the degree allows. "
+            "wait: training waits for it. drop: it is counted in scheduler/rows_dropped, never "
+            "trained on, and another one is collected in its place. At degree 0 nothing is late."
+        ),
+    ] = "wait"
     max_auto_degree: Annotated[
         int,
         Meta(

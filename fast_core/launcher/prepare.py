@@ -192,6 +192,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         changeable=changeable(config),
         env_restarts=config.supervision.env_restarts,
         degree=config.degree,
+        stragglers=config.scheduler.stragglers,
         auto_degree=config.scheduler.auto and config.degree > 0,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,

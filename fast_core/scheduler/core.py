@@ -34,6 +34,7 @@ from fast_core.events import (
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout, steer
 from fast_core.scheduler.failures import describe, describe_move
+from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
@@ -206,8 +207,12 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.collected += run.settings.rows_per_rollout
     run.times.completed(event.node, run.now_s - rollout.began_s)
+    if rollout.place is Place.LATE:
+        run.tickets.late -= 1
+        run.ledger.release([rollout])
+        return
+    run.collected += run.settings.rows_per_rollout
     if run.settings.stages:
         for node, command in run.stages.enter(rollout):
             run.send(node, command)
@@ -367,8 +372,7 @@ def _go_on_without(run: Run, event: NodeExited) -> None:
     for shard in shards:
         rollout = run.ledger.drop(shard)
         if rollout is not None:
-            run.tickets.drop(rollout)
-            dropped += 1
+            dropped += run.tickets.drop(rollout)
         node = run.deaths.least_loaded()
         run.deaths.give(shard, node)
         run.send(node, run.ledger.assign(shard, node, taken_over=True))

@@ -154,7 +154,9 @@ def _merge(run: Run) -> None:
     settings = run.settings
     while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
+        late = run.tickets.late
         rollouts = run.tickets.merge(granted, in_shard_order=run.degree == 0)
+        _count_late(run, run.tickets.late - late)
         if rollouts is None:
             return
         run.episodes.add(rollouts)
@@ -164,6 +166,19 @@ def _merge(run: Run) -> None:
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
             run.send(settings.replay, train)
         run.send(settings.optimizer, train)
+
+
+def _count_late(run: Run, late: int) -> None:
+    """Count rollouts that were given up, and tell of the first, the tenth, the hundredth..."""
+    before = run.counters.rollouts_dropped
+    now = run.counters.rollouts_dropped = before + late
+    if late and (before == 0 or len(str(now)) > len(str(before))):
+        run.decide(
+            "rollouts dropped",
+            f"{now} so far, with {now * run.settings.rows_per_rollout} rows: without the last of "
+            f"them, ticket {run.tickets.merged} would have waited for env nodes or broken the "
+            "bound on old rows (scheduler.stragglers: drop)",
+        )
 
 
 def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:

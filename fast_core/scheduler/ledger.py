@@ -2,7 +2,8 @@
 
 A rollout is in exactly one place: running in an env node, on its way through the user's nodes,
 ready in its slot, or training. Its slot is taken when it starts and freed by `release`, or by
-`drop` where its env node died.
+`drop` where its env node died. One that came too late to train on runs on, since its shard can do
+nothing else meanwhile, and is released when it is complete.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Place(Enum):
     """Where a rollout is."""
 
     RUNNING = "running"
+    LATE = "late"  # running, and no ticket may train on it any more
     STAGED = "staged"  # complete, and on its way through the user's nodes
     READY = "ready"
     DUE = "due"  # ready, and the next ticket must train on it
@@ -156,7 +158,9 @@ class Ledger:
             return None
         self._running[shard] = None
         self.running -= 1
-        rollout.place, rollout.result = Place.STAGED, event
+        rollout.result = event
+        if rollout.place is Place.RUNNING:
+            rollout.place = Place.STAGED
         if self._free[shard]:
             heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
         return rollout
@@ -170,7 +174,6 @@ class Ledger:
         rollout = self._running[shard]
         if rollout is None:
             return None
-        rollout.place = Place.DROPPED
         self._running[shard] = None
         self.running -= 1
         self.rollout_ids[shard] -= 1
@@ -179,9 +182,9 @@ class Ledger:
         return rollout
 
     def release(self, rollouts: Sequence[Rollout]) -> None:
-        """Free the slots of rollouts that were trained on."""
+        """Free the slots of rollouts that were trained on, or came too late for it."""
         for rollout in rollouts:
-            assert rollout.place is Place.TRAINING
+            assert rollout.place in (Place.TRAINING, Place.LATE)
             rollout.place = Place.FREED
             shard = rollout.order.shard
             if not self._free[shard] and self._running[shard] is None:

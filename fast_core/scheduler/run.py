@@ -69,7 +69,9 @@ class Run:
         shards = _shard_counts(settings, saved)
         self.ledger = Ledger(settings.slots_per_shard, shards.incarnations, shards.rollout_ids)
         self.counters = kept(Counters, saved)
-        self.tickets = Tickets(settings.shards, self.counters.settled)
+        self.tickets = Tickets(
+            settings.shards, self.counters.settled, drops=settings.stragglers == "drop"
+        )
         self.times = Times(settings.env_nodes, settings.shards, saved)
         self.auto: Auto | None = None
         if settings.auto_degree:

@@ -46,6 +46,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         callbacks_save: Whether callbacks have a part of a checkpoint.
         env_restarts: Deaths of env nodes that the run survives; their shards move to others.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        stragglers: What becomes of a rollout without which the next ticket would break its bound.
         auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
@@ -91,6 +92,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     env_restarts: int = 0
     degree: int
     auto_degree: bool = False
+    stragglers: Literal["wait", "drop"] = "wait"
     slots_per_shard: int
     rows_per_rollout: int
     updates_granted: int = 0

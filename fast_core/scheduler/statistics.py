@@ -57,8 +57,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         evaluation_mean: Mean return of the last evaluation, None before the first.
         evaluation_version: Version that was evaluated last.
         score_streak: Evaluations in a row that reached the score.
-        rows_dropped: Environment steps that were ordered and lost with their env node; 0 without
-            deaths, since nothing else is ever dropped.
+        rows_dropped: Environment steps that were ordered and lost with their env node, or that came
+            too late where the run is told to drop such; nothing else ever is.
         stale_events: Events ignored because they named nothing that was expected.
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of those of the last 100 episodes whose outcome is known, None

@@ -72,6 +72,7 @@ class Audit:
         self.acted: dict[Key, int] = {}
         self.end_version = {settled - 1: version}  # version at the end of each ticket
         self.last_ticket: dict[Key, int] = {}  # that may train on it, by the degree at its start
+        self.late: set[Key] = set()  # running, and given up
         self.degree_of: dict[Key, int] = {}  # when it was started
         self.granted: dict[int, int] = {}  # of each ticket that trains
         self.steps_merged = self.steps_settled = 0  # granted since learning last began anew
@@ -104,11 +105,16 @@ class Audit:
                 slot, rollout_id = self.running.pop(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
                 key = (event.shard, event.rollout_id)
-                if self.settings.stages:
+                if key in self.late:
+                    self._forget(key, slot)
+                elif self.settings.stages:
                     self.staged[key] = (slot, event.incarnation, "")
                 else:
                     self.ready[key] = (slot, event.incarnation)
-                self.acted[key] = event.version
+                if key in self.late:
+                    self.late.discard(key)
+                else:
+                    self.acted[key] = event.version
             case Transformed():
                 self._transformed(event)
             case NodeExited():
@@ -133,6 +139,19 @@ class Audit:
             case _:
                 pass
 
+    def _forget(self, key: Key, slot: int) -> None:
+        self.taken.discard((key[0], slot))
+        del self.last_ticket[key], self.degree_of[key]
+
+    def _give_up(self, ticket: int) -> None:
+        """What still runs though it must be in ``ticket`` at the latest is late."""
+        for shard, (_, rollout_id) in self.running.items():
+            key = (shard, rollout_id)
+            if key not in self.late and self.last_ticket[key] <= ticket:
+                self.late.add(key)
+                self.started -= 1
+                self.dropped += 1
+
     def _transformed(self, event: Transformed) -> None:
         key = (event.rollout.shard, event.rollout.rollout_id)
         slot, incarnation, stage = self.staged[key]
@@ -150,10 +169,13 @@ class Audit:
         for shard, owner in self.owner.items():
             if owner == event.node and shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
-                self.taken.discard((shard, slot))
+                key = (shard, rollout_id)
+                self._forget(key, slot)
                 self.last_rollout[shard] = rollout_id - 1
-                self.started -= 1
-                self.dropped += 1
+                if key not in self.late:
+                    self.started -= 1
+                    self.dropped += 1
+                self.late.discard(key)
 
     def _transform(self, node: str, command: Transform) -> None:
         ref, stages = command.rollout, self.settings.stages
@@ -303,6 +325,8 @@ class Audit:
     def _train(self, node: str, command: Train) -> None:
         settings = self.settings
         assert node == settings.optimizer and command.ticket == self.merged
+        if settings.stragglers == "drop":
+            self._give_up(command.ticket)
         self.merged += 1
         assert command.env_steps == command.ticket * settings.rows_per_ticket
         self.granted[command.ticket] = command.granted

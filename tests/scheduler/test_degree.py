@@ -289,6 +289,7 @@ def test_any_change_of_the_degree_keeps_the_bound_and_strands_nothing(part: int)
             slots_per_shard=6,
             stop_env_steps=rng.randint(1, 1500),
             checkpoint_every_updates=rng.choice([None, 12, 40]),
+            stragglers=rng.choice(["wait", "drop"]),
         )
         world = World(settings, oldest_weights=True)
         world.make_ready()

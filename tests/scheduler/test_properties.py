@@ -52,6 +52,8 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     }
     if draw(st.booleans()):
         values |= draw(replay_settings())
+    if not values["stages"]:
+        values["stragglers"] = draw(st.sampled_from(["wait", "drop"]))
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))
@@ -267,6 +269,7 @@ class Nodes(RuleBasedStateMachine):
         assert statistics.env_steps_collected == statistics.env_steps_trained
         assert not audit.running and not audit.ready and not audit.tickets and not audit.taken
         assert not audit.staged
+        assert not audit.late
         assert statistics.rows_dropped >= audit.dropped * settings.rows_per_rollout
         assert statistics.env_nodes_lost == len(audit.lost)
         assert not audit.evaluating, "a running evaluation was cancelled"
