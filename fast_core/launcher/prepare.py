@@ -190,7 +190,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        env_restarts=config.supervision.env_restarts,
+        env_restarts=config.supervision.env_deaths,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,

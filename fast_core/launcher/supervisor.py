@@ -294,7 +294,7 @@ class Supervisor:
                 cause = self._cause(child)
                 printed = self._log_tail(child.name)
                 report = describe_death(self._plan, self._memory, child.name, cause, printed)
-                may_survive = self._plan.config.supervision.env_restarts > 0
+                may_survive = self._plan.config.supervision.env_deaths > 0
                 if may_survive and child.name in self._plan.names.env:
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
                 else:
