@@ -221,7 +221,12 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
 def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     """Deaths that the run survives, by kind of node."""
     names, supervision = plan.names, plan.config.supervision
-    return (Budget("env", names.env, supervision.env_deaths),)
+    restarts = supervision.restarts
+    return (
+        Budget("env", names.env, supervision.env_deaths),
+        Budget("policy", names.policy, restarts.policy),
+        Budget("evaluator", names.evaluator, restarts.evaluator),
+    )
 
 
 def identity(config: RunConfig) -> dict[str, str]:
