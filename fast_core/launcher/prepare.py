@@ -16,7 +16,7 @@ from fast_core.run.changes import changeable
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
-from fast_core.scheduler import SchedulerSettings
+from fast_core.scheduler import Budget, SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
 
@@ -190,7 +190,9 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        env_restarts=config.supervision.env_restarts,
+        restarts=_budgets(plan),
+        backoff_s=config.supervision.restarts.backoff_s,
+        max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
@@ -213,6 +215,17 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
+    )
+
+
+def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
+    """Deaths that the run survives, by kind of node."""
+    names, supervision = plan.names, plan.config.supervision
+    restarts = supervision.restarts
+    return (
+        Budget("env", names.env, supervision.env_deaths),
+        Budget("policy", names.policy, restarts.policy),
+        Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 
 
