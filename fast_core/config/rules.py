@@ -239,18 +239,19 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             repr(supervision.env_deaths),
             f"Set policy.placement to env, or {key} to 0.",
         )
-    for kind in ("policy", "replay", "evaluator", "optimizer"):
+    for kind in ("policy", "replay", "evaluator"):
         if deaths := getattr(restarts, kind):
             yield Problem(
                 f"supervision.restarts.{kind}",
-                "must be 0: this version starts env nodes anew, and no others",
+                "must be 0: this version starts env nodes and optimizers anew, and no others",
                 repr(deaths),
                 "Set it to 0.",
             )
-    if restarts.on_error == "restart":
+    if restarts.on_error == "restart" and not restarts.optimizer:
         yield Problem(
             "supervision.restarts.on_error",
-            "must be end: this version restarts after deaths only",
+            "can be restart only with supervision.restarts.optimizer: this version restarts others "
+            "after deaths only",
             "'restart'",
             "Set it to end.",
         )

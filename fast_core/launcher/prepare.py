@@ -172,11 +172,14 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     return why, "Use environment.backend: gymnasium"
 
 
-def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:
-    """What the scheduler is told."""
+def scheduler_settings(
+    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+) -> SchedulerSettings:
+    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
+    dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
@@ -191,6 +194,8 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         routes=wired.routes,
         changeable=changeable(config),
         env_restarts=config.supervision.env_deaths,
+        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks_on_error=config.supervision.restarts.on_error == "restart",
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,

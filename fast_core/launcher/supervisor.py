@@ -295,7 +295,8 @@ class Supervisor:
                 printed = self._log_tail(child.name)
                 report = describe_death(self._plan, self._memory, child.name, cause, printed)
                 may_survive = self._plan.config.supervision.env_deaths > 0
-                if may_survive and child.name in self._plan.names.env:
+                names = self._plan.names
+                if child.name in names.optimizers or (may_survive and child.name in names.env):
                     self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
                 else:
                     self._shell.take(report)
@@ -358,8 +359,10 @@ class Supervisor:
         now_s = time.monotonic()
         stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
         if stall is not None:
-            stack = self._stack(stall.node)
-            self._shell.take(msgspec.structs.replace(stall, traceback=stack))
+            report = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
+            hangs = stall.node in self._plan.names.optimizers  # which is no better than dead
+            news = NodeExited(stall.node, stall.error, report=report) if hangs else report
+            self._shell.take(news)
         elif overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
             told = [event for _, event in self._shell.restoring.values()]

@@ -28,6 +28,10 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
         rows.append(("last evaluation", evaluation_text(summary.last)))
     for name, best in summary.others.items():
         rows.append((f"best in {name}", evaluation_text(best)))
+    if summary.comebacks:
+        times = "once" if summary.comebacks == 1 else f"{count(summary.comebacks)} times"
+        redone = f"{count(summary.redone_env_steps)} env steps were trained again"
+        rows.append(("came back", f"{times} after the death of an optimizer; {redone}"))
     if summary.begun_anew:
         text = f"a resume gave up {count(summary.begun_anew)} open episodes for new ones"
         rows.append(("not exact", text))

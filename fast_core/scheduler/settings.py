@@ -45,6 +45,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         changeable: What callbacks may change, by key of the configuration, and what it says.
         callbacks_save: Whether callbacks have a part of a checkpoint.
         env_restarts: Deaths of env nodes that the run survives; their shards move to others.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
@@ -88,6 +90,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     changeable: dict[str, Value] = {}
     callbacks_save: bool = False
     env_restarts: int = 0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
     slots_per_shard: int
     rows_per_rollout: int

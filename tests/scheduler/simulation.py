@@ -86,6 +86,7 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    more |= {"comebacks", "comebacks_on_error"}
     more |= {
         "moments",
         "changeable",
