@@ -14,14 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fast_core.config import RestartsConfig
-from fast_core.events import LogLine
+from fast_core.events import Failed, LogLine
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.session import Continuation, Session
 from fast_core.launcher.shown.records import keep_crash
+from fast_core.launcher.supervisor import LostEarly
+from fast_core.monitor.crash import crash_report
 from fast_core.monitor.figures import count
+from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import complete_names
+from fast_core.run.names import Names
 
 KEY = "supervision.restarts.optimizer"
 
@@ -55,6 +59,38 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
     gc.collect()  # the memory of the part that is over goes before the next one takes as much
     return replace(session, config=lost.config, continuation=continuation, comebacks=comebacks)
+
+
+def survives_early(session: Session, error: LostEarly) -> bool:
+    """Whether a run goes on although this node is gone before it has got its plan."""
+    config = session.config
+    named = Names.of(config, env_nodes=1, policy_nodes=0).optimizers
+    left = config.supervision.restarts.optimizer - len(session.comebacks)
+    return error.node in named and left > 0
+
+
+def lost_early(session: Session, error: LostEarly) -> LostPart:
+    """What a part leaves that has not begun: where it would have gone on, nothing is lost."""
+    run, text = session.run, str(error)
+    manifest = None if session.continuation is None else session.continuation.manifest
+    reached = RunSummary(
+        outcome="failed",
+        text=text,
+        run_name=session.config.name,
+        run_directory=str(run.path),
+        elapsed_s=0.0,
+        env_steps=0 if manifest is None else manifest.env_steps,
+        updates=0 if manifest is None else manifest.version,
+        session_s=0.0,
+        session_env_steps=0,
+        session_updates=0,
+        comebacks=len(session.comebacks),
+    )
+    cause = Failed(error.node, "starting", text, "", {})
+    life = len(session.comebacks) + 1
+    report = crash_report(cause, incarnation=life, run_directory=str(run.path))
+    earlier = session.comebacks[-1].lost.callbacks if session.comebacks else None
+    return LostPart(session.config, cause, report, reached, earlier)
 
 
 def _story(lost: LostPart, continuation: Continuation | None) -> str:

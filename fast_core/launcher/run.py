@@ -28,7 +28,7 @@ from fast_core.launcher.checkpoints.store import (
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.comeback import come_back
+from fast_core.launcher.comeback import come_back, lost_early, survives_early
 from fast_core.launcher.lending import process_lent
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import LostPart
@@ -38,6 +38,7 @@ from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
+from fast_core.launcher.supervisor import LostEarly
 from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
@@ -241,12 +242,12 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
 
 def _run(session: Session) -> Outcome:
     """Carry it out, one part after the other while optimizers die and it comes back."""
-    checking = Checking(session.interrupts, session.progress)
     while True:
         ended = _part(session)
         if isinstance(ended, Outcome):
             return ended
         try:
+            checking = Checking(session.interrupts, session.progress)
             session = come_back(session, ended, checking)
         except Interrupted as interrupt:
             return _never_began(
@@ -275,6 +276,8 @@ def _part(session: Session) -> Outcome | LostPart:
         raise
     except FastLoopError as error:
         interrupts.check_forced()
+        if isinstance(error, LostEarly) and survives_early(session, error):
+            return lost_early(session, error)
         if lost is not None:
             raise _given_up(session, lost, error) from error
         write_versions(run, datetime.now())

@@ -189,7 +189,7 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
         continued_env_steps=before,
         kept_bytes=checkpoints_bytes(run.checkpoints),
     )
-    if not session.continued:  # a new run keeps it even if it never begins; else see Shell
+    if not run.config.exists():  # a new run keeps it even if it never begins; else see Shell
         run.write_config(config_file.dumps(verdict.plan.config))
     return verdict
 

@@ -50,6 +50,18 @@ SIGNAL_NEWS_S = 0.1
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 
 
+class LostEarly(NodeFailed):
+    """A node is gone that has not got its plan yet.
+
+    Attributes:
+        node: Its name.
+    """
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(message)
+        self.node = node
+
+
 class ProbeAnswer(msgspec.Struct):
     """What the probe process sends."""
 
@@ -185,7 +197,7 @@ def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
             raise _early_end(child, interrupts)
 
 
-def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+def _early_end(child: Child, interrupts: Interrupts) -> LostEarly:
     """The error for a child that did not live until the run began.
 
     Raises:
@@ -193,9 +205,10 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     """
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
-    return NodeFailed(
+    return LostEarly(
+        child.name,
         f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
-        "logs/fork-server.log"
+        "logs/fork-server.log",
     )
 
 
