@@ -16,7 +16,7 @@ from fast_core.run.changes import changeable
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
-from fast_core.scheduler import SchedulerSettings
+from fast_core.scheduler import Budget, SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
 
@@ -193,9 +193,11 @@ def scheduler_settings(
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        env_restarts=config.supervision.env_deaths,
         comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
         comebacks_on_error=config.supervision.restarts.on_error == "restart",
+        restarts=_budgets(plan),
+        backoff_s=config.supervision.restarts.backoff_s,
+        max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
@@ -219,6 +221,12 @@ def scheduler_settings(
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
     )
+
+
+def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
+    """Deaths that the run survives, by kind of node."""
+    names, supervision = plan.names, plan.config.supervision
+    return (Budget("env", names.env, supervision.env_deaths),)
 
 
 def identity(config: RunConfig) -> dict[str, str]:

@@ -35,6 +35,7 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    Respawn,
     Restoring,
     RolloutReady,
     Save,
@@ -85,7 +86,7 @@ class Shell:
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
-        lost: Env nodes that died and without which the run goes on.
+        lost: Nodes that died and come back.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
@@ -126,6 +127,7 @@ class Shell:
         self._directory = ""
         self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
+        self._respawns: list[Respawn] = []
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -221,6 +223,9 @@ class Shell:
             case Ready(node, pid):
                 self.pids[node] = pid
                 self.heard_s[node] = now_s
+                if node in self.lost:
+                    self.lost.discard(node)
+                    self._report(f"{node} is back", "INFO")
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -233,9 +238,11 @@ class Shell:
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
             case NodeExited(node, cause) if self._scheduler.survives(event):
-                if node not in self.lost:
+                if event.reaped:
                     self.lost.add(node)
-                    self._report(f"{node} {cause}; the run goes on without it")
+                    self.heard_s.pop(node, None)
+                    self._unreachable.pop(node, None)
+                    self._report(f"{node} {cause}; it is started anew")
             case Failed() | NodeExited():
                 self._failed(event)
         self._carry_out(self._scheduler.handle(event, now_s))
@@ -263,6 +270,15 @@ class Shell:
             self.end = EndRun("failed", text, failed)
         else:
             self._report(f"{failed.traceback}{text}")
+
+    def survives(self, event: NodeExited) -> bool:
+        """Whether the run would go on after this death."""
+        return self._scheduler.survives(event)
+
+    def take_respawns(self) -> list[Respawn]:
+        """Nodes to start anew that were not taken yet."""
+        respawns, self._respawns = self._respawns, []
+        return respawns
 
     def has_failed(self, node: str) -> bool:
         """Whether this node's failure is known already."""
@@ -295,6 +311,8 @@ class Shell:
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
             match command:
+                case Respawn():
+                    self._respawns.append(command)
                 case Tell(moment):
                     self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():
@@ -410,12 +428,12 @@ class Shell:
         """The node that executes each shard now, by shard."""
         return self._scheduler.executors()
 
-    def stop_nodes(self) -> list[str]:
-        """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
+    def stop_nodes(self, nodes: Sequence[str]) -> list[str]:
+        """Write the last row of metrics and tell these nodes to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
         if self.end is not None:
             self._send(METRICS, Finish(self._run_end(self.end)))
-        return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+        return self.tell_stop(nodes)
 
     def _run_end(self, end: EndRun) -> RunEnd:
         now = self._scheduler.statistics()
@@ -472,8 +490,8 @@ class Shell:
         """Seconds since this process began, after those of earlier parts of the run."""
         return self.began_elapsed_s + time.monotonic() - self.started_s
 
-    def _report(self, text: str) -> None:
-        self.progress.log(LogLine("launcher", "WARNING", text))
+    def _report(self, text: str, level: str = "WARNING") -> None:
+        self.progress.log(LogLine("launcher", level, text))
 
 
 def _more_digits(before: int, now: int) -> bool:

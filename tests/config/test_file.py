@@ -289,16 +289,18 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
 
 def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> None:
     older, newer = "supervision.env_restarts=2", "supervision.restarts.env=2"
-    for given in ([older], [newer], [older, newer], [newer, "supervision.env_restarts=0"]):
-        assert read(MINIMAL, *given).supervision.env_deaths == 2
+    for said in ([older], [newer], [older, newer], [newer, "supervision.env_restarts=0"]):
+        assert read(MINIMAL, *said).supervision.env_deaths == 2
     message = refusal(MINIMAL, older, "supervision.restarts.env=3")
     assert "is the older name of supervision.restarts.env, which is 3; got 2" in message
     assert "Set it to 0" in message
 
 
 def test_back_off_that_can_not_grow_is_refused() -> None:
-    given = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
-    assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(MINIMAL, given)
+    backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
+    assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(
+        MINIMAL, backoff
+    )
 
 
 def test_attributes_are_refused_where_nothing_has_them() -> None:

@@ -1,4 +1,4 @@
-"""Env nodes that die within the budget: the run goes on and comes to its end."""
+"""Nodes that die within the budget come back, and the run comes to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ PATIENT: dict[str, Any] = {
 
 
 def lost(launched: Launched) -> list[str]:
-    return [event["why"] for event in launched.events() if event["what"] == "env node lost"]
+    return [event["why"] for event in launched.events() if event["what"] == "node lost"]
+
+
+def back(launched: Launched) -> list[str]:
+    return [event["why"] for event in launched.events() if event["what"] == "node back"]
 
 
 def kill(launched: Launched, node: str) -> None:
@@ -41,7 +45,8 @@ def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     launched.assert_gone()
     (why,) = lost(launched)
     assert why.startswith("env-1 is gone: was killed by SIGKILL")
-    assert "its 1 shards move to other env nodes" in why
+    assert "it is started anew now" in why
+    assert back(launched) == ["env-1 is ready again"]
     end = [event["why"] for event in launched.events() if event["what"] == "end"]
     assert end == [f"finished: {120 * TICKET} env steps trained (stop.env_steps: {120 * TICKET})"]
     assert not (launched.run / "crash.txt").exists()
@@ -89,3 +94,15 @@ def test_error_of_an_environment_is_not_a_death(workplace: Workplace) -> None:
     launched = workplace.toy("raise", "supervision.env_restarts=5")
     assert launched.wait(30) == 1
     assert not lost(launched)
+
+
+@pytest.mark.slow
+def test_the_only_env_node_comes_back(workplace: Workplace) -> None:
+    launched = workplace.launch("nodes.env.count=1", "supervision.env_restarts=2", config=PATIENT)
+    launched.await_training()
+    for _ in range(2):
+        seen = len(back(launched))
+        kill(launched, "env-0")
+        eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
