@@ -528,11 +528,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):

@@ -231,19 +231,18 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
-    for kind in ("replay", "optimizer"):
-        if deaths := getattr(restarts, kind):
-            yield Problem(
-                f"supervision.restarts.{kind}",
-                "must be 0: this version starts env nodes, policy nodes and the evaluator anew, "
-                "and no others",
-                repr(deaths),
-                "Set it to 0.",
-            )
-    if restarts.on_error == "restart":
+    if deaths := restarts.replay:
+        yield Problem(
+            "supervision.restarts.replay",
+            "must be 0: this version starts every other kind of node anew, and not this one",
+            repr(deaths),
+            "Set it to 0.",
+        )
+    if restarts.on_error == "restart" and not restarts.optimizer:
         yield Problem(
             "supervision.restarts.on_error",
-            "must be end: this version restarts after deaths only",
+            "can be restart only with supervision.restarts.optimizer: this version restarts others "
+            "after deaths only",
             "'restart'",
             "Set it to end.",
         )

@@ -605,7 +605,14 @@ class RestartsConfig(Section, frozen=True):
         int,
         Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),
     ] = 0
-    optimizer: Annotated[int, Meta(ge=0, description="Deaths of optimizers, in all.")] = 0
+    optimizer: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of optimizers, in all: the whole run goes back to its newest "
+            "checkpoint, or begins once more where there is none.",
+        ),
+    ] = 0
     backoff_s: Annotated[
         Seconds,
         Meta(

@@ -172,11 +172,14 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     return why, "Use environment.backend: gymnasium"
 
 
-def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:
-    """What the scheduler is told."""
+def scheduler_settings(
+    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+) -> SchedulerSettings:
+    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
+    dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
@@ -190,6 +193,8 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
+        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks_on_error=config.supervision.restarts.on_error == "restart",
         restarts=_budgets(plan),
         backoff_s=config.supervision.restarts.backoff_s,
         max_backoff_s=config.supervision.restarts.max_backoff_s,

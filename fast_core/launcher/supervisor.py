@@ -54,6 +54,18 @@ SIGNAL_NEWS_S = 0.1
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 
 
+class LostEarly(NodeFailed):
+    """A node is gone that has not got its plan yet.
+
+    Attributes:
+        node: Its name.
+    """
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(message)
+        self.node = node
+
+
 class ProbeAnswer(msgspec.Struct):
     """What the probe process sends."""
 
@@ -189,7 +201,7 @@ def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
             raise _early_end(child, interrupts)
 
 
-def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+def _early_end(child: Child, interrupts: Interrupts) -> LostEarly:
     """The error for a child that did not live until the run began.
 
     Raises:
@@ -197,9 +209,10 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     """
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
-    return NodeFailed(
+    return LostEarly(
+        child.name,
         f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
-        "logs/fork-server.log"
+        "logs/fork-server.log",
     )
 
 
@@ -424,8 +437,11 @@ class Supervisor:
         stall = self._stalls.check(now_s, self._shell.heard_s, gone) or self._overdue(now_s)
         if stall is not None:
             stall = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
-            if self._shell.survives(NodeExited(stall.node, stall.error, reaped=True)):
+            news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
+            if self._shell.survives(news):
                 self._end_hanging(stall)
+            elif stall.node in self._plan.names.optimizers:  # which is no better than dead
+                self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
                 self._shell.take(stall)
         elif overdue := self._shell.overdue():

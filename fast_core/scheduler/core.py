@@ -33,6 +33,7 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.reading import read_statistics
@@ -391,7 +392,8 @@ def _lose(run: Run, event: NodeExited) -> None:
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
     text, cause = describe(event)
-    run.end("failed", text, cause)
+    again = comes_back(run.settings, event, run.ending)
+    run.end("failed", text, cause, again=again)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:

@@ -159,11 +159,16 @@ class Run:
         """Note a decision for people."""
         self.send(LAUNCHER, Decision(what, why))
 
-    def end(self, reason: StopReason, text: str, cause: Failed | None = None) -> None:
-        """End the run now."""
+    def end(
+        self, reason: StopReason, text: str, cause: Failed | None = None, *, again: bool = False
+    ) -> None:
+        """End the run now; ``again`` says that it comes back."""
         self.ended = True
-        self.decide("end", f"{reason}: {text}")
-        self.send(LAUNCHER, EndRun(reason, text, cause))
+        if again:
+            self.decide("optimizer lost", text)
+        else:
+            self.decide("end", f"{reason}: {text}")
+        self.send(LAUNCHER, EndRun(reason, text, cause, again))
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""

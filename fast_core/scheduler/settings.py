@@ -48,6 +48,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         restarts: Deaths that the run survives, by kind of node.
         backoff_s: Wait before a node is started anew the second time.
         max_backoff_s: Longest wait.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
@@ -93,6 +95,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[Budget, ...] = ()
     backoff_s: float = 0.5
     max_backoff_s: float = 30.0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
     slots_per_shard: int
     rows_per_rollout: int

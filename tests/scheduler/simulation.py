@@ -100,6 +100,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more |= {"comebacks", "comebacks_on_error"}
     more |= {
         "moments",
         "changeable",
