@@ -371,12 +371,6 @@ class Changed(Message, frozen=True):
     number: int
 
 
-class Heartbeat(Message, frozen=True):
-    """The node's I/O thread is alive."""
-
-    node: str
-
-
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -546,7 +540,6 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
-    | Heartbeat
     | LogLine
     | Figures
     | Failed

@@ -595,7 +595,11 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 120.0
     heartbeat_timeout_s: Annotated[
-        Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
+        Seconds,
+        Meta(
+            description="Silence of a node's process that counts as a failure. A thread of the "
+            "native core gives the sign of life, so a long call is none, whatever it holds."
+        ),
     ] = 30.0
     work_timeout_s: Annotated[
         Seconds | None,

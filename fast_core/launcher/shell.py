@@ -30,7 +30,6 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
-    Heartbeat,
     LauncherEvent,
     LogLine,
     NodeExited,
@@ -84,7 +83,6 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
-        heard_s: When each node was last heard, on the monotonic clock.
         lost: Env nodes that died and without which the run goes on.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
@@ -117,7 +115,6 @@ class Shell:
         for name in (None, *plan.config.evaluation.environments):
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
-        self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
@@ -204,9 +201,6 @@ class Shell:
         """Take one event and carry out what follows from it."""
         now_s = time.monotonic()
         match event:
-            case Heartbeat(node):
-                self.heard_s[node] = now_s
-                return
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
@@ -219,7 +213,6 @@ class Shell:
                 self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
-                self.heard_s[node] = now_s
             case Trained():
                 self._rows.trained(event)
                 if event.digest:

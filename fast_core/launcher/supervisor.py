@@ -356,7 +356,7 @@ class Supervisor:
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
+        stall = self._stalls.check(now_s, self._shell.lost)
         if stall is not None:
             stack = self._stack(stall.node)
             self._shell.take(msgspec.structs.replace(stall, traceback=stack))

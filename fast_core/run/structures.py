@@ -38,8 +38,9 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-# Families that every node has without declaring them: all doorbells, its own trace and counters.
-GIVEN = frozenset({"doorbell", "spans", "stats"})
+# Families that every node has without declaring them: all doorbells, its own trace, counters and
+# pulse.
+GIVEN = frozenset({"doorbell", "pulse", "spans", "stats"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
@@ -50,6 +51,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
     for name in plan.names.all:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
+        yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
     if plan.evaluates:

@@ -147,7 +147,7 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _told(run, event)
         case Tick():
             check_start_timeout(run)
-        case _:  # Heartbeat, LogLine and Figures are the shell's business
+        case _:  # LogLine and Figures are the shell's business
             pass
 
 

@@ -8,12 +8,15 @@ from collections.abc import Collection
 from fast_core.envs import ProgressWord
 from fast_core.events import Failed
 from fast_core.launcher.failures.postmortem import describe_place
+from fast_core.memory import PULSE_PERIOD_S
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
 CHECK_INTERVAL_S = 0.2
+# A pulse that has not moved for so long has missed some: whoever is at fault, it is not a call.
+MISSED_S = 6 * PULSE_PERIOD_S
 PLACE_WORDS = int(ProgressWord.EPISODE)
 _STEPPING = (NodeState.STEPPING, NodeState.EVALUATING, NodeState.TRYING)
 
@@ -24,8 +27,10 @@ class StallDetector:
     A node counts as hanging while none of its counters moves for as long as its state allows:
     ``environment.step_timeout_s`` while it steps environments, ``supervision.start_timeout_s``
     while it makes some anew, ``supervision.work_timeout_s`` otherwise, since even a node that
-    waits takes a turn every `WAIT_LIMIT_S`. So does one whose I/O thread is silent for
-    ``supervision.heartbeat_timeout_s``. A launcher that was itself paused forgives the pause.
+    waits takes a turn every `WAIT_LIMIT_S`. That time runs only while the process lives, as its
+    `Pulse` shows: what is stopped did not hang in whatever it was calling. A pulse that stands
+    still for ``supervision.heartbeat_timeout_s`` is a failure of its own. A launcher that was
+    itself paused forgives the pause. Inline there is no pulse, and nobody apart to be silent.
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
@@ -34,17 +39,22 @@ class StallDetector:
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
         ]
+        self._pulses = {node: memory.pulse(node) for node in self._stats}
+        self._beats: dict[str, tuple[int, float | None]] = {}
         self._moved_s: dict[str, float] = {}
         self._last: dict[str, tuple[int, ...]] = {}
+        for node in self._stats:
+            self.renew(node)
         self._checked_s = time.monotonic()
         self._forgiven_s: float = 0.0
 
+    def renew(self, node: str) -> None:
+        """Another process is this node from now on; nothing is expected of it until it begins."""
+        self._beats[node] = self._pulses[node][0], None
+        self._last.pop(node, None)
+
     def check(
-        self,
-        now_s: float,
-        heard_s: dict[str, float],
-        lost: Collection[str] = (),
-        only: str | None = None,
+        self, now_s: float, lost: Collection[str] = (), only: str | None = None
     ) -> Failed | None:
         """The first node found hanging, as a failure; None while all is well.
 
@@ -59,10 +69,12 @@ class StallDetector:
         for node, stats in self._stats.items():
             if node in lost or only not in (None, node):
                 continue
-            snapshot = stats.snapshot()
-            failure = self._hangs(node, snapshot, now_s)
-            if failure is None and not self._may_hold_the_gil(snapshot):
-                failure = self._silent(node, snapshot, now_s, heard_s)
+            snapshot, silent_s = stats.snapshot(), self._silent_s(node, now_s)
+            if silent_s > MISSED_S:
+                self._last.pop(node, None)  # so that its time begins anew when it goes on
+                failure = self._stopped(node, snapshot, silent_s)
+            else:
+                failure = self._hangs(node, snapshot, now_s)
             if failure is not None:
                 return failure
         return None
@@ -103,19 +115,17 @@ class StallDetector:
         what = "it did not come back from what it was doing"
         return supervision.work_timeout_s, "supervision.work_timeout_s", what
 
-    def _may_hold_the_gil(self, row: StatsSnapshot) -> bool:
-        """Whether user code runs that may keep the I/O thread from answering.
+    def _silent_s(self, node: str, now_s: float) -> float:
+        """For how long the node's pulse has not moved; 0 before it begins."""
+        count, (last, beat_s) = self._pulses[node][0], self._beats[node]
+        if count != last:
+            self._beats[node] = count, now_s
+            return 0.0
+        return 0.0 if beat_s is None else now_s - max(beat_s, self._forgiven_s)
 
-        It has limits of its own: the start time-out and the step time-out.
-        """
-        limited = self._plan.config.environment.step_timeout_s is not None
-        return row.state == NodeState.STARTING or (limited and row.state in _STEPPING)
-
-    def _silent(
-        self, node: str, row: StatsSnapshot, now_s: float, heard_s: dict[str, float]
-    ) -> Failed | None:
+    def _stopped(self, node: str, row: StatsSnapshot, silent_s: float) -> Failed | None:
         limit_s = self._plan.config.supervision.heartbeat_timeout_s
-        if node not in heard_s or now_s - max(heard_s[node], self._forgiven_s) < limit_s:
+        if silent_s < limit_s:
             return None
         return Failed(
             node=node,

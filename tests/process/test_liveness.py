@@ -1,0 +1,57 @@
+"""Whether a node lives, and who hangs where, told truly of real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.process.harness import TOY, Launched, Workplace
+
+pytestmark = pytest.mark.process
+
+HANGING: dict[str, Any] = {
+    **TOY,
+    "name": "hanging",
+    "environment": {"id": "CartPole-v1"},
+    "algorithm": {**TOY["algorithm"], "name": "hanging:HangingConfig"},
+}
+
+
+def last_line(launched: Launched) -> str:
+    return launched.screen.strip().splitlines()[-1]
+
+
+def hangs(where: str, **settings: object) -> list[str]:
+    values = {"where": where, **settings}
+    return [f"algorithm.{name}={value}" for name, value in values.items()]
+
+
+def test_learner_that_holds_the_interpreter_lock_is_not_taken_for_stopped(
+    workplace: Workplace,
+) -> None:
+    """As a call into C that nobody wrote for Python: no thread of Python's runs meanwhile."""
+    launched = workplace.launch(
+        *hangs("update", seconds=4),
+        "supervision.heartbeat_timeout_s=2",
+        "stop={updates: 12}",
+        config=HANGING,
+    )
+    assert launched.wait() == 0, launched.screen
+
+
+def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.toy(
+        "", "supervision.heartbeat_timeout_s=3", "environment.step_timeout_s=0.5", step_s=0.1
+    )
+    launched.await_training()
+    env = launched.node("env-0")
+    os.kill(env, signal.SIGSTOP)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "no sign of life for 3 s (supervision.heartbeat_timeout_s)" in last_line(launched)
+    assert "First cause: node 'env-0'" in launched.screen
