@@ -395,6 +395,8 @@ class Failed(Message, frozen=True):
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
         refused: Whether it would not begin, because of the configuration; ``error`` says why.
+        hangs: Whether its process lives and does not come back, hung or stopped: somebody else
+            says this of it, and it must be killed and reaped before its work is given away.
     """
 
     node: str
@@ -403,6 +405,7 @@ class Failed(Message, frozen=True):
     traceback: str
     context: dict[str, str]
     refused: bool = False
+    hangs: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------

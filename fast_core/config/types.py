@@ -605,10 +605,19 @@ class SupervisionConfig(Section, frozen=True):
         Seconds | None,
         Meta(
             description="Longest that anything else of a node may take in which no counter of it "
-            "moves: an update of the learner, a forward pass, a call of a node of your own; null "
-            "waits for ever."
+            "moves: an update of the learner, a forward pass, a checkpoint, a call of a node of "
+            "your own. The first time of each kind may take all of it, since something may be "
+            "compiled or tuned; null waits for ever, the next times too."
         ),
     ] = 600.0
+    repeat_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="Likewise, from the second time of each kind on. Where the longest so far "
+            "took more than a twentieth of it, a node may take 20 times that instead, but never "
+            "more than work_timeout_s."
+        ),
+    ] = 120.0
     env_restarts: Annotated[
         int,
         Meta(

@@ -159,6 +159,10 @@ class RunMemory:
         """The word in which a node's `Pulse` counts; 0 before it begins."""
         return self.at(Trace, f"pulse/{node}").words
 
+    def works(self, node: str) -> memoryview:
+        """How often a node has left each of its states, in this process of it."""
+        return self.at(Trace, f"works/{node}").words
+
     def weights(self) -> WeightBoard:
         """Newest published policy parameters."""
         return self.at(WeightBoard, "weights")

@@ -38,9 +38,10 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-# Families that every node has without declaring them: all doorbells, its own trace, counters and
-# pulse.
-GIVEN = frozenset({"doorbell", "pulse", "spans", "stats"})
+STATES = 16  # room for as many as a node can be in
+# Families that every node has without declaring them: all doorbells, and of its own its trace,
+# counters, pulse and works.
+GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
@@ -52,6 +53,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
     for name in plan.names.all:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
         yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
+        yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
     if plan.evaluates:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -46,12 +48,44 @@ def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     workplace: Workplace,
 ) -> None:
     launched = workplace.toy(
-        "", "supervision.heartbeat_timeout_s=3", "environment.step_timeout_s=0.5", step_s=0.1
+        "", "supervision.heartbeat_timeout_s=3", "environment.step_timeout_s=0.5", step_s=0.05
     )
     launched.await_training()
+    time.sleep(0.5)  # into the steps of a rollout
     env = launched.node("env-0")
     os.kill(env, signal.SIGSTOP)
     assert launched.wait() == 1
     launched.assert_gone()
     assert "no sign of life for 3 s (supervision.heartbeat_timeout_s)" in last_line(launched)
     assert "First cause: node 'env-0'" in launched.screen
+
+
+POLICY_NODE = "policy.placement=node"
+STAGE = "nodes.extra=[{{node: 'hanging:HangingStage', settings: {{{}}}}}]"
+HANGS = {
+    "update": ("optimizer-0", "learning", hangs("update", kind="sleep"), "in update"),
+    "update, lock held": ("optimizer-0", "learning", hangs("update"), "in update"),
+    "publishing": ("optimizer-0", "publishing", hangs("policy_parameters"), "policy_parameters"),
+    "state_dict": ("optimizer-0", "saving", hangs("state_dict"), "in state_dict"),
+    "policy beside environments": ("env-", "acting", hangs("act", at=30), "in act"),
+    "policy node": ("policy-0", "acting", [*hangs("act", at=30), POLICY_NODE], "in act"),
+    "stage": ("hangingstage", "transforming", [STAGE.format("where: transform")], "in transform"),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(["update, lock held"], [*HANGS]))
+def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str) -> None:
+    """Though work may take far longer the first time: that is what every hang was given."""
+    node, state, overrides, place = HANGS[name]
+    launched = workplace.launch(
+        *overrides,
+        "supervision.repeat_timeout_s=2",
+        "checkpoint.every_updates=1",
+        config=HANGING,
+    )
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert f"First cause: node '{node}" in launched.screen
+    assert f"{state} for " in launched.screen
+    assert "within 2 s (supervision.repeat_timeout_s" in last_line(launched)
+    assert place in launched.screen

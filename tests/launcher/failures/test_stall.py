@@ -15,6 +15,7 @@ from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
 STEP_LIMIT_S, SILENCE_LIMIT_S, START_LIMIT_S, WORK_LIMIT_S = 10.0, 20.0, 40.0, 60.0
+REPEAT_LIMIT_S = 30.0
 EVALUATOR_ROW, OPTIMIZER_ROW, ENV_ROW = 3, 2, 0
 
 
@@ -32,6 +33,9 @@ class Watched:
         return self.stage.memory.stats(self.stage.plan.names.all[row]).words
 
     def enter(self, row: int, state: NodeState) -> None:
+        """As `Node.enter`."""
+        works = self.stage.memory.works(self.stage.plan.names.all[row])
+        works[self.words(row)[StatsColumn.STATE]] += 1
         self.words(row)[StatsColumn.STATE] = state
         self.words(row)[StatsColumn.STATE_SINCE_NS] += 1
 
@@ -62,6 +66,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
             heartbeat_timeout_s=SILENCE_LIMIT_S,
             start_timeout_s=START_LIMIT_S,
             work_timeout_s=WORK_LIMIT_S,
+            repeat_timeout_s=REPEAT_LIMIT_S,
         ),
     )
     stage = Stage(tmp_path, config)
@@ -91,6 +96,67 @@ def test_node_that_takes_no_turn_any_more_is_found(watched: Watched, state: Node
     assert failure is not None
     assert failure.node == "optimizer-0"
     assert "within 60 s (supervision.work_timeout_s)" in failure.error
+
+
+def test_first_work_of_a_kind_may_take_long_and_is_no_scale(watched: Watched) -> None:
+    """It may compile, or tune kernels."""
+    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(WORK_LIMIT_S - 2) is None
+    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(REPEAT_LIMIT_S) is None
+    failure = watched.run(3)
+    assert failure is not None
+    assert failure.hangs
+    assert "its learner did not come back from update or change within 30 s" in failure.error
+    assert "(supervision.repeat_timeout_s" in failure.error
+
+
+def test_work_that_often_takes_long_may_take_long(watched: Watched) -> None:
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    for _ in range(3):
+        assert watched.run(2) is None
+        watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(20 * 2 - 2) is None, "20 times that are more"
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    failure = watched.run(WORK_LIMIT_S + 2)
+    assert failure is not None
+    assert "within 60 s (supervision.work_timeout_s)" in failure.error, "and this is the most"
+
+
+def test_each_kind_of_work_has_a_scale_of_its_own(watched: Watched) -> None:
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    for _ in range(3):
+        assert watched.run(5) is None
+        watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.enter(OPTIMIZER_ROW, NodeState.SAVING)
+    assert watched.run(WORK_LIMIT_S - 2) is None, "the first one"
+    watched.enter(OPTIMIZER_ROW, NodeState.PUBLISHING)
+    watched.enter(OPTIMIZER_ROW, NodeState.SAVING)
+    failure = watched.run(REPEAT_LIMIT_S + 3)
+    assert failure is not None
+    assert "a checkpoint within 30 s" in failure.error
+
+
+def test_successor_begins_without_a_scale(watched: Watched) -> None:
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(2) is None
+    works = watched.stage.memory.works("optimizer-0")
+    works[NodeState.LEARNING] = 0  # as each process of a node begins
+    watched.detector.renew("optimizer-0")
+    assert watched.run(REPEAT_LIMIT_S + 5) is None
+
+
+def test_policy_beside_environments_that_hangs_is_not_blamed_on_them(watched: Watched) -> None:
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    watched.words(ENV_ROW)[StatsColumn.SHARD] = 1
+    watched.words(ENV_ROW)[StatsColumn.STEP] = 5
+    watched.words(ENV_ROW)[StatsColumn.STATE] = NodeState.ACTING
+    failure = watched.run(WORK_LIMIT_S + 3)
+    assert failure is not None
+    assert "the policy did not return from act or load" in failure.error
+    assert failure.context == {"shard": "1", "step of the rollout": "5"}
 
 
 def test_environment_that_is_tried_out_has_the_limit_of_a_step(watched: Watched) -> None:
