@@ -474,7 +474,14 @@ class Told(Message, frozen=True):
 
 
 class Tick(Message, frozen=True):
-    """Time passed; carries nothing but the clock that comes with it."""
+    """Time passed.
+
+    Attributes:
+        idle_since_s: Since when no node that the scheduler waits for has been at work, on the
+            scheduler's clock; None if one is, or that isn't known.
+    """
+
+    idle_since_s: float | None = None
 
 
 # --- commands to the launcher ------------------------------------------------------------------

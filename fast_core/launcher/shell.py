@@ -53,13 +53,14 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.memory import StatsRow
+from fast_core.memory import StatsColumn, StatsRow
 from fast_core.metrics import RunEnd
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
+from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
@@ -69,7 +70,8 @@ from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
-NOT_EXACT = "not exact"
+# Those that are told in words, too.
+TOLD = ("not exact", "standstill")
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -134,6 +136,8 @@ class Shell:
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
         settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
+        evaluator = () if settings.evaluator is None else (settings.evaluator,)
+        self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
@@ -299,7 +303,7 @@ class Shell:
                     if what in BEGIN:
                         self._write_config()
                         self._tell_changed_sources()
-                    elif what == NOT_EXACT:
+                    elif what in TOLD:
                         self._report(why)
                 case EndRun():
                     self.end = command
@@ -375,7 +379,21 @@ class Shell:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
-            self.take(Tick())
+            self.take(Tick(self._idle_since_s()))
+
+    def _idle_since_s(self) -> float | None:
+        """Since when none of the nodes that the scheduler waits for has been at work."""
+        since_ns = 0
+        for name in self._awaited:
+            words = self.stats[name].words
+            if name not in self.lost and words[StatsColumn.STATE] != NodeState.WAITING:
+                return None
+            since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
+        return since_ns / 1e9
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who."""
+        return self._scheduler.owed()
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""

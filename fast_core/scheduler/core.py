@@ -32,11 +32,18 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout
+from fast_core.scheduler.decisions import (
+    advance,
+    begin,
+    check_standstill,
+    check_start_timeout,
+    debts,
+)
 from fast_core.scheduler.failures import describe, describe_move
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.standstill import owed_text
 from fast_core.scheduler.state import SavedState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.stopping import Ending
@@ -67,6 +74,7 @@ class Scheduler:
         if run.ended:
             _after_the_end(run, event)
         else:
+            run.standstill.take(event, now_s)
             _dispatch(run, event)
             if not run.ended:
                 advance(run)
@@ -86,7 +94,13 @@ class Scheduler:
             return None
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
-        return run.time_limit_s if run.ending is None else None
+        limit_s = run.time_limit_s if run.ending is None else None
+        wanted_s = [at for at in (limit_s, run.standstill.check_s) if at is not None]
+        return min(wanted_s, default=None)
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who; empty where they owe nothing."""
+        return owed_text(list(debts(self._run)))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -145,8 +159,9 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
-        case Tick():
+        case Tick(idle_since_s):
             check_start_timeout(run)
+            check_standstill(run, idle_since_s)
         case _:  # LogLine and Figures are the shell's business
             pass
 

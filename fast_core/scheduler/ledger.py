@@ -8,7 +8,7 @@ ready in its slot, or training. Its slot is taken when it starts and freed by `r
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -105,6 +105,12 @@ class Ledger:
     def has_idle(self) -> bool:
         """Whether some shard could start a rollout now."""
         return bool(self._idle)
+
+    def open(self) -> Iterator[tuple[str, Rollout]]:
+        """Every rollout that runs, and the node that was told to collect it."""
+        for node, rollout in zip(self.owners, self._running, strict=True):
+            if rollout is not None:
+                yield node, rollout
 
     def assign(self, shard: int, node: str, *, taken_over: bool = False) -> Assign:
         """Give a shard that runs nothing to a node, as its next incarnation."""

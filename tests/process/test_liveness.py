@@ -89,3 +89,20 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
     assert f"{state} for " in launched.screen
     assert "within 2 s (supervision.repeat_timeout_s" in last_line(launched)
     assert place in launched.screen
+
+
+@pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
+def test_stage_that_forgets_a_rollout_is_named(workplace: Workplace, mode: str) -> None:
+    """Every node is well, and only waits."""
+    launched = workplace.launch(
+        STAGE.format("forgets: 5"),
+        "supervision.repeat_timeout_s=2",
+        f"mode={mode}",
+        config=HANGING,
+    )
+    assert launched.wait() == 1, launched.screen
+    launched.assert_gone()
+    assert "hangingstage has not sent Transformed of rollout 3 of shard 0" in last_line(launched)
+    if mode == "process":
+        assert "First cause: node 'hangingstage'" in launched.screen
+        assert "launcher warning: ticket 2 does not settle" in launched.screen
