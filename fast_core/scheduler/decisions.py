@@ -109,7 +109,7 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
-        run.end("failed", text, Failed(node, "waiting for work", text, "", {}, hangs=True))
+        run.end("failed", text, Failed(node, "waiting for work", text, "", {}))
 
 
 def debts(run: Run) -> Iterator[Debt]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
 
-from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -36,8 +34,8 @@ def test_learner_that_holds_the_interpreter_lock_is_not_taken_for_stopped(
 ) -> None:
     """As a call into C that nobody wrote for Python: no thread of Python's runs meanwhile."""
     launched = workplace.launch(
-        *hangs("update", seconds=4),
-        "supervision.heartbeat_timeout_s=2",
+        *hangs("update", seconds=3),
+        "supervision.heartbeat_timeout_s=1.5",
         "stop={updates: 12}",
         config=HANGING,
     )
@@ -48,24 +46,23 @@ def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     workplace: Workplace,
 ) -> None:
     launched = workplace.toy(
-        "", "supervision.heartbeat_timeout_s=3", "environment.step_timeout_s=0.5", step_s=0.05
+        "", "supervision.heartbeat_timeout_s=2", "environment.step_timeout_s=0.5", step_s=0.01
     )
     launched.await_training()
-    time.sleep(0.5)  # into the steps of a rollout
     env = launched.node("env-0")
     os.kill(env, signal.SIGSTOP)
     assert launched.wait() == 1
     launched.assert_gone()
-    assert "no sign of life for 3 s (supervision.heartbeat_timeout_s)" in last_line(launched)
+    assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
     assert "First cause: node 'env-0'" in launched.screen
+    assert "stopped by a signal" in launched.screen
+    assert "(most recent call first)" in launched.screen, "it woke up for a moment to say where"
 
 
 POLICY_NODE = "policy.placement=node"
 STAGE = "nodes.extra=[{{node: 'hanging:HangingStage', settings: {{{}}}}}]"
 HANGS = {
-    "update": ("optimizer-0", "learning", hangs("update", kind="sleep"), "in update"),
     "update, lock held": ("optimizer-0", "learning", hangs("update"), "in update"),
-    "publishing": ("optimizer-0", "publishing", hangs("policy_parameters"), "policy_parameters"),
     "state_dict": ("optimizer-0", "saving", hangs("state_dict"), "in state_dict"),
     "policy beside environments": ("env-", "acting", hangs("act", at=30), "in act"),
     "policy node": ("policy-0", "acting", [*hangs("act", at=30), POLICY_NODE], "in act"),
@@ -73,13 +70,14 @@ HANGS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["update, lock held"], [*HANGS]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HANGS)
 def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str) -> None:
     """Though work may take far longer the first time: that is what every hang was given."""
     node, state, overrides, place = HANGS[name]
     launched = workplace.launch(
         *overrides,
-        "supervision.repeat_timeout_s=2",
+        "supervision.repeat_timeout_s=1",
         "checkpoint.every_updates=1",
         config=HANGING,
     )
@@ -87,16 +85,17 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
     launched.assert_gone()
     assert f"First cause: node '{node}" in launched.screen
     assert f"{state} for " in launched.screen
-    assert "within 2 s (supervision.repeat_timeout_s" in last_line(launched)
+    assert "within 1 s (supervision.repeat_timeout_s" in last_line(launched)
     assert place in launched.screen
 
 
-@pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["process", "inline"])
 def test_stage_that_forgets_a_rollout_is_named(workplace: Workplace, mode: str) -> None:
     """Every node is well, and only waits."""
     launched = workplace.launch(
         STAGE.format("forgets: 5"),
-        "supervision.repeat_timeout_s=2",
+        "supervision.repeat_timeout_s=1",
         f"mode={mode}",
         config=HANGING,
     )

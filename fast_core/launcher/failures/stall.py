@@ -12,7 +12,7 @@ from fast_core.events import Failed
 from fast_core.launcher.failures.postmortem import describe_place
 from fast_core.memory import PULSE_PERIOD_S
 from fast_core.memory.stats import StatsRow, StatsSnapshot
-from fast_core.nodes.node import NodeState
+from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -125,22 +125,17 @@ class StallDetector:
         ]
         self._watched: dict[str, _Watched] = {}
         for node in memory.all_stats():
-            self.renew(node)
+            self._renew(node)
         self._checked_s = time.monotonic()
         self._forgiven_s: float = 0.0
-
-    def renew(self, node: str) -> None:
-        """Another process is this node from now on; nothing is expected of it until it begins."""
-        memory, pulse = self._memory, self._memory.pulse(node)
-        watched = _Watched(memory.stats(node), pulse, memory.works(node), count=pulse[0])
-        self._watched[node] = watched
 
     def check(
         self, now_s: float, lost: Collection[str] = (), only: str | None = None
     ) -> Failed | None:
         """The first node found hanging, as a failure; None while all is well.
 
-        Nodes in ``lost`` are gone, which is known. With ``only`` no other node has its turn.
+        Nodes in ``lost`` are gone, which is known; what comes back as one of them is another
+        process. With ``only`` no other node has its turn.
         """
         pause_s = now_s - self._checked_s
         if pause_s < CHECK_INTERVAL_S:
@@ -148,7 +143,9 @@ class StallDetector:
         self._checked_s = now_s
         if pause_s > 2.0:
             self._forgiven_s = now_s
-        for node, watched in self._watched.items():
+        for node, watched in [*self._watched.items()]:
+            if node in lost:
+                self._renew(node)
             if node in lost or only not in (None, node):
                 continue
             silent_s = watched.silent_s(now_s, self._forgiven_s)
@@ -160,6 +157,12 @@ class StallDetector:
             if failure is not None:
                 return failure
         return None
+
+    def _renew(self, node: str) -> None:
+        """Another process is this node from now on; nothing is expected of it until it begins."""
+        memory, pulse = self._memory, self._memory.pulse(node)
+        watched = _Watched(memory.stats(node), pulse, memory.works(node), count=pulse[0])
+        self._watched[node] = watched
 
     def _hangs(self, node: str, watched: _Watched, now_s: float) -> Failed | None:
         row = watched.stats.snapshot()
@@ -200,6 +203,8 @@ class StallDetector:
         longest_s, most_s = watched.longest_s.get(row.state, 0.0), supervision.work_timeout_s
         usual_s = max(supervision.repeat_timeout_s, PATIENCE * longest_s)
         what = _WORK[NodeState(row.state)]
+        if row.state == NodeState.WAITING and most_s is not None:  # no turn is missed by then
+            most_s, usual_s = max(most_s, 3 * WAIT_LIMIT_S), max(usual_s, 3 * WAIT_LIMIT_S)
         if most_s is None or not watched.repeats or usual_s >= most_s:
             return Limit(most_s, "supervision.work_timeout_s", what)
         key = "supervision.repeat_timeout_s"

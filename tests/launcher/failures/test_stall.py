@@ -28,6 +28,7 @@ class Watched:
         self.stage = stage
         self.detector = StallDetector(stage.plan, stage.memory)
         self.lives = True
+        self.lost: set[str] = set()
 
     def words(self, row: int) -> memoryview:
         return self.stage.memory.stats(self.stage.plan.names.all[row]).words
@@ -52,7 +53,7 @@ class Watched:
                 beside()
             if self.lives:
                 self.beat()
-            failure = self.detector.check(self.now_s)
+            failure = self.detector.check(self.now_s, self.lost)
             if failure is not None:
                 return failure
         return None
@@ -144,7 +145,9 @@ def test_successor_begins_without_a_scale(watched: Watched) -> None:
     assert watched.run(2) is None
     works = watched.stage.memory.works("optimizer-0")
     works[NodeState.LEARNING] = 0  # as each process of a node begins
-    watched.detector.renew("optimizer-0")
+    watched.lost = {"optimizer-0"}
+    assert watched.run(1) is None
+    watched.lost = set()
     assert watched.run(REPEAT_LIMIT_S + 5) is None
 
 
@@ -277,8 +280,9 @@ def test_successor_is_silent_until_it_begins(watched: Watched) -> None:
     watched.enter(ENV_ROW, NodeState.WAITING)
     assert watched.run(2) is None
     watched.lives = False
-    for name in watched.stage.plan.names.all:
-        watched.detector.renew(name)
+    watched.lost = set(watched.stage.plan.names.all)
+    assert watched.run(2) is None
+    watched.lost = set()
     assert watched.run(2 * SILENCE_LIMIT_S) is None
     watched.lives = True
     assert watched.run(2) is None
@@ -293,6 +297,18 @@ def test_pause_of_the_launcher_is_forgiven(watched: Watched) -> None:
     watched.now_s += 3600
     assert watched.run(STEP_LIMIT_S - 1) is None
     assert watched.run(5) is not None, "but not for ever"
+
+
+def test_node_that_waits_is_given_its_turns_however_short_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervision = SupervisionConfig(work_timeout_s=0.5, repeat_timeout_s=0.5)
+    stage = Stage(tmp_path, make_config(supervision=supervision))
+    watched = Watched(stage, monkeypatch)
+    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
+    assert watched.run(2) is None
+    assert watched.run(3) is not None
+    stage.close()
 
 
 def test_no_limit_means_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
