@@ -37,6 +37,7 @@ Positive = Annotated[int, Meta(ge=1)]
 class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
+    learner: ClassVar[str] = "fast_core.algos.ppo.learner:PPO"
     changeable: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "clip_epsilon",
@@ -374,7 +375,5 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner for tickets of ``setup.rows`` rows."""
         self.check(environment, setup)
-        learner: Algorithm = own("fast_core.algos.ppo.learner:PPO")(
-            self, environment, self.shape(environment), setup
-        )
+        learner: Algorithm = own(self.learner)(self, environment, self.shape(environment), setup)
         return learner

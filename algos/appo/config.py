@@ -1,0 +1,50 @@
+"""APPO and IMPALA as a run sees them: their keys. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from fast_core.algos.ppo.config import PPOConfig
+
+
+class APPOConfig(PPOConfig, frozen=True, kw_only=True):
+    """Asynchronous PPO: V-trace (arXiv:1802.01561) for rows of older policies."""
+
+    learner: ClassVar[str] = "fast_core.algos.appo.learner:APPO"
+
+    name: Annotated[str, Meta(description="`appo`.")] = "appo"
+    rho_clip: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Largest weight of a step's own error in value targets, and of its row in "
+            "the policy's gradient: the ratio of the probabilities of its action now and when it "
+            "was taken, if that is less.",
+        ),
+    ] = 1.0
+    c_clip: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Largest such ratio with which later errors reach back over a step; "
+            "gae_lambda multiplies it.",
+        ),
+    ] = 1.0
+    decoupled: Annotated[
+        bool,
+        Meta(
+            description="Clip around the policy with which the learner began the ticket, and "
+            "weight rows for the one that acted (arXiv:2110.00641); false clips around the one "
+            "that acted, as PPO does."
+        ),
+    ] = True
+    max_lag: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Rows of weights that are more updates old than this when their ticket's "
+            "training begins are left out, and counted in the metric rows_too_old; null for no "
+            "limit."
+        ),
+    ] = None
