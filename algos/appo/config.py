@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -48,3 +48,19 @@ class APPOConfig(PPOConfig, frozen=True, kw_only=True):
             "limit."
         ),
     ] = None
+
+
+class IMPALAConfig(APPOConfig, frozen=True, kw_only=True):
+    """IMPALA (arXiv:1802.01561): APPO in one pass and without a clip."""
+
+    name: Annotated[str, Meta(description="`impala`.")] = "impala"
+    epochs: Annotated[
+        Literal[1], Meta(description="Passes over the rows of a ticket: one. `appo` takes more.")
+    ] = 1
+    clip_epsilon: Annotated[None, Meta(description="There is no clip: null. `appo` has one.")] = (
+        None
+    )
+    decoupled: Annotated[
+        Literal[True],
+        Meta(description="Rows are weighted for the policy that acted: true. `appo` may clip."),
+    ] = True

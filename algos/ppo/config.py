@@ -59,7 +59,11 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         float, Meta(ge=0, le=1, description="Decay of generalised advantage estimation.")
     ] = 0.95
     clip_epsilon: Annotated[
-        float, Meta(gt=0, description="Distance of the probability ratio from 1 that is rewarded.")
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Distance of the probability ratio from 1 that is rewarded; null for no "
+            "limit."
+        ),
     ] = 0.2
     clip_schedule: Annotated[
         Schedule, Meta(description="linear lets clip_epsilon fall to 0 at horizon_env_steps.")

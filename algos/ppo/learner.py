@@ -166,7 +166,9 @@ class PPO:
         left = max(0.0, 1.0 - batch.progress)
         linear_rate = settings.learning_rate_schedule == "linear"
         learning_rate = settings.learning_rate * (left if linear_rate else 1.0)
-        clip = settings.clip_epsilon * (left if settings.clip_schedule == "linear" else 1.0)
+        clip = math.inf
+        if settings.clip_epsilon is not None:
+            clip = settings.clip_epsilon * (left if settings.clip_schedule == "linear" else 1.0)
         limit = math.inf if settings.target_kl is None else 1.5 * settings.target_kl
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []

@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fast_core.algos.appo.config import APPOConfig
+from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
 from fast_core.algos.appo.vtrace import vtrace
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.rollouts import FrameRoom, merge
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.file import loads
+from fast_core.errors import ConfigError
 from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
 
@@ -260,3 +263,48 @@ def test_nothing_is_counted_without_a_limit(make_environment, make_learner, make
     assert "rows_too_old" not in metrics
     assert 0 < metrics["ess"] < 1
     assert all(type(value) is float for value in metrics.values())
+
+
+# --- IMPALA ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_impala_steps_along_the_policy_gradient_of_the_paper(
+    make_environment, make_learner, make_batch, gradient
+):
+    """Weight times advantage times the slope of the log-probability, held by no clip."""
+    config = IMPALAConfig(
+        gradient=gradient, minibatch_size=64, hidden_sizes=(8,), normalize_advantage=False,
+        normalize_observations=False, normalize_rewards=False, value_coef=0.0,
+    )  # fmt: skip
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    assert config.updates_granted(64) == 1
+    _, columns = columns_of(learner, batch)
+    core, (_, advantage, _, _, weight) = learner._core, columns.scalars
+    core.begin(columns)
+    core.shuffle(np.arange(64))
+    core.gradient(0, 64, np.inf)
+    flat = core.parameters()
+    got = core._gradient if gradient == "explicit" else core._flat.grad.numpy()
+    for place in np.random.default_rng(0).choice(np.flatnonzero(got), 8, replace=False):
+        slope, kept = [], flat[place].copy()
+        for side in (1e-2, -1e-2):
+            flat[place] = kept + side
+            log_prob, _ = core.evaluate(columns.action)
+            slope.append(-float((weight * advantage * log_prob).astype(float).mean()) / 2e-2)
+        flat[place] = kept
+        assert got[place] == pytest.approx(slope[0] - slope[1], rel=2e-2, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("epochs", 2), ("clip_epsilon", 0.2), ("decoupled", False)]
+)
+def test_impala_refuses_what_would_make_it_appo(key, value):
+    with pytest.raises(ConfigError, match=rf"algorithm\.{key} must be"):
+        loads(
+            "name: run\nenvironment: {id: CartPole-v1}\nstop: {env_steps: 2048}\n"
+            f"algorithm: {{name: impala, {key}: {str(value).lower()}}}\n",
+            [],
+            algorithm_config_type,
+            source="run.yaml",
+        )
