@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fast_core.algos.appo.config import APPOConfig
-from fast_core.algos.appo.vtrace import effective_sample_size, vtrace
+from fast_core.algos.appo.vtrace import drifted, effective_sample_size, vtrace
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.ppo.columns import ColumnMaker, actions
 from fast_core.algos.ppo.core import Columns, Critic
@@ -46,6 +46,7 @@ class CorrectedColumnMaker(ColumnMaker):
             c_clip=settings.c_clip,
         )
         if settings.decoupled:
+            weight[drifted(log_ratio, advantage, settings.drift_clip_epsilon)] = 0.0
             scalars = [log_prob, advantage, target, outcomes.value, weight]
         else:
             scalars = [merged.behaviour_log_prob, advantage, target, outcomes.value]

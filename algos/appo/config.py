@@ -40,6 +40,14 @@ class APPOConfig(PPOConfig, frozen=True, kw_only=True):
             "that acted, as PPO does."
         ),
     ] = True
+    drift_clip_epsilon: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Distance from 1 of the ratio of an action's probabilities when the "
+            "ticket's training begins and when it was taken, beyond which its row pushes the "
+            "policy no further away; null for no limit. Only where decoupled is true."
+        ),
+    ] = 0.5
     max_lag: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
@@ -60,6 +68,7 @@ class IMPALAConfig(APPOConfig, frozen=True, kw_only=True):
     clip_epsilon: Annotated[None, Meta(description="There is no clip: null. `appo` has one.")] = (
         None
     )
+    drift_clip_epsilon: Annotated[None, Meta(description="Nor this one: null.")] = None
     decoupled: Annotated[
         Literal[True],
         Meta(description="Rows are weighted for the policy that acted: true. `appo` may clip."),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
-from fast_core.algos.appo.vtrace import vtrace
+from fast_core.algos.appo.vtrace import drifted, vtrace
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.rollouts import FrameRoom, merge
 from fast_core.algos.registry import algorithm_config_type
@@ -25,6 +25,7 @@ def appo(**changes):
         "epochs": 2,
         "normalize_observations": False,
         "normalize_rewards": False,
+        "drift_clip_epsilon": None,
     }
     return APPOConfig(**(given | changes))
 
@@ -187,6 +188,21 @@ def test_clipping_is_around_the_policy_that_began_or_around_the_one_that_acted(
         clipped[decoupled] = learner.update(batch).metrics["clip_fraction"]
     assert clipped[True] == 0.0, "one step begins at the anchor"
     assert clipped[False] > 0.3
+
+
+def test_rows_that_would_push_a_drifted_policy_on_have_no_weight(
+    make_environment, make_learner, make_batch
+):
+    weights = []
+    for limit in (None, 0.5):
+        config = appo(drift_clip_epsilon=limit)
+        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        merged, columns = columns_of(learner, batch)
+        weights.append(columns.scalars[4])
+        log_ratio = columns.scalars[0] - merged.behaviour_log_prob.reshape(-1)
+        far = drifted(log_ratio, columns.scalars[1], limit)
+    assert 3 < far.sum() < 61
+    np.testing.assert_array_equal(weights[1], np.where(far, 0.0, weights[0]))
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)

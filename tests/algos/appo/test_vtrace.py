@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fast_core.algos.appo.vtrace import effective_sample_size, vtrace
+from fast_core.algos.appo.vtrace import drifted, effective_sample_size, vtrace
 from fast_core.algos.ppo.returns import generalized_advantages
 
 
@@ -108,3 +108,11 @@ def test_effective_sample_size_by_hand():
     assert effective_sample_size(np.log(weights)) == pytest.approx(36 / (3 * 14))
     assert effective_sample_size(np.array([0.0, -1000.0, -1000.0])) == pytest.approx(1 / 3)
     assert effective_sample_size(np.empty(0)) == 1.0
+
+
+def test_rows_that_would_push_a_drifted_policy_on_are_those_by_hand():
+    ratio = np.array([1.6, 1.6, 0.4, 0.4, 1.4, 0.6, 1.0])
+    advantage = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 5.0])
+    found = drifted(np.log(ratio), advantage, 0.5)
+    assert found.tolist() == [True, False, False, True, False, False, False]
+    assert not drifted(np.log(ratio), advantage, None).any()
