@@ -373,12 +373,6 @@ class Changed(Message, frozen=True):
     number: int
 
 
-class Heartbeat(Message, frozen=True):
-    """The node's I/O thread is alive."""
-
-    node: str
-
-
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -403,6 +397,8 @@ class Failed(Message, frozen=True):
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
         refused: Whether it would not begin, because of the configuration; ``error`` says why.
+        hangs: Whether its process lives and does not come back, hung or stopped: somebody else
+            says this of it, and it must be killed and reaped before its work is given away.
     """
 
     node: str
@@ -411,6 +407,7 @@ class Failed(Message, frozen=True):
     traceback: str
     context: dict[str, str]
     refused: bool = False
+    hangs: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------
@@ -478,8 +475,21 @@ class Told(Message, frozen=True):
     asked: tuple[Asked, ...] = ()
 
 
+class Late(Message, frozen=True):
+    """Something arrived from an earlier life of a node, and was not read."""
+
+    node: str
+
+
 class Tick(Message, frozen=True):
-    """Time passed; carries nothing but the clock that comes with it."""
+    """Time passed.
+
+    Attributes:
+        idle_since_s: Since when no node that the scheduler waits for has been at work, on the
+            scheduler's clock; None if one is, or that isn't known.
+    """
+
+    idle_since_s: float | None = None
 
 
 # --- commands to the launcher ------------------------------------------------------------------
@@ -502,6 +512,21 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Respawn(Message, frozen=True):
+    """Start a node anew that died; it reports `Ready` like any other.
+
+    Attributes:
+        life: The number of its life, 2 for the first that is not the one it began with.
+        shards: What it executes, if it is an env node; nobody tells it again.
+        changed: Values that are not the configuration's, by key.
+    """
+
+    node: str
+    life: int
+    shards: tuple[Assign, ...] = ()
+    changed: dict[str, Value] = {}
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -509,11 +534,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):
@@ -548,7 +578,6 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
-    | Heartbeat
     | LogLine
     | Figures
     | Failed
@@ -556,5 +585,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Late | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Respawn,
     RolloutOrder,
     RolloutReady,
     Save,
@@ -49,18 +50,31 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Budget, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
 Task = (
-    RolloutOrder | Transform | Train | Snapshot | Evaluate | Change | Save | CommitCheckpoint | Tell
+    RolloutOrder
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Change
+    | Save
+    | CommitCheckpoint
+    | Tell
+    | Respawn
 )
 
 
-def make_settings(**changes: object) -> SchedulerSettings:
-    """Settings of a small run without evaluation or checkpoints."""
+def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> SchedulerSettings:
+    """Settings of a small run without evaluation or checkpoints.
+
+    ``restarts`` are deaths that it survives: of ``env`` nodes, of the ``evaluator``, or of the
+    other nodes, which are ``policy``.
+    """
     values: dict[str, object] = {
         "shards": 2,
         "env_nodes": ("env0", "env1"),
@@ -84,8 +98,11 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_score_held": 1,
         "stop_score_on": None,
         "start_timeout_s": 30.0,
+        "work_timeout_s": None,
+        "repeat_timeout_s": 120.0,
     }
-    more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more |= {"comebacks", "comebacks_on_error"}
     more |= {
         "moments",
         "changeable",
@@ -99,7 +116,15 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stragglers",
     }
     assert changes.keys() <= values.keys() | more
-    return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
+    values |= changes
+    kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
+    names = {kind: values.get(key) or () for kind, key in kinds.items()}
+    values["restarts"] = tuple(
+        Budget(kind, (named,) if isinstance(named, str) else named, restarts[kind])  # type: ignore[arg-type]
+        for kind, named in names.items()
+        if kind in restarts
+    )
+    return SchedulerSettings(**values)  # type: ignore[arg-type]
 
 
 class Cut(NamedTuple):
@@ -135,6 +160,7 @@ class World:
         checkpoints: Every checkpoint that the launcher was asked to commit.
         drawn: Tickets that the replay node has drawn for.
         paused: Nodes that begin nothing for now.
+        forgets: Results that a node never sends, by its name and what they are of.
     """
 
     def __init__(
@@ -169,6 +195,8 @@ class World:
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
+        self.forgets: set[tuple[str, str]] = set()
+        self.rested_s = 0.0
         self.cuts: dict[int, Cut] = {}
         self.busy: dict[str, tuple[Task, int]] = {}  # node -> task, version read at its start
         self.touched: list[str] = []
@@ -212,6 +240,10 @@ class World:
             case Tell():
                 node = CALLBACKS
                 self.inbox[node].append(command)
+            case Respawn():
+                node = command.node
+                assert not self.inbox[node] and node not in self.busy, "two processes of one node"
+                self.inbox[node].append(command)
             case Change():
                 self.changes.append(command)
                 self.inbox[node].append(command)
@@ -250,7 +282,7 @@ class World:
         auto.state().degree = degree
 
     def kill(self, node: str) -> list[Send]:
-        """Let a node die: what it does and what it was told are gone."""
+        """Let a node die, or one that is coming back: what it does and was told are gone."""
         self.inbox[node].clear()
         self.busy.pop(node, None)
         return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
@@ -258,6 +290,9 @@ class World:
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
         task, version = self.busy.pop(node)
+        self.rested_s = self.now_s
+        if (node, name_of(task)) in self.forgets:
+            return []
         if node == self.settings.replay and isinstance(task, Train):
             assert task.ticket == self.drawn
             self.drawn += 1
@@ -269,6 +304,11 @@ class World:
             self.touched.append(STREAM)
             return self.deliver(Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """Since when no node has done anything; None if one does."""
+        return None if self.busy else self.rested_s
 
     def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
         match task:
@@ -292,6 +332,8 @@ class World:
                 return CheckpointWritten(task.checkpoint)
             case Change(number):
                 return Changed(node, number)
+            case Respawn():
+                return Ready(node, 0)
             case Tell(moment):
                 return Told(moment, self.asks(task))
 
@@ -305,6 +347,18 @@ class World:
         lag = self.version - 1 - min(versions) if updates else 0
         told = self.metrics(lag)
         return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, told)
+
+
+def name_of(task: Task) -> str:
+    """What a task is, with the shard and the number of its rollout where it is of one."""
+    match task:
+        case RolloutOrder():
+            return f"RolloutOrder {task.shard}.{task.rollout_id}"
+        case Transform(rollout=ref):
+            return f"Transform {ref.shard}.{ref.rollout_id}"
+        case Train():
+            return f"Train {task.ticket}"
+    return type(task).__name__
 
 
 def rollout_ready(
@@ -398,7 +452,7 @@ def simulate(
                 world.finish(node)
             world.touched.append(node)
         else:
-            world.deliver(Tick())
+            world.deliver(Tick(world.idle_since_s))
     return world.ended
 
 
