@@ -29,8 +29,8 @@ TARGET = 0.9
 NODES, STEPS = 2, 4
 DEGREES = {"0": "degree_0", "1": "degree_1", "4": "degree_4", "-1": "auto"}
 PROFILES = {"collect_slow": (2, 1), "equal": (1, 1), "train_slow": (1, 2)}
-UNIT_S = 0.04  # of a round's time
-SETTLED_S = 2.0  # until -1 has measured, which takes a second, and chosen
+UNIT_S = 0.08  # of a round's time
+SETTLED_S = 2.5  # until -1 has measured, which takes a second, and chosen
 TIMEOUT_S = 120.0
 CONFIG = f"""
 name: async_profiles
@@ -89,7 +89,7 @@ def measure(degrees: dict[str, str], *, rounds: int, dispersed: bool = False) ->
 def main() -> None:
     """Measure everything in turn and print the last line."""
     quick = quick_asked("Rounds side by side against two sides that never wait.")
-    turns, rounds = (1, 25) if quick else (3, 100)
+    turns, rounds = (1, 10) if quick else (3, 50)
     degrees = {degree: name for degree, name in DEGREES.items() if not quick or degree != "4"}
     found = []
     for turn in range(turns):
