@@ -270,6 +270,7 @@ class Trained(Message, frozen=True):
         lag_mean: Mean policy lag of the rows, in versions, when they were consumed.
         lag_max: Largest policy lag of the rows.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
+        checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
 
     node: str
@@ -281,6 +282,7 @@ class Trained(Message, frozen=True):
     lag_max: int
     metrics: dict[str, float]
     digest: str = ""
+    checksum: int = 0
 
 
 class SnapshotTaken(Message, frozen=True):

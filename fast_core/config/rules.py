@@ -46,6 +46,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_policy(config),
         *_nodes(config),
         *_optimizers(config),
+        *_recording(config),
         *learning,
     ]
 
@@ -274,6 +275,27 @@ def _collective(config: RunConfig) -> Iterator[Problem]:
             f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
             got,
             "Set it to auto, or nodes.optimizer.device to cuda.",
+        )
+
+
+def _recording(config: RunConfig) -> Iterator[Problem]:
+    """What a record does not hold yet would come out otherwise when it is run again."""
+    if not config.diagnostics.schedule:
+        return
+    optimizer, restarts = config.nodes.optimizer, config.supervision.env_restarts
+    beyond = {
+        "algorithm.name": (config.replays, config.algorithm.name, "ppo"),
+        "policy.placement": (config.policy.placement != "env", config.policy.placement, "env"),
+        "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
+        "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        "supervision.env_restarts": (restarts > 0, restarts, 0),
+    }
+    for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):
+        yield Problem(
+            "diagnostics.schedule",
+            f"does not record runs with {key} {value} yet",
+            "true",
+            f"Set it to false, or {key} to {instead}.",
         )
 
 

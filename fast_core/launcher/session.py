@@ -24,6 +24,8 @@ from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
@@ -65,6 +67,7 @@ class Session:
         progress: The screen.
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
+        follower: What of a recorded run it is to do again, None for a run of its own.
     """
 
     config: RunConfig
@@ -73,6 +76,7 @@ class Session:
     progress: Progress
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
+    follower: Follower | None = None
 
     @property
     def continued(self) -> bool:
@@ -185,7 +189,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None:
+    elif checkpoint is not None and session.follower is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -207,8 +211,11 @@ def _shell(
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    stats = memory.all_stats()
-    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources, callbacks)
+    stats, run, progress = memory.all_stats(), session.run, session.progress
+    if session.follower is None:
+        return Shell(plan, run, hub, stats, progress, state, text, sources, callbacks)
+    published = memory.weights().published
+    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:

@@ -94,5 +94,6 @@ class OptimizerNode(LearningNode):
                 lag_max=before - int(versions.min()) + last,
                 metrics=metrics,
                 digest=self.digest() if config.diagnostics.digests else "",
+                checksum=self.checksum,
             )
         )

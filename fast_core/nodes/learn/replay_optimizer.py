@@ -174,6 +174,7 @@ class ReplayOptimizerNode(LearningNode):
                 before=self._version - ticket.updates,
                 version=self._version,
                 digest=self.digest() if plan.config.diagnostics.digests else "",
+                checksum=self.checksum,
             )
         )
         if not self._tickets:

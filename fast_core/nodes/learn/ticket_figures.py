@@ -41,7 +41,9 @@ class TicketFigures:
             sums[name] = sums.get(name, 0.0) + value
             counts[name] = counts.get(name, 0) + 1
 
-    def trained(self, node: str, *, before: int, version: int, digest: str) -> Trained:
+    def trained(
+        self, node: str, *, before: int, version: int, digest: str, checksum: int
+    ) -> Trained:
         """The answer: metrics are means over the steps that report them.
 
         The lag is that of collection: how many steps the weights that acted in the ticket's
@@ -52,6 +54,7 @@ class TicketFigures:
             before: Committed steps before the ticket.
             version: Committed steps after it.
             digest: Of the learner.
+            checksum: Of its weights.
         """
         steps, train = max(1, self.updates + self.skipped), self.train
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
@@ -72,4 +75,5 @@ class TicketFigures:
             if train.granted
             else {},
             digest=digest,
+            checksum=checksum,
         )

@@ -1,0 +1,73 @@
+"""A recorded run of processes, whatever its timing, comes out the same again in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forms import slow_but
+from tests.process.harness import TOY, Launched, Workplace, digests
+
+pytestmark = pytest.mark.process
+
+RECORDED: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "CartPole-v1"},
+    "rollout": {"shards": 4, "envs_per_shard": 2, "steps": 8},
+    "evaluation": {"every_env_steps": 640, "episodes": 2, "envs": 2},
+    "checkpoint": {"every_updates": 40},
+    "diagnostics": {"schedule": True, "digests": True, "delay_ms": 2},
+    "stop": {"env_steps": 40 * 64},
+}
+
+
+def rerun(workplace: Workplace, recorded: Launched, *options: str, run: Path) -> Launched:
+    arguments = ["-m", "fast_core.cli", "rerun", str(run), *options]
+    return workplace.start(arguments, home=recorded.home)
+
+
+def rerun_of(run: Path) -> Path:
+    return sorted((run / "rerun").iterdir())[-1]
+
+
+@pytest.mark.parametrize("degree", slow_but([4], [1, 2, 3, 4]))
+def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
+    launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=RECORDED)
+    assert launched.wait() == 0, launched.screen
+    run = launched.run
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 0, again.screen
+    recorded = digests(run)
+    assert len(recorded) == 40
+    assert digests(rerun_of(run)) == recorded
+
+
+@pytest.mark.slow
+def test_rerun_ends_after_the_ticket_with_the_update_that_was_asked_for(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.launch("scheduler.off_policy_degree=2", config=RECORDED)
+    assert launched.wait() == 0, launched.screen
+    run = launched.run
+    part = rerun(workplace, launched, "--until", "update=30", run=run)
+    assert part.wait() == 0, part.screen
+    recorded = digests(run)
+    assert digests(rerun_of(run)) == {ticket: recorded[ticket] for ticket in range(8)}
+
+
+@pytest.mark.slow
+def test_recorded_failure_of_an_environment_happens_again(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        "environment.kwargs.fault=raise",
+        "diagnostics={schedule: true, delay_ms: 1}",
+        "scheduler.off_policy_degree=2",
+    )
+    assert launched.wait() == 1, launched.screen
+    run = launched.run
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 1, again.screen
+    cause = (run / "crash.txt").read_text().splitlines()[-1]
+    assert "failed in step 37 of episode 0" in cause
+    assert (rerun_of(run) / "crash.txt").read_text().splitlines()[-1] == cause
