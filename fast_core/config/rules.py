@@ -284,7 +284,11 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         return
     optimizer, restarts = config.nodes.optimizer, config.supervision.env_restarts
     beyond = {
-        "algorithm.name": (config.replays, config.algorithm.name, "ppo"),
+        "nodes.optimizer.update": (
+            optimizer.count > 1 and optimizer.update == "async",
+            optimizer.update,
+            "allreduce",
+        ),
         "policy.placement": (config.policy.placement != "env", config.policy.placement, "env"),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),

@@ -138,6 +138,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     run, interrupts, progress = session.run, session.interrupts, session.progress
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
+    if session.follower is not None:
+        plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)

@@ -12,15 +12,16 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from fast_core.errors import CheckpointError
 from fast_core.events import LauncherEvent, Moment, WireEvent
 
+P = TypeVar("P")
 FORMAT = 1
 FOLDER = "schedule"
 _LENGTH = struct.Struct("<I")
@@ -127,6 +128,12 @@ class ScheduleWriter:
                 "as far as it was recorded"
             )
 
+    def give_up(self, why: str) -> None:
+        """Write what there is, and nothing after it."""
+        if self._fd is not None:
+            self.close()
+            self._report(f"{self._path} ends here: {why}; training goes on")
+
     def _let_go(self) -> None:
         fd, self._fd = self._fd, None
         if fd is not None:
@@ -155,6 +162,37 @@ def next_part(folder: Path) -> Path:
     return folder / FOLDER / f"part-{len(parts(folder))}.gz"
 
 
+def of_node(part: Path, node: str) -> Path:
+    """Where a node records its share of a part."""
+    return part.with_name(f"{part.name.removesuffix('.gz')}.{node}.gz")
+
+
+class View(msgspec.Struct, frozen=True, array_like=True):
+    """From which batch on draws looked at more rows of the replay than those before.
+
+    Attributes:
+        first: Number of that batch, from 0.
+        more: How many more rows, by log; none in the last entry, which counts the batches.
+    """
+
+    first: int
+    more: tuple[int, ...] = ()
+
+
+def read_views(path: Path) -> list[View]:
+    """Read what the replay node recorded of a part; its last entry says how far it goes.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    return _read(path, View)
+
+
+def batches_in(views: Sequence[View]) -> int:
+    """So many batches are known of; a killed writer told of the last ones no more."""
+    return views[-1].first + bool(views[-1].more) if views else 0
+
+
 def read_schedule(path: Path) -> Schedule:
     """Read a recorded part.
 
@@ -162,7 +200,7 @@ def read_schedule(path: Path) -> Schedule:
         CheckpointError: It can't be read, or is of another format.
     """
     try:
-        pieces = list(_pieces(zlib.decompressobj(_GZIP).decompress(path.read_bytes())))
+        pieces = _pieces_of(path)
         header = msgspec.msgpack.decode(pieces[0], type=ScheduleHeader)
         if header.format != FORMAT:
             raise CheckpointError(
@@ -171,8 +209,27 @@ def read_schedule(path: Path) -> Schedule:
             )
         decode = msgspec.msgpack.Decoder(Entry).decode
         return Schedule(header, [decode(piece) for piece in pieces[1:]])
-    except (OSError, zlib.error, msgspec.MsgspecError, IndexError) as error:
-        raise CheckpointError(f"can't read the recorded schedule {path}: {error}") from error
+    except (msgspec.MsgspecError, IndexError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _read(path: Path, kind: type[P]) -> list[P]:
+    decode = msgspec.msgpack.Decoder(kind).decode
+    try:
+        return [decode(piece) for piece in _pieces_of(path)]
+    except msgspec.MsgspecError as error:
+        raise _unreadable(path, error) from error
+
+
+def _pieces_of(path: Path) -> list[memoryview]:
+    try:
+        return list(_pieces(zlib.decompressobj(_GZIP).decompress(path.read_bytes())))
+    except (OSError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"can't read the recorded schedule {path}: {error}")
 
 
 def _pieces(data: bytes) -> Iterator[memoryview]:

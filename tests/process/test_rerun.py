@@ -22,6 +22,18 @@ RECORDED: dict[str, Any] = {
     "stop": {"env_steps": 40 * 64},
 }
 
+REPLAY: dict[str, Any] = {
+    **RECORDED,
+    "environment": {"id": "Pendulum-v1"},
+    "rollout": {"shards": 3, "envs_per_shard": 2, "steps": 16},
+    "algorithm": {"name": "sac", "hidden_sizes": [8], "batch_size": 8},
+    # less than a round is new in each of the draws of one, and old rows are overwritten meanwhile
+    "replay": {"capacity": 800, "learning_starts": 200, "prioritized": True},
+    "scheduler": {"off_policy_degree": 3, "replay_ratio": "1/4"},
+    "diagnostics": {"schedule": True, "digests": True, "delay_ms": 1},
+    "stop": {"env_steps": 40 * 96},
+}
+
 
 def rerun(workplace: Workplace, recorded: Launched, *options: str, run: Path) -> Launched:
     arguments = ["-m", "fast_core.cli", "rerun", str(run), *options]
@@ -35,6 +47,22 @@ def rerun_of(run: Path) -> Path:
 @pytest.mark.parametrize("degree", slow_but([4], [1, 2, 3, 4]))
 def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
     launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=RECORDED)
+    assert launched.wait() == 0, launched.screen
+    run = launched.run
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 0, again.screen
+    recorded = digests(run)
+    assert len(recorded) == 40
+    assert digests(rerun_of(run)) == recorded
+
+
+@pytest.mark.parametrize(
+    "optimizers", slow_but(["{count: 1}"], ["{count: 1}", "{count: 2, update: allreduce}"])
+)
+def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
+    workplace: Workplace, optimizers: str
+) -> None:
+    launched = workplace.launch(f"nodes.optimizer={optimizers}", config=REPLAY)
     assert launched.wait() == 0, launched.screen
     run = launched.run
     again = rerun(workplace, launched, run=run)

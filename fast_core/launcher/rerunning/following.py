@@ -11,7 +11,7 @@ recorded, so there is always something that may be done next.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fast_core.errors import FastLoopError
 from fast_core.events import (
@@ -41,14 +41,15 @@ class Follower:
 
     Attributes:
         schedule: What was recorded.
+        path: Where it lies; beside it are the shares of nodes.
         now_s: The recorded time of the event that the scheduler was given last.
         trained: Tickets that were trained on again.
         version: Committed updates after the last one.
     """
 
-    def __init__(self, schedule: Schedule, until: int | None = None) -> None:
+    def __init__(self, schedule: Schedule, path: str, until: int | None = None) -> None:
         """``until`` is the update after whose ticket nothing is done any more."""
-        self.schedule = schedule
+        self.schedule, self.path = schedule, path
         self.now_s = schedule.header.started_s
         self.trained = self.version = 0
         self._until = until
@@ -154,13 +155,26 @@ class Follower:
             held.append(command)
 
     def release(self, published: int) -> list[tuple[str, Command]]:
-        """Commands that may be carried out while the version ``published`` is the newest."""
+        """Commands that may be carried out while the version ``published`` is the newest.
+
+        A snapshot passes training that waits for it: with replay it holds what was published
+        last, although a ticket before it is being trained on.
+        """
         free = []
         for node, held in self._held.items():
-            while held and self._may(node, held[0], published):
-                self._trains |= node == OPTIMIZER and isinstance(held[0], Train)
-                free.append((node, held.popleft()))
+            while held and (command := self._first(node, held, published)) is not None:
+                self._trains |= node == OPTIMIZER and isinstance(command, Train)
+                held.remove(command)
+                free.append((node, command))
         return free
+
+    def _first(self, node: str, held: Iterable[Command], published: int) -> Command | None:
+        for command in held:
+            if self._may(node, command, published):
+                return command
+            if not (isinstance(command, Train) and self._publishes.get(command.ticket, True)):
+                return None
+        return None
 
     def _may(self, node: str, command: Command, published: int) -> bool:
         match command:

@@ -13,7 +13,7 @@ import msgspec
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import LogLine
+from fast_core.events import LogLine, Trained
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
@@ -23,7 +23,16 @@ from fast_core.launcher.session import Continuation, Session
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
 from fast_core.run import checkpoint_files
-from fast_core.run.schedule import Schedule, ScheduleHeader, parts, read_schedule
+from fast_core.run.names import REPLAY
+from fast_core.run.schedule import (
+    Schedule,
+    ScheduleHeader,
+    batches_in,
+    of_node,
+    parts,
+    read_schedule,
+    read_views,
+)
 
 FOLDER = "rerun"
 _UNTIL = re.compile(r"update=([1-9][0-9]*)")
@@ -49,7 +58,8 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
             "happened in it. Record one with diagnostics.schedule: `fastloop launch "
             f"{found.config} diagnostics.schedule=true`"
         )
-    schedule = read_schedule(recorded[-1])
+    part = recorded[-1]
+    schedule = _as_far_as_drawn(read_schedule(part), of_node(part, REPLAY))
     _check(schedule, update, found)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
@@ -60,9 +70,26 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         run = RunDirectory.create(found.path, FOLDER, datetime.now(), config.seed)
         text = f"running {found.path} again as recorded, in {run.path}"
         progress.log(LogLine("launcher", "INFO", text))
-        follower = Follower(schedule, update)
+        follower = Follower(schedule, str(part), update)
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
         return carry_through(session)
+
+
+def _as_far_as_drawn(schedule: Schedule, views: Path) -> Schedule:
+    """Without tickets whose batches the replay node had no time to write down when it was killed.
+
+    Raises:
+        CheckpointError: What it wrote can't be read.
+    """
+    if not views.exists():
+        return schedule
+    left = batches_in(read_views(views))
+    for index, entry in enumerate(schedule.entries):
+        if isinstance(entry.event, Trained):
+            left -= entry.event.updates + entry.event.skipped
+            if left < 0:
+                return Schedule(schedule.header, schedule.entries[:index])
+    return schedule
 
 
 def _update(until: str | None) -> int | None:

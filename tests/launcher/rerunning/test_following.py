@@ -35,7 +35,7 @@ HEADER = ScheduleHeader(
 
 def following(*events: Event | LauncherEvent, until: int | None = None) -> Follower:
     entries = [entry(event, 11.0 + index) for index, event in enumerate(events)]
-    return Follower(Schedule(HEADER, entries), until)
+    return Follower(Schedule(HEADER, entries), "", until)
 
 
 def ready(shard: int, version: int, rollout_id: int = 1, returns: float = 1.0) -> RolloutReady:
