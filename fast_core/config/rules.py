@@ -289,7 +289,11 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
             optimizer.update,
             "allreduce",
         ),
-        "policy.placement": (config.policy.placement != "env", config.policy.placement, "env"),
+        "nodes.policy.device": (
+            config.policy.placement != "env" and config.nodes.policy.device != "cpu",
+            config.nodes.policy.device,
+            "cpu",
+        ),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
         "supervision.env_restarts": (restarts > 0, restarts, 0),

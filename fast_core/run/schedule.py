@@ -179,6 +179,27 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     more: tuple[int, ...] = ()
 
 
+class Pass(msgspec.Struct, frozen=True, array_like=True):
+    """A forward pass of a policy node.
+
+    Attributes:
+        version: Of the weights.
+        groups: Whose it was, in the order of their rows; numbers among the node's own.
+    """
+
+    version: int
+    groups: tuple[int, ...]
+
+
+def read_passes(path: Path) -> list[Pass]:
+    """Read what a policy node recorded of a part.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    return _read(path, Pass)
+
+
 def read_views(path: Path) -> list[View]:
     """Read what the replay node recorded of a part; its last entry says how far it goes.
 

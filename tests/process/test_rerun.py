@@ -44,9 +44,8 @@ def rerun_of(run: Path) -> Path:
     return sorted((run / "rerun").iterdir())[-1]
 
 
-@pytest.mark.parametrize("degree", slow_but([4], [1, 2, 3, 4]))
-def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
-    launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=RECORDED)
+def check_equal(workplace: Workplace, config: dict[str, Any], *overrides: str) -> None:
+    launched = workplace.launch(*overrides, config=config)
     assert launched.wait() == 0, launched.screen
     run = launched.run
     again = rerun(workplace, launched, run=run)
@@ -54,6 +53,20 @@ def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: in
     recorded = digests(run)
     assert len(recorded) == 40
     assert digests(rerun_of(run)) == recorded
+
+
+@pytest.mark.parametrize("degree", slow_but([4], [1, 2, 3, 4]))
+def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
+    check_equal(workplace, RECORDED, f"scheduler.off_policy_degree={degree}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [RECORDED, REPLAY], ids=["ppo", "sac"])
+def test_forward_passes_of_policy_nodes_are_the_same_again(
+    workplace: Workplace, config: dict[str, Any]
+) -> None:
+    node = "policy={placement: node, groups: 2}"
+    check_equal(workplace, config, node, "nodes.policy.count=2", "scheduler.off_policy_degree=2")
 
 
 @pytest.mark.parametrize(
@@ -62,14 +75,7 @@ def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: in
 def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
     workplace: Workplace, optimizers: str
 ) -> None:
-    launched = workplace.launch(f"nodes.optimizer={optimizers}", config=REPLAY)
-    assert launched.wait() == 0, launched.screen
-    run = launched.run
-    again = rerun(workplace, launched, run=run)
-    assert again.wait() == 0, again.screen
-    recorded = digests(run)
-    assert len(recorded) == 40
-    assert digests(rerun_of(run)) == recorded
+    check_equal(workplace, REPLAY, f"nodes.optimizer={optimizers}")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ recorded, so there is always something that may be done next.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fast_core.errors import FastLoopError
 from fast_core.events import (
@@ -47,9 +47,22 @@ class Follower:
         version: Committed updates after the last one.
     """
 
-    def __init__(self, schedule: Schedule, path: str, until: int | None = None) -> None:
-        """``until`` is the update after whose ticket nothing is done any more."""
-        self.schedule, self.path = schedule, path
+    def __init__(
+        self,
+        schedule: Schedule,
+        path: str,
+        until: int | None = None,
+        passes: Mapping[str, Sequence[int]] = {},
+    ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            schedule: What was recorded.
+            path: Where it lies.
+            until: The update after whose ticket nothing is done any more; None for no such.
+            passes: By policy node, the versions that acted in its forward passes.
+        """
+        self.schedule, self.path, self._passes = schedule, path, passes
         self.now_s = schedule.header.started_s
         self.trained = self.version = 0
         self._until = until
@@ -62,13 +75,14 @@ class Follower:
         self._readers: Counter[int] = Counter()  # who has yet to read a version
         self._held: dict[str, deque[Command]] = {}
         self._trains = False  # whether a ticket is being trained on
+        self._acted = True  # whether policy nodes are through with the published version
         self._learn()
 
     def _learn(self) -> None:
         """Note who read which version."""
         for entry in self._left:
             match entry.event:
-                case RolloutReady() as event:
+                case RolloutReady() as event if not self._passes:
                     self._acts[_rollout(event)] = event.version
                     self._readers[event.version] += 1
                 case SnapshotTaken(request=request, version=version):
@@ -76,7 +90,7 @@ class Follower:
                     self._readers[version] += 1
                 case Trained(ticket=ticket, updates=updates):
                     self._publishes[ticket] = updates > 0
-                case Failed(node) if entry.version >= 0:
+                case Failed(node) if entry.version >= 0 and not self._passes:
                     self._failing[node] = entry.version
                     self._readers[entry.version] += 1
 
@@ -135,6 +149,14 @@ class Follower:
             return f"ran again as recorded, until the recorded run ended: {so_far}; {died}"
         return None
 
+    def exhausted(self, passed: Mapping[str, int]) -> str | None:
+        """Why nothing more can be done although the scheduler's record goes on, None if it can."""
+        for node, versions in self._passes.items():
+            if passed[node] >= len(versions):
+                so_far = f"{self.trained} tickets, to update {self.version}"
+                return f"ran again as recorded, to the end of the record of {node}: {so_far}"
+        return None
+
     def missing(self) -> str:
         """What is waited for although no node has anything to do."""
         if not self._left:
@@ -154,12 +176,15 @@ class Follower:
         else:
             held.append(command)
 
-    def release(self, published: int) -> list[tuple[str, Command]]:
+    def release(self, published: int, passed: Mapping[str, int] = {}) -> list[tuple[str, Command]]:
         """Commands that may be carried out while the version ``published`` is the newest.
+
+        ``passed`` says how many forward passes each policy node has done again.
 
         A snapshot passes training that waits for it: with replay it holds what was published
         last, although a ticket before it is being trained on.
         """
+        self._acted = all(self._acted_with(node, published, passed[node]) for node in self._passes)
         free = []
         for node, held in self._held.items():
             while held and (command := self._first(node, held, published)) is not None:
@@ -167,6 +192,11 @@ class Follower:
                 held.remove(command)
                 free.append((node, command))
         return free
+
+    def _acted_with(self, node: str, version: int, passed: int) -> bool:
+        """Whether a policy node has no pass left with this version."""
+        versions = self._passes[node]
+        return passed >= len(versions) or versions[passed] > version
 
     def _first(self, node: str, held: Iterable[Command], published: int) -> Command | None:
         for command in held:
@@ -179,12 +209,12 @@ class Follower:
     def _may(self, node: str, command: Command, published: int) -> bool:
         match command:
             case Collect(rollouts=(order,)):
-                return published == self._version_of(node, order)
+                return bool(self._passes) or published == self._version_of(node, order)
             case Snapshot(request):
                 return published == self._snapshots.get(request)
             case Train(ticket=ticket) if node == OPTIMIZER:
-                read = not self._publishes.get(ticket, True) or not self._readers[published]
-                return read and not self._trains
+                read = self._acted and not self._readers[published]
+                return not self._trains and (read or not self._publishes.get(ticket, True))
             case _:
                 return True
 

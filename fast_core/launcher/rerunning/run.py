@@ -23,13 +23,14 @@ from fast_core.launcher.session import Continuation, Session
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
 from fast_core.run import checkpoint_files
-from fast_core.run.names import REPLAY
+from fast_core.run.names import REPLAY, Names
 from fast_core.run.schedule import (
     Schedule,
     ScheduleHeader,
     batches_in,
     of_node,
     parts,
+    read_passes,
     read_schedule,
     read_views,
 )
@@ -70,7 +71,7 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         run = RunDirectory.create(found.path, FOLDER, datetime.now(), config.seed)
         text = f"running {found.path} again as recorded, in {run.path}"
         progress.log(LogLine("launcher", "INFO", text))
-        follower = Follower(schedule, str(part), update)
+        follower = Follower(schedule, str(part), update, _passes(part, config))
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
         return carry_through(session)
 
@@ -90,6 +91,14 @@ def _as_far_as_drawn(schedule: Schedule, views: Path) -> Schedule:
             if left < 0:
                 return Schedule(schedule.header, schedule.entries[:index])
     return schedule
+
+
+def _passes(part: Path, config: RunConfig) -> dict[str, list[int]]:
+    """By policy node, the versions of its recorded passes."""
+    if config.policy.placement != "node":
+        return {}
+    names = Names.of(config, 0, config.nodes.policy.count).policy
+    return {name: [one.version for one in read_passes(of_node(part, name))] for name in names}
 
 
 def _update(until: str | None) -> int | None:

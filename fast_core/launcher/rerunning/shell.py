@@ -21,10 +21,12 @@ from fast_core.events import (
 )
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.launcher.shell import Shell
+from fast_core.memory import StatsColumn
 from fast_core.run.names import METRICS
 from fast_core.scheduler import SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
 
+_BATCHES = int(StatsColumn.BATCHES)
 # What came of them is in the record: callbacks are not called, and nothing is saved.
 _LEFT_OUT = (Tell, Save, CommitCheckpoint, AbandonCheckpoint)
 
@@ -66,9 +68,13 @@ class RerunShell(Shell):
             super().take(event)
         if self.end is None and (text := follower.over) is not None:
             self.end = EndRun("finished", text)
-        for node, command in follower.release(self._published()):
+        for node, command in follower.release(self._published(), self._passed()):
             super()._send(node, command)
         return took
+
+    def _passed(self) -> dict[str, int]:
+        """Forward passes that each policy node has done."""
+        return {name: self.stats[name].words[_BATCHES] for name in self.plan.names.policy}
 
     def _record(self, settings: SchedulerSettings) -> None:
         """It is recorded already."""
@@ -86,8 +92,11 @@ class RerunShell(Shell):
         """No node has anything to do, and there is nobody else.
 
         Raises:
-            FastLoopError: Always.
+            FastLoopError: The record goes on.
         """
+        if (text := self._follower.exhausted(self._passed())) is not None:
+            self.end = EndRun("finished", text)
+            return True
         raise FastLoopError(
             f"the rerun came to version {self._follower.version} as recorded and can't go on: "
             f"recorded comes next {self._follower.missing()}, which did not happen again"

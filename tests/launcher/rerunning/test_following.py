@@ -109,6 +109,30 @@ def test_snapshot_holds_the_recorded_version() -> None:
     assert follower.release(0) == [("optimizer-0", train(0))]
 
 
+def test_training_waits_for_the_passes_of_policy_nodes_with_what_it_replaces() -> None:
+    entries = [entry(trained(0, 4), 11.0)]
+    passes = {"policy-0": [0, 0, 4], "policy-1": [0]}
+    follower = Follower(Schedule(HEADER, entries), "", None, passes)
+    follower.hold("env-0", collect(0))
+    follower.hold("optimizer-0", train(0))
+    assert follower.release(0, {"policy-0": 1, "policy-1": 1}) == [("env-0", collect(0))]
+    assert follower.release(0, {"policy-0": 2, "policy-1": 0}) == []
+    done = {"policy-0": 2, "policy-1": 1}
+    assert follower.release(0, done) == [("optimizer-0", train(0))]
+    assert "the record of policy-1" in str(follower.exhausted(done))
+
+
+def test_snapshot_passes_training_that_waits_for_it() -> None:
+    """With replay it holds what was published last, in the midst of a ticket."""
+    taken = SnapshotTaken("optimizer-0", 1, 0, 0)
+    follower = following(taken, trained(0, 4))
+    follower.hold("optimizer-0", train(0))
+    follower.hold("optimizer-0", Snapshot(1))
+    assert follower.release(0) == [("optimizer-0", Snapshot(1))]
+    follower.hear(taken)
+    assert follower.release(0) == [("optimizer-0", train(0))]
+
+
 def test_order_that_was_never_carried_out_stays_so() -> None:
     follower = following(ready(0, 0))
     follower.hold("env-0", collect(0, 5))
