@@ -57,7 +57,7 @@ def entry(event: Event | LauncherEvent, now_s: float, version: int = -1) -> Entr
 
 
 def _is_time(name: str) -> bool:
-    """Whether a metric says how long something took, which the scheduler may go by."""
+    """Whether a metric, or a field, says how long something took, which the scheduler may go by."""
     return name.endswith(("_ms", "_s"))
 
 
@@ -86,10 +86,12 @@ def key(event: Event | LauncherEvent) -> tuple[object, ...]:
 
 def given(event: Event | LauncherEvent, recorded: Entry) -> Event | LauncherEvent:
     """What the scheduler is given for ``event``: it takes its times from the record."""
-    if isinstance(event, Trained) and isinstance(recorded.event, Trained):
-        metrics = {**event.metrics, **recorded.event.metrics}
-        return msgspec.structs.replace(event, metrics=metrics)
-    return event
+    then = recorded.event
+    if not (isinstance(event, Trained) and isinstance(then, Trained)):
+        return event
+    times = {name: getattr(then, name) for name in then.__struct_fields__ if _is_time(name)}
+    metrics = {**event.metrics, **then.metrics}
+    return msgspec.structs.replace(event, metrics=metrics, **times)
 
 
 def difference(event: Event | LauncherEvent, recorded: Entry) -> str | None:
