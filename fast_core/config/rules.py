@@ -284,11 +284,6 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         return
     optimizer, restarts = config.nodes.optimizer, config.supervision.env_restarts
     beyond = {
-        "nodes.optimizer.update": (
-            optimizer.count > 1 and optimizer.update == "async",
-            optimizer.update,
-            "allreduce",
-        ),
         "nodes.policy.device": (
             config.policy.placement != "env" and config.nodes.policy.device != "cpu",
             config.nodes.policy.device,

@@ -167,16 +167,60 @@ def of_node(part: Path, node: str) -> Path:
     return part.with_name(f"{part.name.removesuffix('.gz')}.{node}.gz")
 
 
+END = -1
+
+
 class View(msgspec.Struct, frozen=True, array_like=True):
-    """From which batch on draws looked at more rows of the replay than those before.
+    """From which batch on draws looked at other rows of the replay, or were for others.
 
     Attributes:
         first: Number of that batch, from 0.
-        more: How many more rows, by log; none in the last entry, which counts the batches.
+        more: How many more rows it looked at than the one before, by log; none for none.
+        group: Which optimizers it was for; `END` in the last entry, which counts the batches.
     """
 
     first: int
     more: tuple[int, ...] = ()
+    group: int = 0
+
+
+BEGUN = -1  # the rank of a gradient step that is none
+
+
+class GradientStep(msgspec.Struct, frozen=True, array_like=True):
+    """What the owner of several optimizers did, with ``update: async``.
+
+    Attributes:
+        rank: Whose gradient it applied; `BEGUN` where it computed an own one.
+        updates: Steps that came of it, 1 or 0.
+    """
+
+    rank: int
+    updates: int
+
+
+class GradientBase(msgspec.Struct, frozen=True, array_like=True):
+    """Steps behind the parameters that a worker computed a gradient with."""
+
+    steps: int
+
+
+def read_steps(path: Path) -> list[GradientStep]:
+    """Read what the owner recorded of a part.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    return _read(path, GradientStep)
+
+
+def read_bases(path: Path) -> list[int]:
+    """Read with which parameters a worker began each of its batches.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
+    return [base.steps for base in _read(path, GradientBase)]
 
 
 class Pass(msgspec.Struct, frozen=True, array_like=True):
@@ -211,7 +255,7 @@ def read_views(path: Path) -> list[View]:
 
 def batches_in(views: Sequence[View]) -> int:
     """So many batches are known of; a killed writer told of the last ones no more."""
-    return views[-1].first + bool(views[-1].more) if views else 0
+    return views[-1].first + (views[-1].group != END) if views else 0
 
 
 def read_schedule(path: Path) -> Schedule:

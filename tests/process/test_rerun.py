@@ -70,7 +70,16 @@ def test_forward_passes_of_policy_nodes_are_the_same_again(
 
 
 @pytest.mark.parametrize(
-    "optimizers", slow_but(["{count: 1}"], ["{count: 1}", "{count: 2, update: allreduce}"])
+    "optimizers",
+    slow_but(
+        ["{count: 1}"],
+        [
+            "{count: 1}",
+            "{count: 2, update: allreduce}",
+            "{count: 3, update: async}",
+            "{count: 3, update: async, max_gradient_staleness: 1}",
+        ],
+    ),
 )
 def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
     workplace: Workplace, optimizers: str

@@ -13,26 +13,25 @@ import msgspec
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import LogLine, Trained
+from fast_core.events import LogLine
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
 from fast_core.launcher.rerunning.following import Follower, updates
+from fast_core.launcher.rerunning.written import as_far_as_written
 from fast_core.launcher.run import carry_through
 from fast_core.launcher.session import Continuation, Session
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
 from fast_core.run import checkpoint_files
-from fast_core.run.names import REPLAY, Names
+from fast_core.run.names import Names
 from fast_core.run.schedule import (
     Schedule,
     ScheduleHeader,
-    batches_in,
     of_node,
     parts,
     read_passes,
     read_schedule,
-    read_views,
 )
 
 FOLDER = "rerun"
@@ -60,37 +59,22 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
             f"{found.config} diagnostics.schedule=true`"
         )
     part = recorded[-1]
-    schedule = _as_far_as_drawn(read_schedule(part), of_node(part, REPLAY))
-    _check(schedule, update, found)
+    schedule = read_schedule(part)
+    _check_fingerprint(schedule.header, found)
+    config = _config(schedule.header, found)
+    schedule = as_far_as_written(schedule, part, config)
+    _check_until(schedule, update, found)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
         stack.callback(progress.close)
         continuation = _continuation(schedule.header, found)
-        config = _config(schedule.header, found)
         run = RunDirectory.create(found.path, FOLDER, datetime.now(), config.seed)
         text = f"running {found.path} again as recorded, in {run.path}"
         progress.log(LogLine("launcher", "INFO", text))
         follower = Follower(schedule, str(part), update, _passes(part, config))
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
         return carry_through(session)
-
-
-def _as_far_as_drawn(schedule: Schedule, views: Path) -> Schedule:
-    """Without tickets whose batches the replay node had no time to write down when it was killed.
-
-    Raises:
-        CheckpointError: What it wrote can't be read.
-    """
-    if not views.exists():
-        return schedule
-    left = batches_in(read_views(views))
-    for index, entry in enumerate(schedule.entries):
-        if isinstance(entry.event, Trained):
-            left -= entry.event.updates + entry.event.skipped
-            if left < 0:
-                return Schedule(schedule.header, schedule.entries[:index])
-    return schedule
 
 
 def _passes(part: Path, config: RunConfig) -> dict[str, list[int]]:
@@ -110,19 +94,22 @@ def _update(until: str | None) -> int | None:
     return int(match[1])
 
 
-def _check(schedule: Schedule, until: int | None, run: RunDirectory) -> None:
-    """Refuse what can't give the same bits, or is not in the record.
+def _check_fingerprint(header: ScheduleHeader, run: RunDirectory) -> None:
+    """Refuse what can't give the same bits.
 
     Raises:
         ConfigError: Says what differs.
     """
-    other = differences(schedule.header.fingerprint, fingerprint())
+    other = differences(header.fingerprint, fingerprint())
     if other:
         raise ConfigError(
             f"the run {str(run.path)!r} can't be run again bit for bit here, because what its "
             f"numbers depend on differs: {'; '.join(other)}. Run it again where, and with what, "
             "it was recorded"
         )
+
+
+def _check_until(schedule: Schedule, until: int | None, run: RunDirectory) -> None:
     last = updates(schedule.entries)
     if until is not None and until > last:
         raise ConfigError(

@@ -77,15 +77,18 @@ class ReplayNode(Node):
     def work(self) -> bool:
         """Draw a step for all who have a free place, and write a piece of a checkpoint."""
         drew = False
-        for group in self.replay.groups:
-            if self._orders and group.ready and not self._endangered:
-                if self._views is not None and not self._views.may_draw():
-                    break
+        for index, group in enumerate(self.replay.groups):
+            if self._orders and group.ready and not self._endangered and self._may_draw(index):
                 self._draw(group)
+                if self._views is not None:
+                    self._views.drawn(index, time.monotonic())
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
         return self._note_cut() or self._write() or drew
+
+    def _may_draw(self, group: int) -> bool:
+        return self._views is None or self._views.may_draw(group)
 
     # --- batches -------------------------------------------------------------------------------
 
@@ -94,8 +97,6 @@ class ReplayNode(Node):
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
         rows = self.context.plan.config.rows_per_ticket
         drawn = group.draw(self._orders[0].env_steps + rows)
-        if self._views is not None:
-            self._views.drawn(time.monotonic())
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn

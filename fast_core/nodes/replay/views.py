@@ -16,18 +16,26 @@ import numpy as np
 from fast_core.errors import FastLoopError
 from fast_core.memory import ReplayLog, ReplayReader
 from fast_core.nodes.node import NodeContext
-from fast_core.run.schedule import ScheduleWriter, View, batches_in, of_node, parts, read_views
+from fast_core.run.schedule import (
+    END,
+    ScheduleWriter,
+    View,
+    batches_in,
+    of_node,
+    parts,
+    read_views,
+)
 
 
 class DrawViews(Protocol):
     """What has to do with how far the logs are when a batch is drawn."""
 
-    def may_draw(self) -> bool:
-        """Whether the next batch can be drawn now."""
+    def may_draw(self, group: int) -> bool:
+        """Whether the next batch can be drawn now for this group of optimizers."""
         ...
 
-    def drawn(self, now_s: float) -> None:
-        """A batch has been drawn at this time."""
+    def drawn(self, group: int, now_s: float) -> None:
+        """A batch has been drawn for it at this time."""
         ...
 
     def close(self) -> None:
@@ -56,26 +64,26 @@ class RecordedViews:
         self, writer: ScheduleWriter, reader: ReplayReader, logs: Sequence[ReplayLog]
     ) -> None:
         self._writer, self._reader = writer, reader
-        self._batches = 0
+        self._batches = self._group = 0
         self._before, self._now = _no_rows(logs), _no_rows(logs)
 
-    def may_draw(self) -> bool:
+    def may_draw(self, group: int) -> bool:
         """A record changes nothing."""
         return True
 
-    def drawn(self, now_s: float) -> None:
-        """Write it down if there was more to look at."""
+    def drawn(self, group: int, now_s: float) -> None:
+        """Write it down if there was more to look at, or it was for others than the last one."""
         if not self._reader.looked_at(self._now):
             self._writer.give_up("the env nodes overtook a draw, which is not recorded")
-        if (self._now != self._before).any():
-            more = (self._now - self._before).tolist()
-            self._writer.write(View(self._batches, tuple(more)), now_s)
-            self._before, self._now = self._now, self._before
+        more = (self._now - self._before).tolist() if (self._now != self._before).any() else ()
+        if more or group != self._group:
+            self._writer.write(View(self._batches, tuple(more), group), now_s)
+            self._before, self._now, self._group = self._now, self._before, group
         self._batches += 1
 
     def close(self) -> None:
         """Write down how many there were."""
-        self._writer.write(View(self._batches), 0.0)
+        self._writer.write(View(self._batches, (), END), 0.0)
         self._writer.close()
 
 
@@ -90,27 +98,33 @@ class FollowedViews:
         self._path, self._reader, self._logs = path, reader, logs
         views = read_views(path)
         self._left, self._end = deque(views), batches_in(views)
-        self._batches = 0
+        self._batches = self._group = 0
         self._rows = _no_rows(logs)
         self._look()
 
     def _look(self) -> None:
-        while self._left and self._left[0].more and self._left[0].first == self._batches:
-            self._rows += np.array(self._left.popleft().more, np.uint64)
+        if not self._left or self._left[0].first != self._batches:
+            return
+        view = self._left.popleft()
+        self._group = view.group
+        if view.more:
+            self._rows += np.array(view.more, np.uint64)
             self._reader.look_at(self._rows)
 
-    def may_draw(self) -> bool:
-        """Whether all that it looked at is there by now.
+    def may_draw(self, group: int) -> bool:
+        """Whether it was for this group, and all that it looked at is there by now.
 
         Raises:
             FastLoopError: It is not in the record.
         """
         if self._batches == self._end:
             raise FastLoopError(f"{self._path} ends with batch {self._batches}")
+        if group != self._group:
+            return False
         there = np.concatenate([log.native.committed() for log in self._logs])
         return bool((there >= self._rows).all())
 
-    def drawn(self, now_s: float) -> None:
+    def drawn(self, group: int, now_s: float) -> None:
         """Go on to the next one.
 
         Raises:

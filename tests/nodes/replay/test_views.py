@@ -9,7 +9,7 @@ import pytest
 
 from fast_core.errors import FastLoopError
 from fast_core.nodes.replay.views import FollowedViews, RecordedViews
-from fast_core.run.schedule import ScheduleWriter, View, read_views
+from fast_core.run.schedule import END, ScheduleWriter, View, read_views
 
 
 class Native:
@@ -51,7 +51,7 @@ def recorded(path: Path, *views: tuple[int, int], disturbed: int | None = None) 
     for number, rows in enumerate(views):
         log.native.rows = list(rows)
         reader.undisturbed = number != disturbed
-        writing.drawn(0.0)
+        writing.drawn(0, 0.0)
     writing.close()
     return said
 
@@ -62,7 +62,7 @@ def test_only_draws_that_looked_at_more_are_written(tmp_path: Path) -> None:
         View(0, (3, 2)),
         View(2, (1, 0)),
         View(4, (0, 3)),
-        View(5),
+        View(5, (), END),
     ]
 
 
@@ -72,19 +72,19 @@ def test_draw_waits_for_what_it_looked_at_and_sees_no_more(tmp_path: Path) -> No
     reader = Reader(log)
     following = FollowedViews(tmp_path / "views", reader, [log])  # type: ignore[arg-type,list-item]
     log.native.rows = [9, 1]
-    assert not following.may_draw()
+    assert not following.may_draw(0)
     log.native.rows = [9, 2]
     for _ in range(2):
-        assert following.may_draw()
+        assert following.may_draw(0)
         assert reader.most == [3, 2]
-        following.drawn(0.0)
-    assert not following.may_draw()
+        following.drawn(0, 0.0)
+    assert not following.may_draw(0)
     log.native.rows = [9, 5]
-    assert following.may_draw()
+    assert following.may_draw(0)
     assert reader.most == [4, 5]
-    following.drawn(0.0)
+    following.drawn(0, 0.0)
     with pytest.raises(FastLoopError, match="ends with batch 3"):
-        following.may_draw()
+        following.may_draw(0)
 
 
 def test_record_ends_before_a_draw_that_was_overtaken(tmp_path: Path) -> None:
@@ -94,6 +94,6 @@ def test_record_ends_before_a_draw_that_was_overtaken(tmp_path: Path) -> None:
     log = Log()
     log.native.rows = [9, 9]
     following = FollowedViews(tmp_path / "views", Reader(log), [log])  # type: ignore[arg-type,list-item]
-    following.drawn(0.0)
+    following.drawn(0, 0.0)
     with pytest.raises(FastLoopError, match="ends with batch 1"):
-        following.may_draw()
+        following.may_draw(0)
