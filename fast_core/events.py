@@ -271,6 +271,7 @@ class Trained(Message, frozen=True):
         lag_max: Largest policy lag of the rows.
         publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
+        checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
 
     node: str
@@ -283,6 +284,7 @@ class Trained(Message, frozen=True):
     metrics: dict[str, float]
     digest: str = ""
     publish_s: float = 0.0
+    checksum: int = 0
 
 
 class SnapshotTaken(Message, frozen=True):

@@ -52,6 +52,7 @@ from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsColumn, StatsRow
@@ -66,7 +67,7 @@ from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
@@ -114,6 +115,7 @@ class Shell:
         self.run, self.hub, self.stats = run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
+        self._recorder: Recorder | None = None
         self.failures: list[Failed | NodeExited] = []
         self.evaluations: dict[str | None, EvaluationView] = {}
         self.bests: dict[str | None, EvaluationView] = {}
@@ -139,8 +141,7 @@ class Shell:
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = scheduler_settings(plan, str(run.checkpoints), came_back=came_back)
-        settings = self._telling.settle(settings)
+        settings = self._settle(scheduler_settings(plan, str(run.checkpoints), came_back=came_back))
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
         self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
@@ -151,6 +152,20 @@ class Shell:
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
+        self._recorder = self._record(settings) if plan.config.diagnostics.schedule else None
+
+    def _settle(self, settings: SchedulerSettings) -> SchedulerSettings:
+        """The scheduler's settings, with what it must wait for."""
+        return self._telling.settle(settings)
+
+    def _record(self, settings: SchedulerSettings) -> Recorder | None:
+        """What writes down the schedule from now on, on the scheduler's clock."""
+        text, now_s = self._config_text, self._now_s()
+        return Recorder(self.plan, text, self.stats, settings, now_s, self._report)
+
+    def _now_s(self) -> float:
+        """The scheduler's time."""
+        return time.monotonic()
 
     @property
     def evaluation(self) -> EvaluationView | None:
@@ -208,7 +223,7 @@ class Shell:
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         match event:
             case LogLine():
                 self._logs.write(event)
@@ -243,6 +258,8 @@ class Shell:
                     self._report(f"{node} {cause}; it is started anew")
             case Failed() | NodeExited():
                 self._failed(event)
+        if self._recorder is not None and self.end is None:
+            self._recorder.note(event, now_s)
         self._carry_out(self._scheduler.handle(event, now_s))
         if isinstance(event, Trained):
             self._write_metrics(now_s)
@@ -498,6 +515,8 @@ class Shell:
         """Close the files; what is there of an unfinished checkpoint goes."""
         self._committer.close()
         self._remove_partial()
+        if self._recorder is not None:
+            self._recorder.close()
         self._logs.close()
         self._journal.close()
 
