@@ -240,13 +240,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
                 repr(deaths),
                 "Set it to 0.",
             )
-    if restarts.on_error == "restart":
-        yield Problem(
-            "supervision.restarts.on_error",
-            "must be end: this version restarts after deaths only",
-            "'restart'",
-            "Set it to end.",
-        )
 
 
 def _optimizers(config: RunConfig) -> Iterator[Problem]:

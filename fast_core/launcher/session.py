@@ -250,7 +250,9 @@ def _finish(
         if end.cause.refused:
             raise ConfigError(end.cause.error)
         later = [failure for failure in shell.failures if failure.node != end.cause.node]
-        report = crash_report(end.cause, later, run_directory=str(run.path))
+        life = shell.lives.get(end.cause.node, 0) + 1
+        where = str(run.path)
+        report = crash_report(end.cause, later, incarnation=life, run_directory=where)
         write_crash(run, report, progress)
     summary = display.summary()
     shell.write_summary(summary)

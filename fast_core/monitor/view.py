@@ -193,6 +193,8 @@ class RunSummary:
         policy: Whether the policy with the best evaluation is on file.
         begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
+        deaths: How often each node died that was started anew, by name.
+        nodes_back: How many of them came back.
     """
 
     outcome: StopReason
@@ -213,3 +215,5 @@ class RunSummary:
     policy: bool = False
     begun_anew: int = 0
     warnings: int = 0
+    deaths: Mapping[str, int] = field(default_factory=dict)
+    nodes_back: int = 0
