@@ -240,14 +240,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             repr(deaths),
             "Set it to 0.",
         )
-    if restarts.on_error == "restart" and not restarts.optimizer:
-        yield Problem(
-            "supervision.restarts.on_error",
-            "can be restart only with supervision.restarts.optimizer: this version restarts others "
-            "after deaths only",
-            "'restart'",
-            "Set it to end.",
-        )
 
 
 def _degree(config: RunConfig) -> Iterator[Problem]:

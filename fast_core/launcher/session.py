@@ -308,7 +308,7 @@ def _report(shell: Shell, session: Session) -> str:
     assert shell.end is not None and shell.end.cause is not None
     cause, run = shell.end.cause, shell.run
     later = [failure for failure in shell.failures if failure.node != cause.node]
-    life = len(session.comebacks) + 1
+    life = len(session.comebacks) + shell.lives.get(cause.node, 0) + 1
     return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
 
 

@@ -54,9 +54,11 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
+from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsColumn, StatsRow
 from fast_core.metrics import RunEnd
+from fast_core.monitor.crash import survived_report
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
@@ -89,6 +91,8 @@ class Shell:
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
         lost: Nodes that died and come back.
+        lives: How often each of them died so far.
+        dying: Nodes whose end is known before their exit: when to help, and why.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
@@ -123,6 +127,8 @@ class Shell:
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
         self.lost: set[str] = set()
+        self.lives: dict[str, int] = {}
+        self.dying: dict[str, tuple[float, Failed]] = {}
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
@@ -251,11 +257,13 @@ class Shell:
                 self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
-            case NodeExited(node, cause) if self._scheduler.survives(event):
+            case NodeExited() if self._scheduler.survives(event):
                 if event.reaped:
-                    self.lost.add(node)
-                    self._unreachable.pop(node, None)
-                    self._report(f"{node} {cause}; it is started anew")
+                    self._bury(event)
+            case Failed(node) if self._is_death(event):
+                grace_s = self.plan.config.supervision.grace_s
+                self.dying.setdefault(node, (now_s + grace_s, event))
+                return
             case Failed() | NodeExited():
                 self._failed(event)
         if self._recorder is not None and self.end is None:
@@ -263,6 +271,26 @@ class Shell:
         self._carry_out(self._scheduler.handle(event, now_s))
         if isinstance(event, Trained):
             self._write_metrics(now_s)
+
+    def _is_death(self, event: Failed) -> bool:
+        """Whether what a node raised only ends the node, which comes back."""
+        config = self.plan.config
+        restarts = config.mode == "process" and config.supervision.restarts.on_error == "restart"
+        if not restarts or event.refused or self.end is not None:
+            return False
+        return self.survives(NodeExited(event.node, event.error, reaped=True))
+
+    def _bury(self, event: NodeExited) -> None:
+        """Let nothing of a dead node reach the one that comes back."""
+        node = event.node
+        self.lost.add(node)
+        self._unreachable.pop(node, None)
+        self._report(f"{node} is gone: {event.cause}; it is started anew")
+        life = self.lives[node] = self.lives.get(node, 0) + 1
+        if event.report is not None:
+            where = str(self.run.path)
+            text = survived_report(event.report, incarnation=life, run_directory=where)
+            add_crash(self.run, text, self.progress)
 
     def _failed(self, event: Failed | NodeExited) -> None:
         """Keep it; a node that reported its failure and then exits is one failure, not two."""
