@@ -87,10 +87,16 @@ class PolicyNode(Node):
             if plan.names.policy_of(shard) == context.name
             for group in range(plan.groups)
         ]
-        self._merges = plan.config.scheduler.off_policy_degree > 0
+        self._merges = plan.config.degree > 0
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
         self._acting = False
+
+    def setup(self) -> None:
+        """After a death wake everybody: the answer may be there of which no bell was rung."""
+        if self.context.life > 1:
+            for rank in range(self.context.plan.env_nodes):
+                self._bell(rank).ring()
 
     @property
     def threads(self) -> int:
