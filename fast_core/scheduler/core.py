@@ -101,8 +101,8 @@ class Scheduler:
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
         limit_s = run.time_limit_s if run.ending is None else None
-        times = (limit_s, run.restarts.next_s, run.standstill.check_s)
-        return min([at_s for at_s in times if at_s is not None], default=None)
+        wanted_s = (limit_s, run.restarts.next_s, run.standstill.check_s)
+        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
 
     def owed(self) -> str:
         """What nodes have not done yet, and who; empty where they owe nothing."""
