@@ -451,10 +451,12 @@ class Shell:
 
     def _idle_since_s(self) -> float | None:
         """Since when none of the nodes that the scheduler waits for has been at work."""
+        if self.lost:  # others may wait for it to be back
+            return None
         since_ns = 0
         for name in self._awaited:
             words = self.stats[name].words
-            if name not in self.lost and words[StatsColumn.STATE] != NodeState.WAITING:
+            if words[StatsColumn.STATE] != NodeState.WAITING:
                 return None
             since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
         return since_ns / 1e9
