@@ -437,6 +437,12 @@ class StopRequested(Message, frozen=True):
     save: bool
 
 
+class Requested(Message, frozen=True):
+    """Somebody outside the run asks for something."""
+
+    asked: Asked
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -449,10 +455,10 @@ class CheckpointWritten(Message, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a callback asked for while it was called.
+    """What a callback asked for while it was called, or somebody outside the run.
 
     Attributes:
-        by: Its method, as ``module:Class.method``.
+        by: Its method, as ``module:Class.method``, or the command.
         stop: Why the run shall end; None if it need not.
         save: Whether a checkpoint is wanted now.
         changes: New values by key of the configuration.
@@ -554,5 +560,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
+LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Tick
 LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision

@@ -21,6 +21,8 @@ from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -37,6 +39,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system import remains
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,11 @@ class Mode(Protocol):
     """What differs between processes and one process; made for one session.
 
     Attributes:
+        folder: The run's private folder.
         sources: The files that nodes import while they start; None where that is over.
     """
 
+    folder: Path
     sources: Sources | None
 
     def look(self) -> Found:
@@ -132,17 +137,19 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
+    remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
     interrupts.check()
+    desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources, callbacks)
+    shell = _shell(session, plan, hub, memory, mode.sources, callbacks, desk)
     stack.callback(shell.close)
     _tell(shell, verdict)
     trace = TraceDrain(plan, memory)
@@ -196,6 +203,17 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     return host
 
 
+def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
+    """Where others may ask; with a warning where nobody can."""
+    server = None
+    try:
+        server = listen(folder, session.run, stack)
+    except OSError as error:
+        text = f"no socket in {folder}, so nobody can stop or save this run by a command: {error}"
+        session.progress.log(LogLine("launcher", "WARNING", text))
+    return Desk(session.config.checkpoint, session.interrupts, server)
+
+
 def _shell(
     session: Session,
     plan: RunPlan,
@@ -203,12 +221,14 @@ def _shell(
     memory: RunMemory,
     sources: Sources | None,
     callbacks: Host | None,
+    desk: Desk,
 ) -> Shell:
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
     stats = memory.all_stats()
-    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources, callbacks)
+    progress = session.progress
+    return Shell(plan, session.run, hub, stats, progress, state, text, sources, callbacks, desk)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:
@@ -257,5 +277,4 @@ def _finish(
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    number = interrupts.number if interrupts.count else None
-    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)
+    return Outcome(end.reason, end.text, run.path, summary, interrupts.signal, end.cause, report)
