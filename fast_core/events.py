@@ -482,6 +482,12 @@ class Told(Message, frozen=True):
     asked: tuple[Asked, ...] = ()
 
 
+class Late(Message, frozen=True):
+    """Something arrived from an earlier life of a node, and was not read."""
+
+    node: str
+
+
 class Tick(Message, frozen=True):
     """Time passed; carries nothing but the clock that comes with it."""
 
@@ -506,6 +512,21 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Respawn(Message, frozen=True):
+    """Start a node anew that died; it reports `Ready` like any other.
+
+    Attributes:
+        life: The number of its life, 2 for the first that is not the one it began with.
+        shards: What it executes, if it is an env node; nobody tells it again.
+        changed: Values that are not the configuration's, by key.
+    """
+
+    node: str
+    life: int
+    shards: tuple[Assign, ...] = ()
+    changed: dict[str, Value] = {}
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -513,11 +534,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):
@@ -560,5 +586,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Late | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision

@@ -45,6 +45,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_schedules(config),
         *_policy(config),
         *_nodes(config),
+        *_restarts(config),
         *_optimizers(config),
         *learning,
     ]
@@ -192,15 +193,11 @@ def _policy(config: RunConfig) -> Iterator[Problem]:
 
 
 def _nodes(config: RunConfig) -> Iterator[Problem]:
-    restarts, placement = config.supervision.env_restarts, config.policy.placement
-    if restarts and placement != "env":
-        yield Problem(
-            "supervision.env_restarts",
-            f"can be above 0 only with policy.placement env; that is {placement!r}",
-            repr(restarts),
-            "Set policy.placement to env, or supervision.env_restarts to 0.",
-        )
-    count, shards = config.nodes.env.count, config.rollout.shards
+    count, shards, placement = (
+        config.nodes.env.count,
+        config.rollout.shards,
+        config.policy.placement,
+    )
     if placement != "env" and config.nodes.policy.count > shards:
         yield Problem(
             "nodes.policy.count",
@@ -214,6 +211,40 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
             repr(count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )
+
+
+def _restarts(config: RunConfig) -> Iterator[Problem]:
+    supervision, restarts = config.supervision, config.supervision.restarts
+    older = supervision.env_restarts
+    if older and restarts.env not in (0, older):
+        yield Problem(
+            "supervision.env_restarts",
+            f"is the older name of supervision.restarts.env, which is {restarts.env}",
+            repr(older),
+            "Set it to 0, or both alike.",
+        )
+    if restarts.max_backoff_s < restarts.backoff_s:
+        yield Problem(
+            "supervision.restarts.max_backoff_s",
+            f"must be at least supervision.restarts.backoff_s, which is {restarts.backoff_s:g}",
+            f"{restarts.max_backoff_s:g}",
+            f"Raise it to {restarts.backoff_s:g}, or lower the other.",
+        )
+    if deaths := restarts.replay:
+        yield Problem(
+            "supervision.restarts.replay",
+            "must be 0: this version starts every other kind of node anew, and not this one",
+            repr(deaths),
+            "Set it to 0.",
+        )
+    if restarts.on_error == "restart" and not restarts.optimizer:
+        yield Problem(
+            "supervision.restarts.on_error",
+            "can be restart only with supervision.restarts.optimizer: this version restarts others "
+            "after deaths only",
+            "'restart'",
+            "Set it to end.",
         )
 
 

@@ -584,6 +584,53 @@ class MetricsConfig(Section, frozen=True):
         return tuple(s for s in self.sinks if self.tensorboard or s.name != "tensorboard")
 
 
+class RestartsConfig(Section, frozen=True):
+    """Deaths of nodes that the run survives: each is started anew and goes on.
+
+    Beyond them a death ends the run with its first cause. Runs in one process (`mode: inline`)
+    have no nodes that could die alone.
+    """
+
+    env: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of env nodes, in all. What was being collected is dropped, "
+            "counted and ordered anew, and the shards go on with new episodes.",
+        ),
+    ] = 0
+    policy: Annotated[int, Meta(ge=0, description="Deaths of policy nodes, in all.")] = 0
+    replay: Annotated[int, Meta(ge=0, description="Deaths of the replay node.")] = 0
+    evaluator: Annotated[
+        int,
+        Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),
+    ] = 0
+    optimizer: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of optimizers, in all: the whole run goes back to its newest "
+            "checkpoint, or begins once more where there is none.",
+        ),
+    ] = 0
+    backoff_s: Annotated[
+        Seconds,
+        Meta(
+            description="Wait before a node is started anew the second time, and twice as long "
+            "each time after that; the first time there is none. It begins again once the node "
+            "has lived for max_backoff_s."
+        ),
+    ] = 0.5
+    max_backoff_s: Annotated[Seconds, Meta(description="Longest wait.")] = 30.0
+    on_error: Annotated[
+        Literal["end", "restart"],
+        Meta(
+            description="What an error that a node raises is, an environment's say: end of the "
+            "run, or restart: a death like others, for simulators that fail now and then."
+        ),
+    ] = "end"
+
+
 class SupervisionConfig(Section, frozen=True):
     """Limits on waiting for nodes."""
 
@@ -605,14 +652,10 @@ class SupervisionConfig(Section, frozen=True):
             "waits for ever."
         ),
     ] = 600.0
+    restarts: RestartsConfig = RestartsConfig()
     env_restarts: Annotated[
         int,
-        Meta(
-            ge=0,
-            description="Deaths of env nodes that the run survives: their shards move to other "
-            "env nodes and go on with new episodes. An error that an environment raises ends it "
-            "all the same. Needs policy.placement env.",
-        ),
+        Meta(ge=0, description="Older name of `restarts.env`; 0 says nothing."),
     ] = 0
     save_s: Annotated[
         Seconds,
@@ -629,6 +672,11 @@ class SupervisionConfig(Section, frozen=True):
             "environments may take."
         ),
     ] = 2.5
+
+    @property
+    def env_deaths(self) -> int:
+        """Deaths of env nodes that the run survives, whichever name says so."""
+        return max(self.env_restarts, self.restarts.env)
 
 
 class DiagnosticsConfig(Section, frozen=True):

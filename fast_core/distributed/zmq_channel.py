@@ -24,7 +24,7 @@ import zmq
 from fast_core.distributed.channel import Notify
 from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Heartbeat, Stop
+from fast_core.events import Command, Envelope, Event, Heartbeat, Late, LogLine, Stop
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
@@ -39,6 +39,8 @@ UNIX_PATH_LIMIT = 107
 
 class ZmqHub:
     """The scheduler's end; used by one thread of the launcher.
+
+    A node's peer name is its own name in its first life, and another one in each that follows.
 
     Attributes:
         path: The socket file that nodes connect to.
@@ -66,6 +68,17 @@ class ZmqHub:
         self._poller.register(self._router, zmq.POLLIN)
         self._others: tuple[int, ...] = ()
         self._unreadable: TransportError | None = None
+        self._peers: dict[str, str] = {}  # of nodes that are not in their first life
+        self._gone: dict[bytes, str] = {}  # peers of earlier lives
+
+    def retire(self, node: str) -> None:
+        """Take nothing any more from the process that was this node; another one will be it."""
+        self._gone[self.peer(node).encode()] = node
+        self._peers[node] = f"{node}/{1 + sum(gone == node for gone in self._gone.values())}"
+
+    def peer(self, node: str) -> str:
+        """What this node calls itself when it connects."""
+        return self._peers.get(node, node)
 
     def send(self, node: str, command: Command) -> None:
         """Queue a command for one node.
@@ -74,7 +87,7 @@ class ZmqHub:
             TransportError: The node is not connected, or has stopped reading.
         """
         try:
-            self._router.send_multipart([node.encode(), encode(command)], zmq.NOBLOCK)
+            self._router.send_multipart([self.peer(node).encode(), encode(command)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             reason = (
                 f"does not read: {HIGH_WATER_MARK} messages wait for it"
@@ -86,8 +99,10 @@ class ZmqHub:
                 what = f"{command.kind!r} of node {command.node!r}"
             raise TransportError(f"{what} for node {node!r} was refused: it {reason}") from error
 
-    def receive(self) -> list[Event]:
+    def receive(self) -> list[Event | Late]:
         """What arrived, oldest first per node, at most `RECEIVE_LIMIT` events; never blocks.
+
+        Of an earlier life of a node only log lines are, and `Late` in place of everything else.
 
         Raises:
             TransportError: A message is not an event of this protocol version. What came before
@@ -96,19 +111,24 @@ class ZmqHub:
         if self._unreadable is not None:
             error, self._unreadable = self._unreadable, None
             raise error
-        events: list[Event] = []
+        events: list[Event | Late] = []
         while len(events) < RECEIVE_LIMIT:
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             try:
-                events.append(decode_event(frames[-1]))
+                event = decode_event(frames[-1])
             except TransportError as error:
                 if not events:
                     raise
                 self._unreadable = error
                 break
+            late = self._gone.get(frames[0])
+            if late is None or isinstance(event, LogLine):
+                events.append(event)
+            elif not isinstance(event, Heartbeat):
+                events.append(Late(late))
         return events
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
@@ -144,9 +164,13 @@ class ZmqNodeChannel:
     A lock would do too, but a process forked while it is held could never log again.
     """
 
-    def __init__(self, path: str, node: str, notify: Notify) -> None:
-        """Connect to the launcher's socket file; ``notify`` is called after each arrival."""
+    def __init__(self, path: str, node: str, notify: Notify, peer: str = "") -> None:
+        """Connect to the launcher's socket file; ``notify`` is called after each arrival.
+
+        ``peer`` is what `ZmqHub.peer` said, the node's name unless it is given.
+        """
         self._path, self._node, self._notify = path, node, notify
+        self._peer = peer or node
         self._outbox: deque[bytes] = deque()
         self._inbox: deque[Command] = deque()
         self._stop = False
@@ -217,7 +241,7 @@ class ZmqNodeChannel:
             with zmq.Context(io_threads=1) as context, context.socket(zmq.DEALER) as dealer:
                 dealer.linger = LINGER_MS
                 dealer.sndhwm = dealer.rcvhwm = HIGH_WATER_MARK
-                dealer.identity = self._node.encode()
+                dealer.identity = self._peer.encode()
                 dealer.connect(f"ipc://{self._path}")
                 self._pump(dealer)
         except TransportError as error:

@@ -233,7 +233,7 @@ class InlineRun:
             self._shell.take(StopRequested(interrupts.text, save=not again))
 
     def _stop(self) -> None:
-        self._shell.stop_nodes()
+        self._shell.stop_nodes(self._plan.names.all)
         for node in self._nodes:
             self._step(node)  # the metrics node has a last row to write
         self.close()

@@ -16,7 +16,7 @@ from fast_core.run.changes import changeable
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
-from fast_core.scheduler import SchedulerSettings
+from fast_core.scheduler import Budget, SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
 
@@ -172,11 +172,14 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     return why, "Use environment.backend: gymnasium"
 
 
-def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:
-    """What the scheduler is told."""
+def scheduler_settings(
+    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+) -> SchedulerSettings:
+    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
+    dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
@@ -190,7 +193,11 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        env_restarts=config.supervision.env_restarts,
+        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks_on_error=config.supervision.restarts.on_error == "restart",
+        restarts=_budgets(plan),
+        backoff_s=config.supervision.restarts.backoff_s,
+        max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.scheduler.off_policy_degree,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
@@ -213,6 +220,17 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
+    )
+
+
+def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
+    """Deaths that the run survives, by kind of node."""
+    names, supervision = plan.names, plan.config.supervision
+    restarts = supervision.restarts
+    return (
+        Budget("env", names.env, supervision.env_deaths),
+        Budget("policy", names.policy, restarts.policy),
+        Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 
 

@@ -17,7 +17,13 @@ from fast_core.launcher.processes.tree import ProcessTree
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
-from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
+from fast_core.launcher.supervisor import (
+    NODE_TARGET,
+    PROBE,
+    TERMINATE_GRACE_S,
+    Supervisor,
+    ask_probe,
+)
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.verdict import Found
 from fast_core.run.memory import RunMemory
@@ -25,7 +31,6 @@ from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
 
-NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 

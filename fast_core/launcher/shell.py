@@ -37,6 +37,7 @@ from fast_core.events import (
     NodeExited,
     Ready,
     Requested,
+    Respawn,
     Restoring,
     RolloutReady,
     Save,
@@ -91,7 +92,7 @@ class Shell:
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
-        lost: Env nodes that died and without which the run goes on.
+        lost: Nodes that died and come back.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
@@ -107,12 +108,14 @@ class Shell:
         sources: Sources | None = None,
         callbacks: Host | None = None,
         desk: Desk | None = None,
+        came_back: int = 0,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
         whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
-        by then is told. Who asks at ``desk`` is answered.
+        by then is told. Who asks at ``desk`` is answered. ``came_back`` is how often the run has,
+        in this call.
         """
         self._config_text, self._sources = config_text, sources
         self.run, self.hub, self.stats = run, hub, stats
@@ -132,6 +135,7 @@ class Shell:
         self._directory = ""
         self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
+        self._respawns: list[Respawn] = []
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -145,8 +149,8 @@ class Shell:
         self._desk = desk or Desk(plan.config.checkpoint, Interrupts())
         self._env_steps_per_s = 0.0
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
-        self._scheduler = Scheduler(settings, scheduler_state)
+        settings = scheduler_settings(plan, str(run.checkpoints), came_back=came_back)
+        self._scheduler = Scheduler(self._telling.settle(settings), scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
@@ -247,6 +251,9 @@ class Shell:
             case Ready(node, pid):
                 self.pids[node] = pid
                 self.heard_s[node] = now_s
+                if node in self.lost:
+                    self.lost.discard(node)
+                    self._report(f"{node} is back", "INFO")
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -259,9 +266,11 @@ class Shell:
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
             case NodeExited(node, cause) if self._scheduler.survives(event):
-                if node not in self.lost:
+                if event.reaped:
                     self.lost.add(node)
-                    self._report(f"{node} {cause}; the run goes on without it")
+                    self.heard_s.pop(node, None)
+                    self._unreachable.pop(node, None)
+                    self._report(f"{node} {cause}; it is started anew")
             case Failed() | NodeExited():
                 self._failed(event)
         self._carry_out(self._scheduler.handle(event, now_s))
@@ -296,6 +305,15 @@ class Shell:
         else:
             self._report(f"{failed.traceback}{text}")
 
+    def survives(self, event: NodeExited) -> bool:
+        """Whether the run would go on after this death."""
+        return self._scheduler.survives(event)
+
+    def take_respawns(self) -> list[Respawn]:
+        """Nodes to start anew that were not taken yet."""
+        respawns, self._respawns = self._respawns, []
+        return respawns
+
     def has_failed(self, node: str) -> bool:
         """Whether this node's failure is known already."""
         return any(failure.node == node for failure in self.failures)
@@ -327,6 +345,8 @@ class Shell:
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
             match command:
+                case Respawn():
+                    self._respawns.append(command)
                 case Tell(moment):
                     self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():
@@ -446,18 +466,18 @@ class Shell:
         """The node that executes each shard now, by shard."""
         return self._scheduler.executors()
 
-    def stop_nodes(self) -> list[str]:
-        """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
+    def stop_nodes(self, nodes: Sequence[str]) -> list[str]:
+        """Write the last row of metrics and tell these nodes to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
         if self.end is not None:
             self._send(METRICS, Finish(self._run_end(self.end)))
-        return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+        return self.tell_stop(nodes)
 
     def _run_end(self, end: EndRun) -> RunEnd:
         now = self._scheduler.statistics()
         return RunEnd(
-            outcome=end.reason,
-            text=end.text,
+            outcome="interrupted" if end.again else end.reason,
+            text=f"{end.text}; it comes back" if end.again else end.text,
             env_steps=now.env_steps_trained,
             updates=now.updates,
             elapsed_s=now.elapsed_s,
@@ -485,9 +505,13 @@ class Shell:
         for failed in faults:
             self.take(failed)
 
-    def decide(self, what: str, why: str) -> None:
+    def rest_callbacks(self, hurry: Callable[[], bool]) -> bool:
+        """Wait until callbacks know of all that has happened; False if one fails or hangs."""
+        return self._telling.rest(hurry)
+
+    def decide(self, what: str, why: str, facts: Mapping[str, Fact] | None = None) -> None:
         """Add a line of the launcher's own to the journal."""
-        self._journal.write(what, why)
+        self._journal.write(what, why, facts)
 
     def write_summary(self, summary: RunSummary) -> None:
         """Add how the run ended to the journal, for the report."""
@@ -504,8 +528,8 @@ class Shell:
         """Seconds since this process began, after those of earlier parts of the run."""
         return self.began_elapsed_s + time.monotonic() - self.started_s
 
-    def _report(self, text: str) -> None:
-        self.progress.log(LogLine("launcher", "WARNING", text))
+    def _report(self, text: str, level: str = "WARNING") -> None:
+        self.progress.log(LogLine("launcher", level, text))
 
 
 def _more_digits(before: int, now: int) -> bool:

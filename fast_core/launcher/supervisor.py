@@ -5,20 +5,23 @@ One thread, one poll: the router, the fork server's reports, signals, timers.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
-from fast_core.errors import ConfigError, NodeFailed
-from fast_core.events import Failed, LogLine, NodeExited, StopRequested
+from fast_core.errors import ConfigError, NodeFailed, TransportError
+from fast_core.events import Failed, LogLine, NodeExited, Respawn, StopRequested
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.processes.early import warm
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import (
@@ -39,6 +42,7 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
+NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
 FORCED_GRACE_S = 0.3
@@ -48,6 +52,18 @@ EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
 SIGNAL_NEWS_S = 0.1
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
+
+
+class LostEarly(NodeFailed):
+    """A node is gone that has not got its plan yet.
+
+    Attributes:
+        node: Its name.
+    """
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -185,7 +201,7 @@ def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
             raise _early_end(child, interrupts)
 
 
-def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+def _early_end(child: Child, interrupts: Interrupts) -> LostEarly:
     """The error for a child that did not live until the run began.
 
     Raises:
@@ -193,9 +209,10 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     """
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
-    return NodeFailed(
+    return LostEarly(
+        child.name,
         f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
-        "logs/fork-server.log"
+        "logs/fork-server.log",
     )
 
 
@@ -239,6 +256,10 @@ class Supervisor:
         self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
+        self._specs: dict[str, NodeSpec] = {}
+        self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
+        self._due_s: dict[str, float] = {}  # when those that come back must be ready
+        self._ended: dict[str, Failed] = {}  # why those were killed that hung
 
     def start(self, specs: tuple[NodeSpec, ...]) -> None:
         """Hand every waiting child its plan.
@@ -247,6 +268,7 @@ class Supervisor:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
+        self._specs = {spec.name: spec for spec in specs}
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
@@ -275,6 +297,8 @@ class Supervisor:
             self._check_stalls()
             shell.give_up_unreachable()
             shell.tick_if_due()
+            for respawn in shell.take_respawns():
+                self.spawn(respawn)
         self._stop()
 
     def _timeout_s(self, next_draw_s: float) -> float:
@@ -294,15 +318,68 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.all and not self._shell.has_failed(child.name):
-                cause = self._cause(child)
-                printed = self._log_tail(child.name)
-                report = describe_death(self._plan, self._memory, child.name, cause, printed)
-                may_survive = self._plan.config.supervision.env_restarts > 0
-                if may_survive and child.name in self._plan.names.env:
-                    self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
-                else:
-                    self._shell.take(report)
+            if child.name in self._specs and not self._shell.has_failed(child.name):
+                self._take_exit(child)
+        self._give_plans()
+
+    def _take_exit(self, child: Child) -> None:
+        name, cause = child.name, self._cause(child)
+        report = self._ended.pop(name, None)
+        if report is None:
+            printed = self._log_tail(name)
+            report = describe_death(self._plan, self._memory, name, cause, printed)
+        else:
+            cause = f"hung and was killed: {report.error}"
+        event = NodeExited(name, cause, reaped=True, report=report)
+        if self._shell.survives(event):
+            self._hub.retire(name)
+        self._shell.take(event)
+
+    # --- nodes that come back ------------------------------------------------------------------
+
+    def spawn(self, command: Respawn) -> None:
+        """Start a node in the running run: forked now, it gets its plan once its pid is known."""
+        name, spec = command.node, self._specs[command.node]
+        plan = replace(self._plan, changed=command.changed)
+        self._begins[name] = NodeStart(
+            plan,
+            spec.node_class,
+            spec.rank,
+            self._hub.path,
+            self._hub.peer(name),
+            command.life,
+            command.shards,
+        )
+        limit_s = self._plan.config.supervision.start_timeout_s
+        self._due_s[name] = time.monotonic() + limit_s
+        try:
+            self._tree.spawn(name, NODE_TARGET, warm=warm(name, plan.config))
+        except TransportError as error:
+            self._shell.take(NodeExited("fork server", str(error)))
+
+    def _give_plans(self) -> None:
+        for name, start in list(self._begins.items()):
+            child = self._tree.children[name]
+            if child.pid:
+                del self._begins[name]
+                with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
+                    child.give(start, self._memory.segment.fd)
+
+    def _end_hanging(self, report: Failed) -> None:
+        """Make a hanging node's death of it; the run may go on after that."""
+        self._ended[report.node] = report
+        self._tree.send_signal(self._tree.children[report.node], signal.SIGKILL)
+
+    def _overdue(self, now_s: float) -> Failed | None:
+        """A node that was started anew and is not ready in time."""
+        for name, due_s in list(self._due_s.items()):
+            if name not in self._shell.lost:
+                del self._due_s[name]
+            elif now_s >= due_s and name not in self._ended:
+                limit_s = self._plan.config.supervision.start_timeout_s
+                text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
+                return Failed(name, "starting", text, "", {})
+        return None
 
     def _hear_watchdog(self) -> None:
         done, death = self._tree.watchdog.take()
@@ -369,10 +446,17 @@ class Supervisor:
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
+        gone = self._shell.lost | self._ended.keys()
+        stall = self._stalls.check(now_s, self._shell.heard_s, gone) or self._overdue(now_s)
         if stall is not None:
-            stack = self._stack(stall.node)
-            self._shell.take(msgspec.structs.replace(stall, traceback=stack))
+            stall = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
+            news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
+            if self._shell.survives(news):
+                self._end_hanging(stall)
+            elif stall.node in self._plan.names.optimizers:  # which is no better than dead
+                self._shell.take(msgspec.structs.replace(news, reaped=False))
+            else:
+                self._shell.take(stall)
         elif overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
             told = [event for _, event in self._shell.restoring.values()]
@@ -388,7 +472,8 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
-        untold = self._shell.stop_nodes()
+        living = {child.name for child in self._tree.living()}
+        untold = self._shell.stop_nodes([name for name in self._specs if name in living])
         terminated = frozenset(untold)
         for name in untold:  # most likely still importing; it has nothing to close
             self._tree.send_signal(self._tree.children[name], signal.SIGTERM)

@@ -17,6 +17,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def times(value: int) -> str:
+    """How often: ``once``, ``3 times``."""
+    return "once" if value == 1 else f"{count(value)} times"
+
+
 def number(value: float | None) -> str:
     """A measured number at a steady width: ``213.4``, ``0.0123``, ``1.2e+07``; a dash if None."""
     if value is None:

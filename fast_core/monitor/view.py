@@ -193,6 +193,8 @@ class RunSummary:
         policy: Whether the policy with the best evaluation is on file.
         begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
+        comebacks: Times that it came back from a checkpoint after the death of an optimizer.
+        redone_env_steps: Environment steps that were trained on again because of that.
     """
 
     outcome: StopReason
@@ -213,3 +215,5 @@ class RunSummary:
     policy: bool = False
     begun_anew: int = 0
     warnings: int = 0
+    comebacks: int = 0
+    redone_env_steps: int = 0

@@ -19,7 +19,7 @@ from typing import ClassVar
 from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
 from fast_core.distributed.wire import MessageReader
-from fast_core.events import Command, Envelope, Figures, Message, Save, Saved, Stop
+from fast_core.events import Assign, Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -64,6 +64,8 @@ class NodeContext:
         doorbell: Where the node waits.
         stats: The node's own row of counters.
         spans: Ring of finished states, for the trace; what does not fit is not recorded.
+        life: The number of its life: 1, and one more each time it died and came back.
+        shards: What it executes from the beginning, if it is an env node that came back.
     """
 
     name: str
@@ -74,6 +76,8 @@ class NodeContext:
     doorbell: Doorbell
     stats: StatsRow
     spans: Ring
+    life: int = 1
+    shards: tuple[Assign, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
 
     @property

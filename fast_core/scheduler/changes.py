@@ -121,5 +121,5 @@ class Changes:
         return True
 
     def bury(self, node: str) -> None:
-        """Wait no more for a node that died; those that take its shards over know the values."""
+        """Wait no more for a node that died; when it is back it begins with the values."""
         self._missing.discard(node)

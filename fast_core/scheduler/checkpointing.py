@@ -134,14 +134,15 @@ class Checkpoints:
         """Keep what the launcher will be told but for the files: it belongs to the cut, too."""
         self._commit = commit
 
-    def again(self) -> None:
-        """Begin anew what is being saved, under another number: a node that had a part is dead.
+    def again(self, node: str) -> None:
+        """Begin anew what is being saved, under another number, if this node had a part: it died.
 
         Where only the replay node is still writing, every other part is there, and nothing is
         lost by the death.
         """
-        if self.cut is Cut.SAVING:
+        if self.cut is Cut.SAVING and node in self._nodes:
             self.cut = Cut.DUE
+            self._unnoted.clear()
 
     def owes(self, event: Saved) -> bool:
         """Whether the node was asked for this part and has not answered yet."""

@@ -16,6 +16,7 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
+    Late,
     LauncherEvent,
     NodeExited,
     Noted,
@@ -33,8 +34,9 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.decisions import advance, begin, check_start_timeout
-from fast_core.scheduler.failures import describe, describe_move
+from fast_core.scheduler.failures import describe
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
@@ -78,7 +80,7 @@ class Scheduler:
         run = self._run
         if not isinstance(event, NodeExited) or run.ended or run.began_s is None:
             return False
-        return event.node in run.deaths.lost or run.deaths.survives(event)
+        return run.restarts.knows(event) or run.restarts.survives(event)
 
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
@@ -87,7 +89,9 @@ class Scheduler:
             return None
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
-        return run.time_limit_s if run.ending is None else None
+        limit_s = run.time_limit_s if run.ending is None else None
+        times = [at_s for at_s in (limit_s, run.restarts.next_s) if at_s is not None]
+        return min(times, default=None)
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -155,6 +159,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _do_what_was_asked(run, event.asked)
         case Tick():
             check_start_timeout(run)
+        case Late():
+            run.counters.stale += 1
         case _:  # Heartbeat, LogLine and Figures are the shell's business
             pass
 
@@ -174,7 +180,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
-        case Ready() if node not in run.awaited:
+        case Ready() if node not in run.awaited and not run.restarts.awaits(node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
             return (
@@ -185,12 +191,24 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
 
 
 def _ready(run: Run, event: Ready) -> None:
+    if run.restarts.awaits(event.node):
+        _come_back(run, event.node)
+        return
     if event.node not in run.awaited:
         run.counters.stale += 1
         return
     run.awaited.discard(event.node)
     if not run.awaited:
         begin(run)
+
+
+def _come_back(run: Run, node: str) -> None:
+    """A node that died is ready again."""
+    run.restarts.back(node, run.now_s)
+    run.ledger.resume(node)
+    if node == run.settings.evaluator and run.evaluations.open is not None:
+        run.send(node, run.evaluations.open)
+    run.decide("node back", f"{node} is ready again")
 
 
 def _restoring(run: Run, event: Restoring) -> None:
@@ -271,7 +289,9 @@ def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
         run.counters.stale += 1
         return
-    run.send(evaluator, evaluations.snapshot_taken(event))
+    evaluate = evaluations.snapshot_taken(event)
+    if evaluator not in run.restarts.away:  # else it is told when it is back
+        run.send(evaluator, evaluate)
 
 
 def _evaluated(run: Run, event: Evaluated) -> None:
@@ -355,35 +375,33 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
 
 
 def _exited(run: Run, event: NodeExited) -> None:
-    if event.node in run.deaths.lost:
+    if run.restarts.knows(event):
         run.counters.stale += 1
-    elif run.began_s is not None and run.deaths.survives(event):
-        _go_on_without(run, event)
+    elif run.began_s is not None and run.restarts.survives(event):
+        _lose(run, event)
     else:
         _failed(run, event)
 
 
-def _go_on_without(run: Run, event: NodeExited) -> None:
-    """Give the shards of a dead env node to others; what it was collecting is ordered anew."""
-    dropped = 0
-    shards = run.deaths.bury(event.node)
-    for shard in shards:
-        rollout = run.ledger.drop(shard)
-        if rollout is not None:
-            run.tickets.drop(rollout)
-            dropped += 1
-        node = run.deaths.least_loaded()
-        run.deaths.give(shard, node)
-        run.send(node, run.ledger.assign(shard, node, taken_over=True))
-    run.counters.rollouts_dropped += dropped
-    run.checkpoints.again()
-    run.changes.bury(event.node)
-    run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
+def _lose(run: Run, event: NodeExited) -> None:
+    """A node is gone and comes back; what it was collecting will be ordered anew."""
+    node = event.node
+    dropped = run.ledger.park(node)
+    for rollout in dropped:
+        run.tickets.drop(rollout)
+    run.counters.rollouts_dropped += len(dropped)
+    run.checkpoints.again(node)
+    run.changes.bury(node)
+    text = run.restarts.describe(event, run.restarts.bury(node, run.now_s))
+    if dropped:
+        text += f"; {len(dropped)} open rollouts are dropped and ordered anew"
+    run.decide("node lost", text)
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
     text, cause = describe(event)
-    run.end("failed", text, cause)
+    again = comes_back(run.settings, event, run.ending)
+    run.end("failed", text, cause, again=again)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Tell, Train
+from fast_core.events import CommitCheckpoint, Respawn, Tell, Train
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
@@ -36,7 +36,6 @@ def begin(run: Run) -> None:
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
             run.send(node, run.ledger.assign(shard, node))
-            run.deaths.give(shard, node)
     run.decide(
         "assign",
         f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
@@ -50,6 +49,9 @@ def begin(run: Run) -> None:
 
 def advance(run: Run) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
+    for node, life in run.restarts.take_due(run.now_s):
+        begins = run.ledger.parked(node)
+        run.send(LAUNCHER, Respawn(node, life, begins, run.changes.values))
     if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
@@ -57,14 +59,14 @@ def advance(run: Run) -> None:
     # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
     _start_evaluation(run)
     _merge(run)
-    if run.changes.due and run.tickets.quiescent:
+    if run.changes.due and _rests(run):
         _change(run)
     _admit(run)
     if run.changes.holds:
         return
     if run.ending is not None:
         _finish(run, run.ending)
-    elif run.checkpoints.cut is Cut.DUE and run.tickets.quiescent and not _waits(run):
+    elif run.checkpoints.cut is Cut.DUE and _rests(run) and not _waits(run):
         _save(run)
 
 
@@ -178,6 +180,11 @@ def _admit(run: Run) -> None:
         run.send(node, collect)
 
 
+def _rests(run: Run) -> bool:
+    """Whether nothing is open and every node is there that has to take part."""
+    return run.tickets.quiescent and run.complete
+
+
 def _hold(run: Run) -> bool:
     """Whether no further ticket may begin for now."""
     if run.ending is not None or run.checkpoints.holds or run.changes.holds:
@@ -243,7 +250,8 @@ def _finish(run: Run, ending: Ending) -> None:
     wanted = ending.save or checkpoints.cut is Cut.DUE
     if wanted and not checkpoints.is_settled(run.tickets.settled):
         checkpoints.ask()
-        _save(run)
+        if run.complete:
+            _save(run)
         return
     run.end(ending.reason, _final_text(run, ending))
 

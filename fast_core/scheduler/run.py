@@ -18,7 +18,7 @@ from fast_core.events import (
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.evaluation import Evaluations
-from fast_core.scheduler.failures import Deaths
+from fast_core.scheduler.failures import Restarts
 from fast_core.scheduler.ledger import Ledger, ShardCounts
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.routing import Routing
@@ -63,12 +63,14 @@ class Run:
         self.settings = settings
         self.resumed = saved is not None
         shards = _shard_counts(settings, saved)
-        self.ledger = Ledger(settings.slots_per_shard, shards.incarnations, shards.rollout_ids)
+        # At degree 0 a ticket has one rollout of each shard, whoever is slow or comes back.
+        slots = settings.slots_per_shard if settings.degree else 1
+        self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids)
         self.counters = kept(Counters, saved)
         self.tickets = Tickets(settings.shards, settings.degree, self.counters.settled)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
-        self.deaths = Deaths(settings.env_nodes, settings.env_restarts)
+        self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
@@ -108,15 +110,19 @@ class Run:
 
     @property
     def changing_nodes(self) -> tuple[str, ...]:
-        """Living nodes that values of the configuration may change for."""
-        nodes = (*self.settings.optimizers, *self.settings.env_nodes)
-        return tuple(n for n in nodes if n not in self.deaths.lost)
+        """Nodes that values of the configuration may change for."""
+        return (*self.settings.optimizers, *self.settings.env_nodes)
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
-        """Living nodes that hold a part of a checkpoint, and the callbacks if they do."""
-        nodes = [n for n in self.settings.working_nodes if n not in self.deaths.lost]
-        return (*nodes, CALLBACKS) if self.settings.callbacks_save else tuple(nodes)
+        """Nodes that hold a part of a checkpoint, and the callbacks if they do."""
+        nodes = self.settings.working_nodes
+        return (*nodes, CALLBACKS) if self.settings.callbacks_save else nodes
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node is there that has a part of a checkpoint or of a change."""
+        return self.restarts.away.isdisjoint(self.settings.working_nodes)
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -153,11 +159,16 @@ class Run:
         """Note a decision for people."""
         self.send(LAUNCHER, Decision(what, why))
 
-    def end(self, reason: StopReason, text: str, cause: Failed | None = None) -> None:
-        """End the run now."""
+    def end(
+        self, reason: StopReason, text: str, cause: Failed | None = None, *, again: bool = False
+    ) -> None:
+        """End the run now; ``again`` says that it comes back."""
         self.ended = True
-        self.decide("end", f"{reason}: {text}")
-        self.send(LAUNCHER, EndRun(reason, text, cause))
+        if again:
+            self.decide("optimizer lost", text)
+        else:
+            self.decide("end", f"{reason}: {text}")
+        self.send(LAUNCHER, EndRun(reason, text, cause, again))
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""

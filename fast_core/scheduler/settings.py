@@ -10,6 +10,7 @@ import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.events import Moment, Value
+from fast_core.scheduler.failures import Budget
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -44,7 +45,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         moments: What the run waits for callbacks to be told of.
         changeable: What callbacks may change, by key of the configuration, and what it says.
         callbacks_save: Whether callbacks have a part of a checkpoint.
-        env_restarts: Deaths of env nodes that the run survives; their shards move to others.
+        restarts: Deaths that the run survives, by kind of node.
+        backoff_s: Wait before a node is started anew the second time.
+        max_backoff_s: Longest wait.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
@@ -87,7 +92,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[Moment, ...] = ()
     changeable: dict[str, Value] = {}
     callbacks_save: bool = False
-    env_restarts: int = 0
+    restarts: tuple[Budget, ...] = ()
+    backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
     slots_per_shard: int
     rows_per_rollout: int
@@ -169,7 +178,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_ranges(self) -> None:
-        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0, "learning_starts": 0}
+        least = {"degree": 0, "updates_granted": 0, "learning_starts": 0}
         least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
         least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
         intervals = ("eval_every_env_steps", "checkpoint_every_updates")

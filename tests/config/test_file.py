@@ -287,6 +287,22 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> None:
+    older, newer = "supervision.env_restarts=2", "supervision.restarts.env=2"
+    for said in ([older], [newer], [older, newer], [newer, "supervision.env_restarts=0"]):
+        assert read(MINIMAL, *said).supervision.env_deaths == 2
+    message = refusal(MINIMAL, older, "supervision.restarts.env=3")
+    assert "is the older name of supervision.restarts.env, which is 3; got 2" in message
+    assert "Set it to 0" in message
+
+
+def test_back_off_that_can_not_grow_is_refused() -> None:
+    backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
+    assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(
+        MINIMAL, backoff
+    )
+
+
 def test_attributes_are_refused_where_nothing_has_them() -> None:
     given = "environment.attributes={gravity: 9.8}"
     assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
@@ -549,9 +565,10 @@ def repaired(run: Section) -> Section:
         pickled = None
     environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
-    if run.policy.placement != "env":
-        supervision = msgspec.structs.replace(run.supervision, env_restarts=0)
-        run = msgspec.structs.replace(run, supervision=supervision)
+    supervision = msgspec.structs.replace(
+        run.supervision, env_restarts=0, restarts=config.RestartsConfig()
+    )
+    run = msgspec.structs.replace(run, supervision=supervision)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)

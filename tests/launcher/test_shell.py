@@ -120,7 +120,7 @@ def test_refused_message_without_such_news_is_the_cause(desk: Desk) -> None:
 
 def test_nodes_that_are_not_connected_are_named_when_told_to_stop(desk: Desk) -> None:
     desk.hub.gone = {"optimizer-0"}
-    assert desk.shell.stop_nodes() == ["optimizer-0"]
+    assert desk.shell.stop_nodes(desk.stage.plan.names.all) == ["optimizer-0"]
     told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
     assert told == set(desk.stage.plan.names.all) - {"optimizer-0"}
     desk.hub.gone = set()

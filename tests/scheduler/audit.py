@@ -8,6 +8,7 @@ those that may be left out no longer, and then those that were complete first.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 from fast_core.events import (
@@ -24,6 +25,8 @@ from fast_core.events import (
     Evaluated,
     NodeExited,
     Noted,
+    Ready,
+    Respawn,
     RolloutReady,
     Save,
     Saved,
@@ -64,7 +67,10 @@ class Audit:
         self.entered = settled * settings.shards  # rollouts that the first stage got
         self.ready: dict[Key, tuple[int, int]] = {}  # completion order: slot, incarnation
         self.dropped = 0
-        self.lost: set[str] = set()
+        self.away: set[str] = set()  # died, and not ready again
+        self.spawned: set[str] = set()  # of those, who was started anew
+        self.deaths: Counter[str] = Counter()
+        self.returned = 0
         self.taken: set[tuple[int, int]] = set()  # shard, slot
         self.tickets: dict[int, list[Key]] = {}
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
@@ -111,6 +117,11 @@ class Audit:
                 self._transformed(event)
             case NodeExited():
                 self._exited(event)
+            case Ready(node) if node in self.away:
+                assert node in self.spawned
+                self.away.discard(node)
+                self.spawned.discard(node)
+                self.returned += 1
             case Trained():
                 self._trained(event)
             case Evaluated():
@@ -143,15 +154,30 @@ class Audit:
 
     def _exited(self, event: NodeExited) -> None:
         """What an env node was collecting is not open any more; it must be ordered anew."""
-        self.lost.add(event.node)
+        self.deaths[event.node] += 1
+        self.away.add(event.node)
+        self.spawned.discard(event.node)
         self.changing.discard(event.node)
-        for shard, owner in self.owner.items():
-            if owner == event.node and shard in self.running:
+        for shard in self._shards(event.node):
+            self.incarnation[shard] += 1
+            if shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
                 self.taken.discard((shard, slot))
                 self.last_rollout[shard] = rollout_id - 1
                 self.started -= 1
                 self.dropped += 1
+
+    def _shards(self, node: str) -> list[int]:
+        return [shard for shard, owner in self.owner.items() if owner == node]
+
+    def _respawn(self, command: Respawn) -> None:
+        node = command.node
+        assert node in self.away and node not in self.spawned
+        assert command.life == self.deaths[node] + 1
+        self.spawned.add(node)
+        shards = {each.shard: each.incarnation for each in command.shards}
+        assert shards == {shard: self.incarnation[shard] for shard in self._shards(node)}
+        assert all(each.taken_over for each in command.shards)
 
     def _transform(self, node: str, command: Transform) -> None:
         ref, stages = command.rollout, self.settings.stages
@@ -190,12 +216,12 @@ class Audit:
             match command:
                 case Assign():
                     assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
-                    assert node not in self.lost and command.shard not in self.running
+                    assert node not in self.away and command.shard not in self.running
                     self.owner[command.shard] = node
                     self.incarnation[command.shard] = command.incarnation
                 case Collect():
                     assert node not in told, "two Collects for one node in one decision"
-                    assert node not in self.lost
+                    assert node not in self.away
                     told.add(node)
                     self._collect(node, command)
                 case Transform():
@@ -215,9 +241,10 @@ class Audit:
                     assert not (sync and self.tickets), "it evaluates a later version"
                 case Evaluate():
                     assert node == self.settings.evaluator and self.evaluating
+                    assert node not in self.away
                 case Save():
                     assert not self.running and not self.ready and not self.tickets
-                    assert not self.staged and node not in self.lost and not self.committing
+                    assert not self.staged and node not in self.away and not self.committing
                     if command.checkpoint != self.checkpoint:
                         self.checkpoint = command.checkpoint
                         self.saving.clear()
@@ -230,13 +257,16 @@ class Audit:
                     self.committing = False
                 case Change():
                     assert not self.running and not self.ready and not self.tickets
-                    assert not self.staged and node not in self.lost
+                    assert not self.staged and node not in self.away
                     assert node not in self.changing
                     self.changing.add(node)
                 case Tell(moment):
                     assert node == LAUNCHER and moment in self.settings.moments
                     assert moment not in self.telling, "more than one of a kind is told of"
                     self.telling.add(moment)
+                case Respawn():
+                    assert node == LAUNCHER
+                    self._respawn(command)
                 case EndRun():
                     self.ended = command
                 case Decision():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Respawn,
     RolloutOrder,
     RolloutReady,
     Save,
@@ -49,18 +50,31 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Budget, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
 Task = (
-    RolloutOrder | Transform | Train | Snapshot | Evaluate | Change | Save | CommitCheckpoint | Tell
+    RolloutOrder
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Change
+    | Save
+    | CommitCheckpoint
+    | Tell
+    | Respawn
 )
 
 
-def make_settings(**changes: object) -> SchedulerSettings:
-    """Settings of a small run without evaluation or checkpoints."""
+def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> SchedulerSettings:
+    """Settings of a small run without evaluation or checkpoints.
+
+    ``restarts`` are deaths that it survives: of ``env`` nodes, of the ``evaluator``, or of the
+    other nodes, which are ``policy``.
+    """
     values: dict[str, object] = {
         "shards": 2,
         "env_nodes": ("env0", "env1"),
@@ -85,7 +99,8 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_score_on": None,
         "start_timeout_s": 30.0,
     }
-    more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more |= {"comebacks", "comebacks_on_error"}
     more |= {
         "moments",
         "changeable",
@@ -97,7 +112,15 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "nonfinite_share",
     }
     assert changes.keys() <= values.keys() | more
-    return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
+    values |= changes
+    kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
+    names = {kind: values.get(key) or () for kind, key in kinds.items()}
+    values["restarts"] = tuple(
+        Budget(kind, (named,) if isinstance(named, str) else named, restarts[kind])  # type: ignore[arg-type]
+        for kind, named in names.items()
+        if kind in restarts
+    )
+    return SchedulerSettings(**values)  # type: ignore[arg-type]
 
 
 class Cut(NamedTuple):
@@ -206,6 +229,10 @@ class World:
             case Tell():
                 node = CALLBACKS
                 self.inbox[node].append(command)
+            case Respawn():
+                node = command.node
+                assert not self.inbox[node] and node not in self.busy, "two processes of one node"
+                self.inbox[node].append(command)
             case Change():
                 self.changes.append(command)
                 self.inbox[node].append(command)
@@ -238,7 +265,7 @@ class World:
         return task
 
     def kill(self, node: str) -> list[Send]:
-        """Let a node die: what it does and what it was told are gone."""
+        """Let a node die, or one that is coming back: what it does and was told are gone."""
         self.inbox[node].clear()
         self.busy.pop(node, None)
         return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
@@ -280,6 +307,8 @@ class World:
                 return CheckpointWritten(task.checkpoint)
             case Change(number):
                 return Changed(node, number)
+            case Respawn():
+                return Ready(node, 0)
             case Tell(moment):
                 return Told(moment, self.asks(task))
 

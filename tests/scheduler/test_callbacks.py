@@ -255,7 +255,7 @@ def test_evaluation_is_told_of_the_values_of_its_moment() -> None:
 
 
 def test_node_that_dies_before_it_has_changed_is_not_waited_for() -> None:
-    world = changing_world(env_restarts=1)
+    world = changing_world(restarts={"env": 1})
     collect_all(world)
     ask(world, rate=0.5)
     train_one(world)

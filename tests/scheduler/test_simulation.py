@@ -136,7 +136,7 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
         {"degree": 0},
         {"stages": ("s", "t")},
         {"stages": ("s",), "degree": 0},
-        {"env_restarts": 5},
+        {"restarts": {"env": 5}},
     ],
 )
 def test_work_per_event_does_not_grow_with_the_number_of_shards(changes: dict[str, object]) -> None:

@@ -98,7 +98,7 @@ def node_main(name: str, link: socket.socket) -> int:
     memory = RunMemory.attach(start.plan, descriptor)
     os.close(descriptor)
     doorbell = memory.doorbell(name)
-    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
+    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring, start.peer)
     forward_logging(name, channel.try_send)
     context = NodeContext(
         name=name,
@@ -109,6 +109,8 @@ def node_main(name: str, link: socket.socket) -> int:
         doorbell=doorbell,
         stats=memory.stats(name),
         spans=memory.spans(name),
+        life=start.life,
+        shards=start.shards,
     )
     try:
         return _live(context, start.node_class)
@@ -147,9 +149,13 @@ def _live(context: NodeContext, node_class: str) -> int:
 
 
 def seed_globals(context: NodeContext) -> None:
-    """Give user code that draws from global generators a stream of its own in every node."""
+    """Give user code that draws from global generators a stream of its own in every node and life.
+
+    That of the first life is keyed by the node alone.
+    """
     row = context.plan.names.all.index(context.name)
-    sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
+    key = (0, row) if context.life == 1 else (0, row, context.life)
+    sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=key)
     first, second = sequence.generate_state(2)
     random.seed(int(first))
     np.random.seed(int(second))  # noqa: NPY002 - simulators still draw from it
