@@ -21,6 +21,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
@@ -120,6 +121,11 @@ class Scheduler:
         """The node that executes each shard now, by shard; empty names before the run begins."""
         return tuple(self._run.ledger.owners)
 
+    @property
+    def saving(self) -> bool:
+        """Whether a checkpoint is due, or being written."""
+        return self._run.checkpoints.cut is not Cut.IDLE
+
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         return read_statistics(self._run, now_s)
@@ -165,6 +171,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
+        case Requested():
+            _do_what_was_asked(run, event.asked)
         case Tick(idle_since_s):
             check_start_timeout(run)
             check_standstill(run, idle_since_s)
