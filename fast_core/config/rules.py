@@ -239,11 +239,11 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             repr(supervision.env_deaths),
             f"Set policy.placement to env, or {key} to 0.",
         )
-    for kind in ("policy", "replay", "evaluator"):
+    for kind in ("policy", "evaluator"):
         if deaths := getattr(restarts, kind):
             yield Problem(
                 f"supervision.restarts.{kind}",
-                "must be 0: this version starts env nodes and optimizers anew, and no others",
+                "must be 0: this version starts env, replay nodes and optimizers anew, no others",
                 repr(deaths),
                 "Set it to 0.",
             )

@@ -226,7 +226,10 @@ def scheduler_settings(
 def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     """Deaths that the run survives, by kind of node."""
     names, supervision = plan.names, plan.config.supervision
-    return (Budget("env", names.env, supervision.env_deaths),)
+    return (
+        Budget("env", names.env, supervision.env_deaths),
+        Budget("replay", names.replay, supervision.restarts.replay),
+    )
 
 
 def identity(config: RunConfig) -> dict[str, str]:

@@ -198,6 +198,9 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -267,6 +270,8 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:

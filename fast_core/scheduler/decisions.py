@@ -147,7 +147,9 @@ def _merge(run: Run) -> None:
         run.merged_env_steps += settings.rows_per_ticket
         run.ratio.granted += granted
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
-            run.send(settings.replay, train)
+            run.drawing.append(train)
+            if settings.replay not in run.restarts.away:
+                run.send(settings.replay, train)
         run.send(settings.optimizer, train)
 
 
