@@ -216,7 +216,7 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
 
 def _restarts(config: RunConfig) -> Iterator[Problem]:
     supervision, restarts = config.supervision, config.supervision.restarts
-    placement, older = config.policy.placement, supervision.env_restarts
+    older = supervision.env_restarts
     if older and restarts.env not in (0, older):
         yield Problem(
             "supervision.env_restarts",
@@ -231,22 +231,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
-    if supervision.env_deaths and placement != "env":
-        key = "supervision.restarts.env" if restarts.env else "supervision.env_restarts"
-        yield Problem(
-            key,
-            f"can be above 0 only with policy.placement env; that is {placement!r}",
-            repr(supervision.env_deaths),
-            f"Set policy.placement to env, or {key} to 0.",
-        )
-    for kind in ("policy", "evaluator"):
-        if deaths := getattr(restarts, kind):
-            yield Problem(
-                f"supervision.restarts.{kind}",
-                "must be 0: this version starts env, replay nodes and optimizers anew, no others",
-                repr(deaths),
-                "Set it to 0.",
-            )
     if restarts.on_error == "restart" and not restarts.optimizer:
         yield Problem(
             "supervision.restarts.on_error",

@@ -226,9 +226,12 @@ def scheduler_settings(
 def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     """Deaths that the run survives, by kind of node."""
     names, supervision = plan.names, plan.config.supervision
+    restarts = supervision.restarts
     return (
         Budget("env", names.env, supervision.env_deaths),
-        Budget("replay", names.replay, supervision.restarts.replay),
+        Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
+        Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 
 

@@ -22,8 +22,8 @@ from tests.process.replay_runs import (
     metrics,
     reached,
 )
-from tests.process.test_env_restarts import kill, lost
 from tests.process.test_faults import descriptors, mappings
+from tests.process.test_restarts import kill, lost
 
 pytestmark = pytest.mark.process
 

@@ -61,6 +61,8 @@ class EvaluatorNode(Node):
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
         if isinstance(command, Evaluate):
+            if self._slot.held() is None:  # it died before it told
+                self._slot.hold_again()
             version, _ = self._slot.read_into(self._flat.data)
             if version != command.version:
                 raise SegmentError(

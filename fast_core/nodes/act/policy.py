@@ -92,6 +92,12 @@ class PolicyNode(Node):
         self._bells: dict[int, Doorbell] = {}
         self._acting = False
 
+    def setup(self) -> None:
+        """After a death wake everybody: the answer may be there of which no bell was rung."""
+        if self.context.life > 1:
+            for rank in range(self.context.plan.env_nodes):
+                self._bell(rank).ring()
+
     @property
     def threads(self) -> int:
         """As the configuration says, which the launcher has resolved."""

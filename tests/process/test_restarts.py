@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import TOY, Launched, Workplace, eventually
+from tests.process import handover_faults
+from tests.process.harness import TOY, Launched, Workplace, digests, eventually
 
 pytestmark = pytest.mark.process
 
@@ -106,3 +107,67 @@ def test_the_only_env_node_comes_back(workplace: Workplace) -> None:
         eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
     assert launched.wait(60) == 0, launched.screen
     launched.assert_gone()
+
+
+# --- policy nodes --------------------------------------------------------------------------------
+
+HANDED: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs", "handover_faults"]},
+    "policy": {"placement": "node"},
+    "supervision": {
+        "restarts": {"env": 40, "policy": 40, "backoff_s": 0.01, "max_backoff_s": 0.01}
+    },
+    "diagnostics": {"digests": True},
+    "checkpoint": {"at_end": False},
+    "stop": {"env_steps": 15 * TICKET},
+}
+
+
+def faulty(workplace: Workplace, point: str) -> Launched:
+    launched = workplace.launch(config=HANDED, environment={handover_faults.VARIABLE: point})
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
+    assert len(lost(launched)) == len(back(launched)) >= 1
+    return launched
+
+
+@pytest.mark.parametrize("point", slow_but(["half published"], ["half published", "published"]))
+def test_dead_policy_node_changes_no_bit(workplace: Workplace, point: str) -> None:
+    """It remembers nothing but weights, so its successor gives the answers that it would have."""
+    whole = workplace.launch("mode=inline", config=HANDED)
+    assert whole.wait(60) == 0, whole.screen
+    assert digests(faulty(workplace, f"policy-0:{point}").run) == digests(whole.run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["half published", "rung"])
+def test_env_node_that_dies_in_the_hand_over_comes_back(workplace: Workplace, point: str) -> None:
+    launched = faulty(workplace, f"env-0:{point}")
+    assert len(digests(launched.run)) == 15
+
+
+# --- the evaluator -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_evaluator_plays_the_same_evaluation_again(workplace: Workplace) -> None:
+    config = {
+        **PATIENT,
+        "evaluation": {"every_env_steps": 30 * TICKET, "episodes": 4, "envs": 2, "mode": "sync"},
+        "supervision": {"restarts": {"evaluator": 50, "backoff_s": 0.01, "max_backoff_s": 0.01}},
+        "checkpoint": {"at_end": False},
+        "stop": {"env_steps": 90 * TICKET},
+    }
+    found = []
+    for deaths in (0, 3):
+        launched = workplace.launch(config=config)
+        launched.await_training()
+        for _ in range(deaths):
+            seen = len(back(launched))
+            kill(launched, "evaluator-0")
+            eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
+        assert launched.wait(60) == 0, launched.screen
+        launched.assert_gone()
+        found.append([e["why"] for e in launched.events() if e["what"] == "evaluated"])
+    assert len(found[0]) >= 3 and found[1] == found[0]
