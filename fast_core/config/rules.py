@@ -47,6 +47,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_nodes(config),
         *_restarts(config),
         *_optimizers(config),
+        *_degree(config),
         *learning,
     ]
 
@@ -238,6 +239,18 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             "after deaths only",
             "'restart'",
             "Set it to end.",
+        )
+
+
+def _degree(config: RunConfig) -> Iterator[Problem]:
+    if config.scheduler.off_policy_degree == "legacy-auto" and config.batch_rows is None:
+        key = "batch_size" if config.replays else "minibatch_size"
+        yield Problem(
+            "scheduler.off_policy_degree",
+            f"can be legacy-auto only for an algorithm with the key algorithm.{key}, by which the "
+            f"buffer is divided; {config.algorithm.name!r} has none",
+            "'legacy-auto'",
+            "Set a number, or -1 to let the run choose.",
         )
 
 

@@ -140,7 +140,7 @@ def make_plan(
         _check_granted(plan)
     exact = config.checkpoint.exact
     promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
-    must = exact == "require" or (exact == "auto" and config.scheduler.off_policy_degree == 0)
+    must = exact == "require" or (exact == "auto" and config.degree == 0)
     if plan.saves and must and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -198,7 +198,9 @@ def scheduler_settings(
         restarts=_budgets(plan),
         backoff_s=config.supervision.restarts.backoff_s,
         max_backoff_s=config.supervision.restarts.max_backoff_s,
-        degree=config.scheduler.off_policy_degree,
+        degree=config.degree,
+        stragglers=config.scheduler.stragglers,
+        auto_degree=config.scheduler.auto and config.degree > 0,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,

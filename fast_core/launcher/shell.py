@@ -72,6 +72,7 @@ from fast_core.scheduler.statistics import Statistics
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
 NOT_EXACT = "not exact"
+DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -327,6 +328,9 @@ class Shell:
                         self._tell_changed_sources()
                     elif what == NOT_EXACT:
                         self._report(why)
+                    elif what == DEGREE:
+                        text = f"off-policy degree {why}"
+                        self.progress.log(LogLine("launcher", "INFO", text))
                 case EndRun():
                     self.end = command
                 case _:

@@ -27,11 +27,11 @@ from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import (
     Child,
     ProcessTree,
-    describe_exit,
     innermost,
     tail,
     unframe,
 )
+from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
@@ -281,7 +281,9 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
+            watchdog = self._tree.watchdog.fileno
             sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
+            sources += () if watchdog is None else (watchdog,)
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
             shell.receive()
             # First, because what sent the signal may have killed nodes by it too.
@@ -290,6 +292,8 @@ class Supervisor:
             self._take_interrupts()
             if self._tree.fileno() in ready:
                 self._take_exits()
+            if watchdog in ready:
+                self._hear_watchdog()
             self._check_stalls()
             shell.give_up_unreachable()
             shell.tick_if_due()
@@ -376,6 +380,15 @@ class Supervisor:
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
         return None
+
+    def _hear_watchdog(self) -> None:
+        done, death = self._tree.watchdog.take()
+        for text in done:
+            self._shell.decide("reclaimed", text)
+            self._shell.progress.log(LogLine("launcher", "INFO", text))
+        if death:
+            self._shell.decide("watchdog", death)
+            self._shell.progress.log(LogLine("launcher", "WARNING", death))
 
     def _hear_out(self, child: Child) -> None:
         """What it said last comes before the news of its end, though that may be quicker."""

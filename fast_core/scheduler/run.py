@@ -19,6 +19,7 @@ from fast_core.events import (
 )
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.degree import Auto, AutoState
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
 from fast_core.scheduler.ledger import Ledger, ShardCounts
@@ -31,6 +32,7 @@ from fast_core.scheduler.state import Counters, SavedState, encode, kept
 from fast_core.scheduler.statistics import Episodes
 from fast_core.scheduler.stopping import Ending
 from fast_core.scheduler.tickets import Tickets
+from fast_core.scheduler.times import Times
 
 LAUNCHER = "launcher"
 CALLBACKS = "callbacks"  # saves its part of a checkpoint like a node
@@ -47,11 +49,13 @@ class Run:
     """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
 
     Attributes:
+        auto: What chooses the degree, None where it is given.
         counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
         drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
         awaited: Nodes that are not ready yet.
+        reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
         why_anew: Why the first of them in this part of it, empty for none.
@@ -70,7 +74,14 @@ class Run:
         slots = settings.slots_per_shard if settings.degree else 1
         self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids)
         self.counters = kept(Counters, saved)
-        self.tickets = Tickets(settings.shards, settings.degree, self.counters.settled)
+        self.tickets = Tickets(
+            settings.shards, self.counters.settled, drops=settings.stragglers == "drop"
+        )
+        self.times = Times(settings.env_nodes, settings.shards, saved)
+        self.auto: Auto | None = None
+        if settings.auto_degree:
+            state, replays = kept(AutoState, saved), settings.replay is not None
+            self.auto = Auto(settings.degree, state, replays=replays)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
@@ -83,6 +94,7 @@ class Run:
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
         self.drawing: deque[Train] = deque()
+        self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
@@ -94,6 +106,11 @@ class Run:
         self.ending: Ending | None = None
         self.ended = False
         self._outbox: list[Send] = []
+
+    @property
+    def degree(self) -> int:
+        """Tickets that may be collected ahead of training now."""
+        return self.settings.degree if self.auto is None else self.auto.degree
 
     @property
     def elapsed_s(self) -> float:
@@ -148,7 +165,9 @@ class Run:
             checkpoint=self.checkpoints.number,
         )
         parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
-        return encode((counters, *parts, self.episodes, self.changes.state()))
+        auto = () if self.auto is None else (self.auto.state(),)
+        later = (self.episodes, self.changes.state(), self.times.state(), *auto)
+        return encode((counters, *parts, *later))
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""
