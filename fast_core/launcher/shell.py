@@ -30,7 +30,6 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
-    Heartbeat,
     LauncherEvent,
     LogLine,
     NodeExited,
@@ -55,13 +54,14 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.memory import StatsRow
+from fast_core.memory import StatsColumn, StatsRow
 from fast_core.metrics import RunEnd
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
+from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
@@ -71,7 +71,8 @@ from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
-NOT_EXACT = "not exact"
+# Those that are told in words, too.
+TOLD = ("not exact", "standstill")
 DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
@@ -86,7 +87,6 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
-        heard_s: When each node was last heard, on the monotonic clock.
         lost: Nodes that died and come back.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
@@ -120,7 +120,6 @@ class Shell:
         for name in (None, *plan.config.evaluation.environments):
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
-        self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
@@ -141,7 +140,10 @@ class Shell:
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
         settings = scheduler_settings(plan, str(run.checkpoints), came_back=came_back)
-        self._scheduler = Scheduler(self._telling.settle(settings), scheduler_state)
+        settings = self._telling.settle(settings)
+        evaluator = () if settings.evaluator is None else (settings.evaluator,)
+        self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
+        self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
@@ -208,9 +210,6 @@ class Shell:
         """Take one event and carry out what follows from it."""
         now_s = time.monotonic()
         match event:
-            case Heartbeat(node):
-                self.heard_s[node] = now_s
-                return
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
@@ -223,7 +222,6 @@ class Shell:
                 self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
-                self.heard_s[node] = now_s
                 if node in self.lost:
                     self.lost.discard(node)
                     self._report(f"{node} is back", "INFO")
@@ -241,7 +239,6 @@ class Shell:
             case NodeExited(node, cause) if self._scheduler.survives(event):
                 if event.reaped:
                     self.lost.add(node)
-                    self.heard_s.pop(node, None)
                     self._unreachable.pop(node, None)
                     self._report(f"{node} {cause}; it is started anew")
             case Failed() | NodeExited():
@@ -326,7 +323,7 @@ class Shell:
                     if what in BEGIN:
                         self._write_config()
                         self._tell_changed_sources()
-                    elif what == NOT_EXACT:
+                    elif what in TOLD:
                         self._report(why)
                     elif what == DEGREE:
                         text = f"off-policy degree {why}"
@@ -405,7 +402,21 @@ class Shell:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
-            self.take(Tick())
+            self.take(Tick(self._idle_since_s()))
+
+    def _idle_since_s(self) -> float | None:
+        """Since when none of the nodes that the scheduler waits for has been at work."""
+        since_ns = 0
+        for name in self._awaited:
+            words = self.stats[name].words
+            if name not in self.lost and words[StatsColumn.STATE] != NodeState.WAITING:
+                return None
+            since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
+        return since_ns / 1e9
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who."""
+        return self._scheduler.owed()
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
