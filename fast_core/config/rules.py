@@ -233,13 +233,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
-    if deaths := restarts.replay:
-        yield Problem(
-            "supervision.restarts.replay",
-            "must be 0: this version starts every other kind of node anew, and not this one",
-            repr(deaths),
-            "Set it to 0.",
-        )
 
 
 def _degree(config: RunConfig) -> Iterator[Problem]:

@@ -223,6 +223,9 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -297,6 +300,8 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     run.reported = event.metrics or run.reported
     steer(run, event)
