@@ -120,6 +120,13 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
 
 def _evaluation(config: RunConfig) -> Iterator[Problem]:
     evaluation = config.evaluation
+    if evaluation.enable_async_eval and evaluation.mode == "sync":
+        yield Problem(
+            "evaluation.enable_async_eval",
+            "is the older name of evaluation.mode, which is 'sync'",
+            "true",
+            "Leave it out, or set mode to async.",
+        )
     key = "evaluation.environments"
     for name, environment in evaluation.environments.items():
         if not _LABEL.fullmatch(name):

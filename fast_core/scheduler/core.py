@@ -250,7 +250,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.times.completed(event.node, run.now_s - rollout.began_s)
+    run.times.completed(event.node, rollout.began_s, run.now_s)
     if rollout.place is Place.LATE:
         run.tickets.late -= 1
         run.ledger.release([rollout])
