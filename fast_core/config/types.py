@@ -735,6 +735,13 @@ class DiagnosticsConfig(Section, frozen=True):
     digests: Annotated[
         bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
     ] = False
+    schedule: Annotated[
+        bool,
+        Meta(
+            description="Record in which order things happened, so that `fastloop rerun` can run "
+            "it again, bit for bit, in one process."
+        ),
+    ] = False
     delay_ms: Annotated[
         float,
         Meta(ge=0, description="Every node sleeps a random time up to this before each task."),

@@ -234,6 +234,7 @@ def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     return (
         Budget("env", names.env, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 

@@ -139,6 +139,7 @@ def _live(context: NodeContext, node_class: str) -> int:
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
+        begun = begun or context.life > 1  # the configuration fitted before
         context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:
         if node is not None:
