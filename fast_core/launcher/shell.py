@@ -39,9 +39,12 @@ from fast_core.events import (
     Requested,
     Respawn,
     Restoring,
+    Retire,
     RolloutReady,
     Save,
     Saved,
+    Scaled,
+    ScaleRequested,
     Stop,
     Tell,
     Tick,
@@ -93,6 +96,8 @@ class Shell:
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
         heard_s: When each node was last heard, on the monotonic clock.
+        absent: Nodes that may come while the run goes on and are not there.
+        coming: Those that were started for it and are not ready.
         lost: Nodes that died and come back.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
@@ -130,6 +135,8 @@ class Shell:
                 self.bests[name] = best
         self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
+        self.absent = set(plan.names.spare)
+        self.coming: set[str] = set()
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
@@ -137,6 +144,7 @@ class Shell:
         self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._respawns: list[Respawn] = []
+        self._retired: list[str] = []
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -184,7 +192,7 @@ class Shell:
             self.take(event)
         return self._take_commit() or bool(events)
 
-    def _requests(self) -> list[Requested]:
+    def _requests(self) -> list[Requested | ScaleRequested]:
         return self._desk.take(self._status, lambda: self._scheduler.statistics().checkpoint)
 
     def _status(self) -> Status:
@@ -195,6 +203,7 @@ class Shell:
             env_steps_per_s=self._env_steps_per_s,
             degree=now.degree,
             elapsed_s=now.elapsed_s,
+            env_nodes=now.env_nodes,
         )
 
     def _take_commit(self) -> bool:
@@ -255,6 +264,7 @@ class Shell:
                 if node in self.lost:
                     self.lost.discard(node)
                     self._report(f"{node} is back", "INFO")
+                self.coming.discard(node)
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -266,6 +276,8 @@ class Shell:
                 self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
+            case Failed(node) | NodeExited(node) if self._scheduler.spares(event):
+                self._leave(node)
             case NodeExited(node, cause) if self._scheduler.survives(event):
                 if event.reaped:
                     self.lost.add(node)
@@ -280,6 +292,8 @@ class Shell:
                 self._write_metrics(now_s)
             case CheckpointWritten():
                 self._desk.written(event)
+            case ScaleRequested(number):
+                self._desk.scales(number)
             case Requested() if not self._scheduler.saving:
                 names = complete_names(self.run.checkpoints)
                 self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
@@ -306,9 +320,21 @@ class Shell:
         else:
             self._report(f"{failed.traceback}{text}")
 
+    def _leave(self, node: str) -> None:
+        self.absent.add(node)
+        self.coming.discard(node)
+        self.heard_s.pop(node, None)
+        self.pids.pop(node, None)
+        self._unreachable.pop(node, None)
+
     def survives(self, event: NodeExited) -> bool:
         """Whether the run would go on after this death."""
-        return self._scheduler.survives(event)
+        return self._scheduler.survives(event) or self._scheduler.spares(event)
+
+    def take_retired(self) -> list[str]:
+        """Nodes that were told to stop while the run goes on and were not taken yet."""
+        retired, self._retired = self._retired, []
+        return retired
 
     def take_respawns(self) -> list[Respawn]:
         """Nodes to start anew that were not taken yet."""
@@ -347,7 +373,16 @@ class Shell:
         for node, command in sends:
             match command:
                 case Respawn():
+                    if command.node in self.absent:
+                        self.absent.discard(command.node)
+                        self.coming.add(command.node)
                     self._respawns.append(command)
+                case Retire(name):
+                    self._leave(name)
+                    self._retired.append(name)
+                    self._send(name, Stop("finished"))
+                case Scaled():
+                    self._desk.scaled(command)
                 case Tell(moment):
                     self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():

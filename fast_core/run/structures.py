@@ -38,17 +38,19 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
+SPARE_SPANS_KEPT = 256  # of a node that may never come
 # Families that every node has without declaring them: all doorbells, its own trace and counters.
 GIVEN = frozenset({"doorbell", "spans", "stats"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.names.all:
+    for name in plan.names.possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
-    for name in plan.names.all:
+        kept = SPARE_SPANS_KEPT if name in plan.names.spare else SPANS_KEPT
+        yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
+    for name in plan.names.possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")

@@ -69,7 +69,7 @@ class StallDetector:
 
     def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
         limit_s, key, what = self._limit(row)
-        executes = node in self._plan.names.env
+        executes = node in self._plan.names.steppers
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if self._last.get(node) != counters or limit_s is None:
