@@ -117,7 +117,7 @@ class Run:
 
     @property
     def crash(self) -> str | None:
-        """Why it failed, the first cause last; None if it did not."""
+        """Everything that failed, why the run did last; None if nothing did."""
         try:
             return self._files.crash.read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -185,7 +185,7 @@ def scheduler_settings(
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
-        spare_nodes=plan.names.spare if dies else None,
+        spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
@@ -211,7 +211,7 @@ def scheduler_settings(
         nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
-        eval_mode=evaluation.mode,
+        eval_mode="sync" if evaluation.waits else "async",
         eval_at_end=evaluation.at_end,
         checkpoint_every_updates=config.checkpoint.every_updates,
         checkpoint_at_end=config.checkpoint.at_end,
@@ -223,6 +223,8 @@ def scheduler_settings(
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
+        work_timeout_s=config.supervision.work_timeout_s,
+        repeat_timeout_s=config.supervision.repeat_timeout_s,
     )
 
 
@@ -233,6 +235,7 @@ def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     return (
         Budget("env", names.steppers, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 

@@ -27,6 +27,8 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
@@ -71,6 +73,7 @@ class Session:
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
+        follower: What of a recorded run it is to do again, None for a run of its own.
     """
 
     config: RunConfig
@@ -80,6 +83,7 @@ class Session:
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
+    follower: Follower | None = None
 
     @property
     def continued(self) -> bool:
@@ -149,6 +153,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
+    if session.follower is not None:
+        plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
@@ -215,7 +221,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None:
+    elif checkpoint is not None and session.follower is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -229,6 +235,8 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
 def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
     """Where others may ask; with a warning where nobody can."""
     server = None
+    if session.follower is not None:  # what comes from outside is in its record
+        return Desk(session.config.checkpoint, session.interrupts)
     try:
         server = listen(folder, session.run, stack)
     except OSError as error:
@@ -249,10 +257,14 @@ def _shell(
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    stats = memory.all_stats()
-    files = (session.run, hub, stats, session.progress)
-    came_back = len(session.comebacks)
-    return Shell(plan, *files, state, text, sources, callbacks, desk, came_back)
+    stats, run, progress = memory.all_stats(), session.run, session.progress
+    if session.follower is None:
+        came_back = len(session.comebacks)
+        return Shell(
+            plan, run, hub, stats, progress, state, text, sources, callbacks, desk, came_back
+        )
+    published = memory.weights().published
+    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
 
 def _tell_comeback(shell: Shell, session: Session) -> None:
@@ -318,7 +330,7 @@ def _report(shell: Shell, session: Session) -> str:
     assert shell.end is not None and shell.end.cause is not None
     cause, run = shell.end.cause, shell.run
     later = [failure for failure in shell.failures if failure.node != cause.node]
-    life = len(session.comebacks) + 1
+    life = len(session.comebacks) + shell.lives.get(cause.node, 0) + 1
     return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
 
 

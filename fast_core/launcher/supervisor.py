@@ -39,6 +39,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.process_state import process_state
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
@@ -259,7 +260,6 @@ class Supervisor:
         self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
-        self._ended: dict[str, Failed] = {}  # why those were killed that hung
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
     def start(self, specs: tuple[NodeSpec, ...]) -> None:
@@ -320,7 +320,7 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._specs and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
                 self._take_exit(child)
         self._give_plans()
 
@@ -339,17 +339,17 @@ class Supervisor:
     def _take_exit(self, child: Child) -> None:
         if child.name in self._shell.absent:  # it was told to
             self._retired_s.pop(child.name, None)
-            self._ended.pop(child.name, None)
+            self._shell.dying.pop(child.name, None)
             self._hub.retire(child.name)
             self._shell.take(NodeExited(child.name, "", reaped=True))
             return
         name, cause = child.name, self._cause(child)
-        report = self._ended.pop(name, None)
-        if report is None:
+        if (known := self._shell.dying.pop(name, None)) is not None:
+            report = known[1]
+            cause = f"{report.doing}: {report.error}"
+        else:
             printed = self._log_tail(name)
             report = describe_death(self._plan, self._memory, name, cause, printed)
-        else:
-            cause = f"hung and was killed: {report.error}"
         event = NodeExited(name, cause, reaped=True, report=report)
         if self._shell.survives(event):
             self._hub.retire(name)
@@ -385,17 +385,18 @@ class Supervisor:
                 with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
                     child.give(start, self._memory.segment.fd)
 
-    def _end_hanging(self, report: Failed) -> None:
-        """Make a hanging node's death of it; the run may go on after that."""
-        self._ended[report.node] = report
-        self._tree.send_signal(self._tree.children[report.node], signal.SIGKILL)
+    def _end_dying(self, now_s: float) -> None:
+        """Kill nodes that hang, and those that raised and do not come to their end."""
+        for name, (at_s, _) in self._shell.dying.items():
+            if now_s >= at_s:
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
             if name not in self._shell.lost | self._shell.coming:
                 del self._due_s[name]
-            elif now_s >= due_s and name not in self._ended:
+            elif now_s >= due_s and name not in self._shell.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
@@ -416,7 +417,8 @@ class Supervisor:
         deadline_s = time.monotonic() + EXIT_NEWS_S
         while self._shell.end is None and (child.status or 0) > 0:
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or self._shell.has_failed(child.name):
+            known = self._shell.has_failed(child.name) or child.name in self._shell.dying
+            if left_s <= 0 or known:
                 return
             self._hub.wait(left_s)
             self._shell.receive()
@@ -467,26 +469,34 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         shell = self._shell
-        gone = shell.lost | shell.absent | shell.coming | self._ended.keys()
-        stall = self._stalls.check(now_s, self._shell.heard_s, gone) or self._overdue(now_s)
+        gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
+        stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
         if stall is not None:
-            stall = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
+            stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
-                self._end_hanging(stall)
+                self._shell.dying[stall.node] = (now_s, stall)
             elif stall.node in self._plan.names.optimizers:  # which is no better than dead
                 self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
                 self._shell.take(stall)
-        elif overdue := self._shell.overdue():
+        self._end_dying(now_s)
+        if stall is None and (overdue := self._shell.overdue()):
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
             told = [event for _, event in self._shell.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
+    def _seen_from_outside(self, stall: Failed) -> Failed:
+        """With what the kernel says of the process that hangs, and its stack."""
+        state = process_state(self._tree.children[stall.node].pid)
+        context = stall.context | ({"process": state} if state else {})
+        stack = self._stack(stall.node) or "It could not be made to write its stack.\n"
+        return msgspec.structs.replace(stall, traceback=stack, context=context)
+
     def _stack(self, name: str) -> str:
-        """Where a node that hangs is, as it wrote itself; empty if it is stopped."""
+        """Where a node that hangs is, as it wrote itself; empty if it can't."""
         return self._tree.stack(self._tree.children[name], self._shell.run.log(name))
 
     # --- the end -------------------------------------------------------------------------------

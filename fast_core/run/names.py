@@ -39,8 +39,10 @@ class Names:
     @classmethod
     def of(cls, config: RunConfig, env_nodes: int, policy_nodes: int) -> Names:
         """The names in a run of ``config`` with so many of the nodes that depend on the machine."""
-        # Each shard has one executor. Inline there is one process, whatever is asked for.
-        most = config.rollout.shards if config.mode == "process" else 0
+        # Each shard has one executor. Inline there is one process, and a schedule that is recorded
+        # is run again inline.
+        scales = config.mode == "process" and not config.diagnostics.schedule
+        most = config.rollout.shards if scales else 0
         return cls(
             env=_ranked("env", env_nodes),
             policy=_ranked("policy", policy_nodes),

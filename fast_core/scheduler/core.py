@@ -37,12 +37,20 @@ from fast_core.events import (
 from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout, steer
+from fast_core.scheduler.decisions import (
+    advance,
+    begin,
+    check_standstill,
+    check_start_timeout,
+    debts,
+    steer,
+)
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.standstill import owed_text
 from fast_core.scheduler.state import SavedState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.stopping import Ending
@@ -75,6 +83,7 @@ class Scheduler:
         if run.ended:
             _after_the_end(run, event)
         else:
+            run.standstill.take(event, now_s)
             _dispatch(run, event)
             if not run.ended:
                 advance(run)
@@ -102,8 +111,12 @@ class Scheduler:
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
         limit_s = run.time_limit_s if run.ending is None else None
-        times = [at_s for at_s in (limit_s, run.restarts.next_s) if at_s is not None]
-        return min(times, default=None)
+        wanted_s = (limit_s, run.restarts.next_s, run.standstill.check_s)
+        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who; empty where they owe nothing."""
+        return owed_text(list(debts(self._run)))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -171,11 +184,12 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             scaling.scale(run, event)
         case Requested():
             _do_what_was_asked(run, event.asked)
-        case Tick():
+        case Tick(idle_since_s):
             check_start_timeout(run)
+            check_standstill(run, idle_since_s)
         case Late():
             run.counters.stale += 1
-        case _:  # Heartbeat, LogLine and Figures are the shell's business
+        case _:  # LogLine and Figures are the shell's business
             pass
 
 
@@ -223,6 +237,9 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -247,7 +264,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.times.completed(event.node, run.now_s - rollout.began_s)
+    run.times.completed(event.node, rollout.began_s, run.now_s)
     if rollout.place is Place.LATE:
         run.tickets.late -= 1
         run.ledger.release([rollout])
@@ -297,6 +314,8 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     run.reported = event.metrics or run.reported
     steer(run, event)

@@ -51,7 +51,10 @@ def _refusal(run: Run, kind: str, wanted: int) -> str:
             f"nodes.{kind}.count=N"
         )
     if run.settings.spare_nodes is None:
-        return "all its nodes share one process (mode inline), so there is none to add or to retire"
+        return (
+            "its nodes share one process (mode inline), or its schedule is recorded, to be run "
+            "again in one (diagnostics.schedule), so their number can't change"
+        )
     if run.crew.changing:
         return "it is still changing the number of its env nodes; try again in a moment"
     if not 1 <= wanted <= shards:

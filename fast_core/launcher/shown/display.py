@@ -187,6 +187,8 @@ class Display:
             policy=best_policy_path(shell.run.path).exists(),
             begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
+            deaths=shell.lives,
+            nodes_back=now.nodes_back,
         )
 
     def _newest_checkpoint(self) -> str:
