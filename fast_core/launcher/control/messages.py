@@ -57,7 +57,8 @@ class Status(msgspec.Struct, frozen=True):
         env_steps_per_s: Their rate of late.
         degree: ``off_policy_degree`` at the moment.
         elapsed_s: Seconds of training, earlier parts of the run included.
-        env_nodes: Env nodes that execute shards.
+        env_nodes: Env nodes that execute shards; None where it is of another version, which does
+            not say so.
     """
 
     phase: str
@@ -65,7 +66,7 @@ class Status(msgspec.Struct, frozen=True):
     env_steps_per_s: float
     degree: int
     elapsed_s: float
-    env_nodes: int
+    env_nodes: int | None = None
 
 
 Kind = Literal["accepted", "done", "refused"]
