@@ -313,6 +313,22 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
     assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("nodes.optimizer.device", "cuda:1", "cpu"),
+        ("supervision.env_restarts", "2", "0"),
+        ("nodes.extra", "[{node: 'a:B'}]", "[]"),
+    ],
+)
+def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:
+    assert read(MINIMAL, "diagnostics.schedule=true")
+    message = refusal(MINIMAL, "diagnostics.schedule=true", f"{key}={value}")
+    assert f"diagnostics.schedule does not record runs with {key} " in message
+    assert f"Set it to false, or {key} to {instead}." in message
+    assert read(MINIMAL, "diagnostics.schedule=true", f"{key}={instead}")
+
+
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
     linear = "algorithm.learning_rate_schedule=linear"
     message = refusal(MINIMAL, "stop={updates: 5}", linear)
@@ -549,6 +565,8 @@ def repaired(run: Section) -> Section:
         pickled = None
     environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
+    diagnostics = msgspec.structs.replace(run.diagnostics, schedule=False)
+    run = msgspec.structs.replace(run, diagnostics=diagnostics)
     if run.policy.placement != "env":
         supervision = msgspec.structs.replace(run.supervision, env_restarts=0)
         run = msgspec.structs.replace(run, supervision=supervision)

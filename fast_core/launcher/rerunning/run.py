@@ -76,7 +76,10 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         progress.log(LogLine("launcher", "INFO", text))
         follower = Follower(schedule, str(part), update, _passes(part, config))
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
-        return carry_through(session)
+        outcome = carry_through(session)
+        text = f"the weights came out as recorded after each of {follower.trained} tickets"
+        progress.log(LogLine("launcher", "INFO", text))
+        return outcome
 
 
 def _chosen(
