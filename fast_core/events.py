@@ -269,6 +269,7 @@ class Trained(Message, frozen=True):
         skipped: Granted steps not taken.
         lag_mean: Mean policy lag of the rows, in versions, when they were consumed.
         lag_max: Largest policy lag of the rows.
+        publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
         checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
@@ -282,6 +283,7 @@ class Trained(Message, frozen=True):
     lag_max: int
     metrics: dict[str, float]
     digest: str = ""
+    publish_s: float = 0.0
     checksum: int = 0
 
 
@@ -373,12 +375,6 @@ class Changed(Message, frozen=True):
     number: int
 
 
-class Heartbeat(Message, frozen=True):
-    """The node's I/O thread is alive."""
-
-    node: str
-
-
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -403,6 +399,8 @@ class Failed(Message, frozen=True):
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
         refused: Whether it would not begin, because of the configuration; ``error`` says why.
+        hangs: Whether its process lives and does not come back, hung or stopped: somebody else
+            says this of it, and it must be killed and reaped before its work is given away.
     """
 
     node: str
@@ -411,6 +409,7 @@ class Failed(Message, frozen=True):
     traceback: str
     context: dict[str, str]
     refused: bool = False
+    hangs: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------
@@ -439,6 +438,12 @@ class StopRequested(Message, frozen=True):
     save: bool
 
 
+class Requested(Message, frozen=True):
+    """Somebody outside the run asks for something."""
+
+    asked: Asked
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -451,10 +456,10 @@ class CheckpointWritten(Message, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a callback asked for while it was called.
+    """What a callback asked for while it was called, or somebody outside the run.
 
     Attributes:
-        by: Its method, as ``module:Class.method``.
+        by: Its method, as ``module:Class.method``, or the command.
         stop: Why the run shall end; None if it need not.
         save: Whether a checkpoint is wanted now.
         changes: New values by key of the configuration.
@@ -478,8 +483,21 @@ class Told(Message, frozen=True):
     asked: tuple[Asked, ...] = ()
 
 
+class Late(Message, frozen=True):
+    """Something arrived from an earlier life of a node, and was not read."""
+
+    node: str
+
+
 class Tick(Message, frozen=True):
-    """Time passed; carries nothing but the clock that comes with it."""
+    """Time passed.
+
+    Attributes:
+        idle_since_s: Since when no node that the scheduler waits for has been at work, on the
+            scheduler's clock; None if one is, or that isn't known.
+    """
+
+    idle_since_s: float | None = None
 
 
 # --- commands to the launcher ------------------------------------------------------------------
@@ -502,6 +520,21 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Respawn(Message, frozen=True):
+    """Start a node anew that died; it reports `Ready` like any other.
+
+    Attributes:
+        life: The number of its life, 2 for the first that is not the one it began with.
+        shards: What it executes, if it is an env node; nobody tells it again.
+        changed: Values that are not the configuration's, by key.
+    """
+
+    node: str
+    life: int
+    shards: tuple[Assign, ...] = ()
+    changed: dict[str, Value] = {}
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -509,11 +542,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):
@@ -548,7 +586,6 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
-    | Heartbeat
     | LogLine
     | Figures
     | Failed
@@ -556,5 +593,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision
+LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Late | Tick
+LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision

@@ -10,6 +10,7 @@ import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.events import Moment, Value
+from fast_core.scheduler.failures import Budget
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -44,8 +45,14 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         moments: What the run waits for callbacks to be told of.
         changeable: What callbacks may change, by key of the configuration, and what it says.
         callbacks_save: Whether callbacks have a part of a checkpoint.
-        env_restarts: Deaths of env nodes that the run survives; their shards move to others.
+        restarts: Deaths that the run survives, by kind of node.
+        backoff_s: Wait before a node is started anew the second time.
+        max_backoff_s: Longest wait.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        stragglers: What becomes of a rollout without which the next ticket would break its bound.
+        auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
         updates_granted: Optimizer steps that one ticket grants; without replay only.
@@ -70,6 +77,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         stop_score_on: Environment that it is reached in, by name; None: that of training.
         stop_score_held: Evaluations in a row that must reach the score.
         start_timeout_s: Seconds until every node must be ready.
+        work_timeout_s: Longest that a run may stand still at first; None: for ever, always.
+        repeat_timeout_s: The same for what has come before, at least.
 
     Raises:
         ConfigError: A number is out of range, or the run could never make progress or end.
@@ -87,8 +96,14 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[Moment, ...] = ()
     changeable: dict[str, Value] = {}
     callbacks_save: bool = False
-    env_restarts: int = 0
+    restarts: tuple[Budget, ...] = ()
+    backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
+    auto_degree: bool = False
+    stragglers: Literal["wait", "drop"] = "wait"
     slots_per_shard: int
     rows_per_rollout: int
     updates_granted: int = 0
@@ -110,6 +125,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_score_held: int
     stop_score_on: str | None = None
     start_timeout_s: float
+    work_timeout_s: float | None = None
+    repeat_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
         self._check_ranges()
@@ -169,7 +186,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_ranges(self) -> None:
-        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0, "learning_starts": 0}
+        least = {"degree": 0, "updates_granted": 0, "learning_starts": 0}
         least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
         least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
         intervals = ("eval_every_env_steps", "checkpoint_every_updates")

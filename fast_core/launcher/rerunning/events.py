@@ -13,10 +13,12 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
+    Late,
     LauncherEvent,
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
@@ -30,9 +32,18 @@ from fast_core.events import (
 from fast_core.run.schedule import Entry
 
 # What the scheduler is never given, or takes in any order.
-UNRECORDED = (Restoring,)
+UNRECORDED = (Restoring, Late)
 # What no node of a rerun gives: it comes from outside, or of saving, which a rerun leaves out.
-FROM_OUTSIDE = (Tick, Told, StopRequested, NodeExited, Noted, Saved, CheckpointWritten)
+FROM_OUTSIDE = (
+    Tick,
+    Told,
+    Requested,
+    StopRequested,
+    NodeExited,
+    Noted,
+    Saved,
+    CheckpointWritten,
+)
 _encode = msgspec.msgpack.Encoder().encode
 
 

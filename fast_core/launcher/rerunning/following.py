@@ -19,6 +19,7 @@ from fast_core.events import (
     Command,
     Event,
     Failed,
+    Late,
     LauncherEvent,
     NodeExited,
     RolloutOrder,
@@ -98,7 +99,7 @@ class Follower:
 
     # --- events --------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> bool:
+    def hear(self, event: Event | Late) -> bool:
         """Keep what a node has done until its turn; False if it has none, and is taken at once."""
         if isinstance(event, (*UNRECORDED, Failed)):
             return False

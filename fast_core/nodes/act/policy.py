@@ -93,7 +93,7 @@ class PolicyNode(Node):
             for group in range(plan.groups)
         ]
         self._inquirers = [Inquirer(context, *each, index) for index, each in enumerate(own)]
-        self._merges = plan.config.scheduler.off_policy_degree > 0
+        self._merges = plan.config.degree > 0
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
         self._acting = False
@@ -102,8 +102,14 @@ class PolicyNode(Node):
         self._board = context.memory.weights()
 
     def setup(self) -> None:
-        """Begin to record, where the run is."""
+        """Begin to record, where the run is; after a death wake everybody.
+
+        The answer may be there of which no bell was rung.
+        """
         self._recorded = RecordedPasses.of(self.context)
+        if self.context.life > 1:
+            for rank in range(self.context.plan.env_nodes):
+                self._bell(rank).ring()
 
     @property
     def threads(self) -> int:

@@ -55,8 +55,14 @@ class EnvNode(Node):
         self._stepping = False
 
     def setup(self) -> None:
-        """Step one environment for real, then build the shards this node will likely be given."""
+        """Step one environment for real, then build the shards this node will likely be given.
+
+        One that comes back knows what it is given, and that environments can be stepped.
+        """
         plan = self.context.plan
+        if self.context.shards:
+            self._come_back()
+            return
         try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
         self.enter(NodeState.STARTING, "building shards")
         # The scheduler limits what follows, until the node is ready.
@@ -69,6 +75,12 @@ class EnvNode(Node):
                 self._begin((self._shards[shard],))
         if continues:
             self._begin(tuple(self._shards.values()))
+
+    def _come_back(self) -> None:
+        self.enter(NodeState.STARTING, "building shards")
+        for given in self.context.shards:
+            self._build(given.shard, given.incarnation, taken_over=given.taken_over)
+            self._begin((self._shards[given.shard],))
 
     def handle(self, command: Command) -> None:
         """Queue orders; take shards; change; save."""
@@ -108,6 +120,7 @@ class EnvNode(Node):
             self._current.refresh(order.min_version)
             if not self._collect(self._current, shard, order):
                 return True
+        self._works[NodeState.ACTING] += 1
         self._report(shard, order, self._current.version)
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from pathlib import Path
 
@@ -75,13 +76,15 @@ class LearningNode(Node):
 
     # --- the policy ----------------------------------------------------------------------------
 
-    def publish(self) -> None:
-        """Give the current policy to those who act."""
+    def publish(self) -> float:
+        """Give the current policy to those who act; returns the seconds that it took."""
+        started_ns = time.monotonic_ns()
         self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
         if self.context.plan.config.diagnostics.schedule:
             self.checksum = zlib.crc32(self._flat.data)
         self._weights.publish(self._version, self._flat.data)
         self._published = self._version
+        return (time.monotonic_ns() - started_ns) / 1e9
 
     def snapshot(self, request: int) -> None:
         """Give the policy that was published last to the evaluator."""

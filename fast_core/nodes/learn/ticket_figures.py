@@ -42,7 +42,14 @@ class TicketFigures:
             counts[name] = counts.get(name, 0) + 1
 
     def trained(
-        self, node: str, *, before: int, version: int, digest: str, checksum: int
+        self,
+        node: str,
+        *,
+        before: int,
+        version: int,
+        publish_s: float,
+        digest: str,
+        checksum: int,
     ) -> Trained:
         """The answer: metrics are means over the steps that report them.
 
@@ -53,6 +60,7 @@ class TicketFigures:
             node: Who answers.
             before: Committed steps before the ticket.
             version: Committed steps after it.
+            publish_s: See `Trained`.
             digest: Of the learner.
             checksum: Of its weights.
         """
@@ -75,5 +83,6 @@ class TicketFigures:
             if train.granted
             else {},
             digest=digest,
+            publish_s=publish_s,
             checksum=checksum,
         )

@@ -47,7 +47,7 @@ def ready(shard: int, version: int, rollout_id: int = 1, returns: float = 1.0) -
 
 def trained(ticket: int, version: int, updates: int = 4, checksum: int = 1) -> Trained:
     times = {"loss": 1.0, "update_ms": 5.0}
-    return Trained("optimizer-0", ticket, version, updates, 0, 0.0, 0, times, "", checksum)
+    return Trained("optimizer-0", ticket, version, updates, 0, 0.0, 0, times, checksum=checksum)
 
 
 def collect(*shards: int, rollout_id: int = 1) -> Collect:
