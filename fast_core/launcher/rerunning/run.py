@@ -167,8 +167,11 @@ def _config(header: ScheduleHeader, run: RunDirectory) -> RunConfig:
     )
     config, replace = config_file.beside(run.path, config), msgspec.structs.replace
     patient = replace(config.supervision, work_timeout_s=None)
+    # A run in one process never chooses a degree; the shell says that this one did.
+    scheduler = replace(config.scheduler, off_policy_degree=config.degree)
     return replace(
         config,
+        scheduler=scheduler,
         mode="inline",
         environment=replace(config.environment, step_timeout_s=None),
         metrics=replace(config.metrics, sinks=()),

@@ -44,6 +44,7 @@ def record(run: RunDirectory, *, checkpoint: str = "", **changed: str) -> None:
         started_s=0.0,
         moments=(),
         callbacks_save=False,
+        auto_degree=False,
     )
     writer.write(header, 0.0)
     writer.write(entry(Trained("optimizer-0", 0, 8, 8, 0, 0.0, 0, {}), 1.0), 1.0)
