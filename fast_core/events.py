@@ -269,6 +269,7 @@ class Trained(Message, frozen=True):
         skipped: Granted steps not taken.
         lag_mean: Mean policy lag of the rows, in versions, when they were consumed.
         lag_max: Largest policy lag of the rows.
+        publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
     """
 
@@ -281,6 +282,7 @@ class Trained(Message, frozen=True):
     lag_max: int
     metrics: dict[str, float]
     digest: str = ""
+    publish_s: float = 0.0
 
 
 class SnapshotTaken(Message, frozen=True):
@@ -528,11 +530,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):

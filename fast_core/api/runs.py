@@ -22,7 +22,7 @@ from fast_core.errors import RunFailed
 from fast_core.events import StopReason
 from fast_core.launcher import Outcome
 from fast_core.metrics import MetricsRow
-from fast_core.monitor.figures import count, duration, evaluation_text
+from fast_core.monitor.figures import count, duration, evaluation_text, times
 from fast_core.monitor.journal import JournalEntry, read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
@@ -167,6 +167,7 @@ class Result:
         env_steps: Environment steps trained on, earlier parts of a resumed run included.
         updates: Optimizer steps, likewise.
         time_s: Seconds of training, likewise.
+        comebacks: Times that it came back from a checkpoint by itself, in this call.
         run: Its metrics, events and checkpoints.
     """
 
@@ -178,6 +179,7 @@ class Result:
     updates: int
     time_s: float
     run: Run
+    comebacks: int = 0
 
     @cached_property
     def policy(self) -> Policy:
@@ -192,6 +194,8 @@ class Result:
             "updates": count(self.updates),
             "time": duration(self.time_s),
         }
+        if self.comebacks:
+            figures["came back"] = times(self.comebacks)
         for name, evaluation in (("best", self.best), ("last", self.evaluation)):
             if evaluation is not None:
                 at = f" at {count(evaluation.env_steps)} env steps"
@@ -262,4 +266,5 @@ def _result(outcome: Outcome) -> Result | None:
         updates=summary.updates,
         time_s=summary.elapsed_s,
         run=Run(outcome.directory),
+        comebacks=summary.comebacks,
     )

@@ -47,6 +47,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_nodes(config),
         *_restarts(config),
         *_optimizers(config),
+        *_degree(config),
         *learning,
     ]
 
@@ -231,15 +232,25 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
-    for kind in ("replay", "optimizer"):
-        if deaths := getattr(restarts, kind):
-            yield Problem(
-                f"supervision.restarts.{kind}",
-                "must be 0: this version starts env nodes, policy nodes and the evaluator anew, "
-                "and no others",
-                repr(deaths),
-                "Set it to 0.",
-            )
+    if deaths := restarts.replay:
+        yield Problem(
+            "supervision.restarts.replay",
+            "must be 0: this version starts every other kind of node anew, and not this one",
+            repr(deaths),
+            "Set it to 0.",
+        )
+
+
+def _degree(config: RunConfig) -> Iterator[Problem]:
+    if config.scheduler.off_policy_degree == "legacy-auto" and config.batch_rows is None:
+        key = "batch_size" if config.replays else "minibatch_size"
+        yield Problem(
+            "scheduler.off_policy_degree",
+            f"can be legacy-auto only for an algorithm with the key algorithm.{key}, by which the "
+            f"buffer is divided; {config.algorithm.name!r} has none",
+            "'legacy-auto'",
+            "Set a number, or -1 to let the run choose.",
+        )
 
 
 def _optimizers(config: RunConfig) -> Iterator[Problem]:

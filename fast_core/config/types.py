@@ -19,6 +19,7 @@ from fast_core.errors import ConfigError
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+MOST_DEGREE = 1000
 DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
 
 
@@ -408,14 +409,35 @@ class SchedulerConfig(Section, frozen=True):
     """How far collection may run ahead of training."""
 
     off_policy_degree: Annotated[
-        int,
+        Annotated[int, Meta(ge=-1, le=MOST_DEGREE)] | Literal["auto", "legacy-auto"],
         Meta(
-            ge=0,
-            le=1000,
+            title=f"an integer from 0 to {MOST_DEGREE}, or -1 or 'auto' to let the run choose, or "
+            "'legacy-auto'",
             description="Tickets collected ahead of training; 0 is strictly synchronous and "
-            "bit for bit repeatable.",
+            "bit for bit repeatable. -1 or auto: the run measures and chooses, and adjusts it "
+            "while it trains. legacy-auto: max(1, (buffer // batch) // 10), of replay.capacity and "
+            "algorithm.batch_size, or without replay of a ticket's rows and "
+            "algorithm.minibatch_size.",
         ),
     ] = 0
+    stragglers: Annotated[
+        Literal["wait", "drop"],
+        Meta(
+            description="What becomes of a rollout that is still being collected when the next "
+            "ticket can't do without it, since rows would become older than the degree allows. "
+            "wait: training waits for it. drop: it is counted in scheduler/rows_dropped, never "
+            "trained on, and another one is collected in its place. At degree 0 nothing is late."
+        ),
+    ] = "wait"
+    max_auto_degree: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MOST_DEGREE,
+            description="Largest degree that off_policy_degree -1 may choose; memory is laid out "
+            "for it. Lowered where its rollouts would take more than an eighth of what is free.",
+        ),
+    ] = 16
     replay_ratio: Annotated[
         Annotated[float, Meta(gt=0, le=1000)]
         | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
@@ -425,6 +447,11 @@ class SchedulerConfig(Section, frozen=True):
             "off_policy_degree + 1 rounds.",
         ),
     ] = 1.0
+
+    @property
+    def auto(self) -> bool:
+        """Whether the run chooses the degree by itself."""
+        return self.off_policy_degree in (-1, "auto")
 
     @property
     def ratio(self) -> Fraction:
@@ -605,7 +632,14 @@ class RestartsConfig(Section, frozen=True):
         int,
         Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),
     ] = 0
-    optimizer: Annotated[int, Meta(ge=0, description="Deaths of optimizers, in all.")] = 0
+    optimizer: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of optimizers, in all: the whole run goes back to its newest "
+            "checkpoint, or begins once more where there is none.",
+        ),
+    ] = 0
     backoff_s: Annotated[
         Seconds,
         Meta(
@@ -790,6 +824,31 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def progress(self, env_steps: int) -> float:
         """The share of `horizon` that has passed, at most 1; 0 where there is none."""
         return min(1.0, env_steps / self.horizon) if self.horizon else 0.0
+
+    @property
+    def degree(self) -> int:
+        """The off-policy degree; the largest that may be in force where the run chooses it.
+
+        Inline nothing happens side by side, so that any degree but 0 would gain nothing.
+        """
+        asked = self.scheduler.off_policy_degree
+        if self.scheduler.auto:
+            return 0 if self.mode == "inline" else self.scheduler.max_auto_degree
+        return asked if isinstance(asked, int) else self._legacy_degree
+
+    @property
+    def batch_rows(self) -> int | None:
+        """Rows of one optimizer step, None where the algorithm has no such key."""
+        key = "batch_size" if self.replays else "minibatch_size"
+        rows: object = getattr(self.algorithm, key, None)
+        return rows if isinstance(rows, int) and rows > 0 else None
+
+    @property
+    def _legacy_degree(self) -> int:
+        if self.batch_rows is None:  # refused by the rules
+            return 1
+        buffer = self.replay.capacity if self.replays else self.rows_per_ticket
+        return min(max(1, buffer // self.batch_rows // 10), MOST_DEGREE)
 
     @property
     def replays(self) -> bool:

@@ -140,7 +140,7 @@ def make_plan(
         _check_granted(plan)
     exact = config.checkpoint.exact
     promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
-    must = exact == "require" or (exact == "auto" and config.scheduler.off_policy_degree == 0)
+    must = exact == "require" or (exact == "auto" and config.degree == 0)
     if plan.saves and must and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -172,11 +172,14 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     return why, "Use environment.backend: gymnasium"
 
 
-def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:
-    """What the scheduler is told."""
+def scheduler_settings(
+    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+) -> SchedulerSettings:
+    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
+    dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
@@ -190,10 +193,14 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
+        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks_on_error=config.supervision.restarts.on_error == "restart",
         restarts=_budgets(plan),
         backoff_s=config.supervision.restarts.backoff_s,
         max_backoff_s=config.supervision.restarts.max_backoff_s,
-        degree=config.scheduler.off_policy_degree,
+        degree=config.degree,
+        stragglers=config.scheduler.stragglers,
+        auto_degree=config.scheduler.auto and config.degree > 0,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,

@@ -28,7 +28,7 @@ from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.verdict import Found
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.system import resources, threads
+from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
 
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
@@ -74,7 +74,9 @@ def process_tree(config: RunConfig, log: Path, stack: ExitStack) -> ProcessTree:
         check_descriptors(descriptors_needed(config, resources.cores().granted))
     with blaming(config.algorithm):
         preload = preloaded(config)
-    tree = ProcessTree(preload=preload, environment=threads.ENVIRONMENT, log=log)
+    tree = ProcessTree(
+        preload=preload, environment={**threads.ENVIRONMENT, **caches.variables()}, log=log
+    )
     stack.callback(tree.close, TERMINATE_GRACE_S)
     return tree
 

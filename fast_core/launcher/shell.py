@@ -74,6 +74,7 @@ from fast_core.scheduler.statistics import Statistics
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
 NOT_EXACT = "not exact"
+DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -105,12 +106,13 @@ class Shell:
         config_text: str,
         sources: Sources | None = None,
         callbacks: Host | None = None,
+        came_back: int = 0,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
         whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
-        by then is told.
+        by then is told. ``came_back`` is how often the run has, in this call.
         """
         self._config_text, self._sources = config_text, sources
         self.run, self.hub, self.stats = run, hub, stats
@@ -144,8 +146,8 @@ class Shell:
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
-        self._scheduler = Scheduler(settings, scheduler_state)
+        settings = scheduler_settings(plan, str(run.checkpoints), came_back=came_back)
+        self._scheduler = Scheduler(self._telling.settle(settings), scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
@@ -354,6 +356,9 @@ class Shell:
                         self._tell_changed_sources()
                     elif what == NOT_EXACT:
                         self._report(why)
+                    elif what == DEGREE:
+                        text = f"off-policy degree {why}"
+                        self.progress.log(LogLine("launcher", "INFO", text))
                 case EndRun():
                     self.end = command
                 case _:
@@ -465,8 +470,8 @@ class Shell:
     def _run_end(self, end: EndRun) -> RunEnd:
         now = self._scheduler.statistics()
         return RunEnd(
-            outcome=end.reason,
-            text=end.text,
+            outcome="interrupted" if end.again else end.reason,
+            text=f"{end.text}; it comes back" if end.again else end.text,
             env_steps=now.env_steps_trained,
             updates=now.updates,
             elapsed_s=now.elapsed_s,
@@ -494,9 +499,13 @@ class Shell:
         for failed in faults:
             self.take(failed)
 
-    def decide(self, what: str, why: str) -> None:
+    def rest_callbacks(self, hurry: Callable[[], bool]) -> bool:
+        """Wait until callbacks know of all that has happened; False if one fails or hangs."""
+        return self._telling.rest(hurry)
+
+    def decide(self, what: str, why: str, facts: Mapping[str, Fact] | None = None) -> None:
         """Add a line of the launcher's own to the journal."""
-        self._journal.write(what, why)
+        self._journal.write(what, why, facts)
 
     def write_summary(self, summary: RunSummary) -> None:
         """Add how the run ended to the journal, for the report."""

@@ -27,11 +27,11 @@ from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import (
     Child,
     ProcessTree,
-    describe_exit,
     innermost,
     tail,
     unframe,
 )
+from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.topology import NodeSpec
 from fast_core.memory import StatsColumn
@@ -52,6 +52,18 @@ EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
 SIGNAL_NEWS_S = 0.1
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
+
+
+class LostEarly(NodeFailed):
+    """A node is gone that has not got its plan yet.
+
+    Attributes:
+        node: Its name.
+    """
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -189,7 +201,7 @@ def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
             raise _early_end(child, interrupts)
 
 
-def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+def _early_end(child: Child, interrupts: Interrupts) -> LostEarly:
     """The error for a child that did not live until the run began.
 
     Raises:
@@ -197,9 +209,10 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     """
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
-    return NodeFailed(
+    return LostEarly(
+        child.name,
         f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
-        "logs/fork-server.log"
+        "logs/fork-server.log",
     )
 
 
@@ -267,7 +280,9 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
+            watchdog = self._tree.watchdog.fileno
             sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
+            sources += () if watchdog is None else (watchdog,)
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
             shell.receive()
             # First, because what sent the signal may have killed nodes by it too.
@@ -276,6 +291,8 @@ class Supervisor:
             self._take_interrupts()
             if self._tree.fileno() in ready:
                 self._take_exits()
+            if watchdog in ready:
+                self._hear_watchdog()
             self._check_stalls()
             shell.give_up_unreachable()
             shell.tick_if_due()
@@ -364,6 +381,15 @@ class Supervisor:
                 return Failed(name, "starting", text, "", {})
         return None
 
+    def _hear_watchdog(self) -> None:
+        done, death = self._tree.watchdog.take()
+        for text in done:
+            self._shell.decide("reclaimed", text)
+            self._shell.progress.log(LogLine("launcher", "INFO", text))
+        if death:
+            self._shell.decide("watchdog", death)
+            self._shell.progress.log(LogLine("launcher", "WARNING", death))
+
     def _hear_out(self, child: Child) -> None:
         """What it said last comes before the news of its end, though that may be quicker."""
         self._shell.receive()
@@ -425,8 +451,11 @@ class Supervisor:
         stall = self._stalls.check(now_s, self._shell.heard_s, gone) or self._overdue(now_s)
         if stall is not None:
             stall = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
-            if self._shell.survives(NodeExited(stall.node, stall.error, reaped=True)):
+            news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
+            if self._shell.survives(news):
                 self._shell.dying[stall.node] = (now_s, stall)
+            elif stall.node in self._plan.names.optimizers:  # which is no better than dead
+                self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
                 self._shell.take(stall)
         self._end_dying(now_s)

@@ -30,9 +30,6 @@ from fast_core.system.threads import default_threads
 WAIT_LIMIT_S = 1.0
 # Of states that change with every hand-over, the trace keeps those that last this long.
 SHORT_NS = 1_000_000
-# Environment variable of all processes of a run but the launcher and the watchdog: the run's
-# private folder, which is gone however the run ends.
-RUN_FOLDER = "FASTLOOP_RUN"
 _PROGRESS = int(StatsColumn.PROGRESS)
 
 

@@ -130,7 +130,7 @@ def networks_nbytes(plan: RunPlan) -> int:
 
 def slots_per_shard(plan: RunPlan) -> int:
     """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
-    return plan.config.scheduler.off_policy_degree + 1
+    return plan.config.degree + 1
 
 
 def gradient_boxes(plan: RunPlan) -> int:
@@ -157,7 +157,7 @@ def rows_per_burst(plan: RunPlan) -> int:
     """
     scheduler = plan.config.scheduler
     granted = scheduler.ratio * plan.config.rows_per_ticket
-    tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
+    tickets = plan.config.degree + max(1, math.ceil(1 / granted))
     return 2 * plan.config.steps * tickets
 
 

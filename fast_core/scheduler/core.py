@@ -33,8 +33,10 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout
+from fast_core.scheduler.comeback import comes_back
+from fast_core.scheduler.decisions import advance, begin, check_start_timeout, steer
 from fast_core.scheduler.failures import describe
+from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
@@ -65,6 +67,8 @@ class Scheduler:
         run.now_s = now_s
         if run.start_deadline_s is None:
             run.start_deadline_s = now_s + run.settings.start_timeout_s
+        if run.began_s is not None:
+            run.times.pass_until(now_s)
         if run.ended:
             _after_the_end(run, event)
         else:
@@ -221,6 +225,11 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
+    run.times.completed(event.node, run.now_s - rollout.began_s)
+    if rollout.place is Place.LATE:
+        run.tickets.late -= 1
+        run.ledger.release([rollout])
+        return
     run.collected += run.settings.rows_per_rollout
     if run.settings.stages:
         for node, command in run.stages.enter(rollout):
@@ -267,6 +276,8 @@ def _trained(run: Run, event: Trained) -> None:
         return
     run.ledger.release(tickets.settle())
     progress.settle(event, settings.rows_per_ticket)
+    run.reported = event.metrics or run.reported
+    steer(run, event)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:
         run.fail(fault)
@@ -377,21 +388,21 @@ def _exited(run: Run, event: NodeExited) -> None:
 def _lose(run: Run, event: NodeExited) -> None:
     """A node is gone and comes back; what it was collecting will be ordered anew."""
     node = event.node
-    dropped = run.ledger.park(node)
-    for rollout in dropped:
-        run.tickets.drop(rollout)
-    run.counters.rollouts_dropped += len(dropped)
+    dropped = sum(run.tickets.drop(rollout) for rollout in run.ledger.park(node))
+    run.counters.rollouts_dropped += dropped
     run.checkpoints.again(node)
     run.changes.bury(node)
+    run.times.bury(node)
     text = run.restarts.describe(event, run.restarts.bury(node, run.now_s))
     if dropped:
-        text += f"; {len(dropped)} open rollouts are dropped and ordered anew"
+        text += f"; {dropped} open rollouts are dropped and ordered anew"
     run.decide("node lost", text)
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
     text, cause = describe(event)
-    run.end("failed", text, cause)
+    again = comes_back(run.settings, event, run.ending)
+    run.end("failed", text, cause, again=again)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Respawn, Tell, Train
+from fast_core.events import CommitCheckpoint, Respawn, Tell, Train, Trained
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
@@ -14,8 +15,9 @@ def begin(run: Run) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
     settings, progress = run.settings, run.settled
     run.began_s = run.now_s
+    run.times.pass_until(run.now_s)
     why = (
-        f"{len(settings.nodes)} nodes are ready; degree {settings.degree}, "
+        f"{len(settings.nodes)} nodes are ready; degree {_degree(run)}, "
         f"{progress.env_steps} env steps and {progress.updates} updates done"
     )
     if progress.env_steps < run.ratio.learning_from:
@@ -62,12 +64,27 @@ def advance(run: Run) -> None:
     if run.changes.due and _rests(run):
         _change(run)
     _admit(run)
+    run.times.training = run.tickets.training > 0
     if run.changes.holds:
         return
     if run.ending is not None:
         _finish(run, run.ending)
     elif run.checkpoints.cut is Cut.DUE and _rests(run) and not _waits(run):
         _save(run)
+
+
+def steer(run: Run, event: Trained) -> None:
+    """Let the degree follow where time goes, once learning has begun."""
+    auto, spent = run.auto, run.times.spent
+    if auto is None:
+        return
+    if run.settled.env_steps - run.settings.rows_per_ticket < run.ratio.learning_from:
+        spent.clear()  # tickets that grant nothing tell nothing
+        return
+    spent.settled(event.publish_s, effective_share(event.metrics))
+    why = auto.settled(spent)
+    if why is not None:
+        run.decide("degree", why)
 
 
 def check_start_timeout(run: Run) -> None:
@@ -139,7 +156,9 @@ def _merge(run: Run) -> None:
     settings = run.settings
     while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
-        rollouts = run.tickets.merge(granted)
+        late = run.tickets.late
+        rollouts = run.tickets.merge(granted, in_shard_order=run.degree == 0)
+        _count_late(run, run.tickets.late - late)
         if rollouts is None:
             return
         run.episodes.add(rollouts)
@@ -149,6 +168,19 @@ def _merge(run: Run) -> None:
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
             run.send(settings.replay, train)
         run.send(settings.optimizer, train)
+
+
+def _count_late(run: Run, late: int) -> None:
+    """Count rollouts that were given up, and tell of the first, the tenth, the hundredth..."""
+    before = run.counters.rollouts_dropped
+    now = run.counters.rollouts_dropped = before + late
+    if late and (before == 0 or len(str(now)) > len(str(before))):
+        run.decide(
+            "rollouts dropped",
+            f"{now} so far, with {now * run.settings.rows_per_rollout} rows: without the last of "
+            f"them, ticket {run.tickets.merged} would have waited for env nodes or broken the "
+            "bound on old rows (scheduler.stragglers: drop)",
+        )
 
 
 def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
@@ -165,24 +197,35 @@ def _admit(run: Run) -> None:
     if not run.ledger.has_idle:
         return
     settings, tickets = run.settings, run.tickets
+    needed = tickets_needed(settings, run.settled, run.ratio, tickets.settled)
+    hold = _hold(run)
     count = places(
         started=tickets.started,
         settled=tickets.settled,
         shards=settings.shards,
-        degree=settings.degree,
-        needed=tickets_needed(settings, run.settled, run.ratio, tickets.settled),
-        hold=_hold(run),
+        degree=run.degree,
+        needed=needed,
+        hold=hold,
     )
+    run.times.held = hold or (needed is not None and needed <= tickets.settled + 1 + run.degree)
     if count <= 0:
         return
     version = run.settled.version
-    for node, collect in start_rollouts(run.ledger, tickets, count, settings.degree, version):
+    batches = start_rollouts(run.ledger, tickets, count, run.degree, version, run.now_s)
+    for node, collect in batches:
+        run.times.ordered(node, len(collect.rollouts))
         run.send(node, collect)
 
 
 def _rests(run: Run) -> bool:
     """Whether nothing is open and every node is there that has to take part."""
     return run.tickets.quiescent and run.complete
+
+
+def _degree(run: Run) -> str:
+    if run.auto is None:
+        return str(run.degree)
+    return f"{run.degree}, chosen by itself from 0 to {run.settings.degree}"
 
 
 def _hold(run: Run) -> bool:

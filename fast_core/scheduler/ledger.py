@@ -2,7 +2,8 @@
 
 A rollout is in exactly one place: running in an env node, on its way through the user's nodes,
 ready in its slot, or training. Its slot is taken when it starts and freed by `release`, or by
-`park` where its env node died.
+`park` where its env node died. One that came too late to train on runs on, since its shard can do
+nothing else meanwhile, and is released when it is complete.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Place(Enum):
     """Where a rollout is."""
 
     RUNNING = "running"
+    LATE = "late"  # running, and no ticket may train on it any more
     STAGED = "staged"  # complete, and on its way through the user's nodes
     READY = "ready"
     DUE = "due"  # ready, and the next ticket must train on it
@@ -39,6 +41,7 @@ class Rollout:
         place: Where it is now.
         result: What the env node reported, None while it runs.
         completion: Serial number among rollouts that became ready.
+        began_s: When it was ordered.
     """
 
     order: RolloutOrder
@@ -46,6 +49,7 @@ class Rollout:
     place: Place = Place.RUNNING
     result: RolloutReady | None = None
     completion: int = 0
+    began_s: float = 0.0
 
     @property
     def ref(self) -> RolloutRef:
@@ -173,7 +177,9 @@ class Ledger:
             return None
         self._running[shard] = None
         self.running -= 1
-        rollout.place, rollout.result = Place.STAGED, event
+        rollout.result = event
+        if rollout.place is Place.RUNNING:
+            rollout.place = Place.STAGED
         if self._free[shard]:
             self._wait(shard)
         return rollout
@@ -190,7 +196,6 @@ class Ledger:
             self.incarnations[shard] += 1
             rollout, self._running[shard] = self._running[shard], None
             if rollout is not None:
-                rollout.place = Place.DROPPED
                 self.running -= 1
                 self.rollout_ids[shard] -= 1
                 self._free[shard] |= self._bit(rollout)
@@ -208,9 +213,9 @@ class Ledger:
             self._begin(shard, node)
 
     def release(self, rollouts: Sequence[Rollout]) -> None:
-        """Free the slots of rollouts that were trained on."""
+        """Free the slots of rollouts that were trained on, or came too late for it."""
         for rollout in rollouts:
-            assert rollout.place is Place.TRAINING
+            assert rollout.place in (Place.TRAINING, Place.LATE)
             rollout.place = Place.FREED
             shard = rollout.order.shard
             full, self._free[shard] = not self._free[shard], self._free[shard] | self._bit(rollout)

@@ -48,7 +48,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         restarts: Deaths that the run survives, by kind of node.
         backoff_s: Wait before a node is started anew the second time.
         max_backoff_s: Longest wait.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        stragglers: What becomes of a rollout without which the next ticket would break its bound.
+        auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
         updates_granted: Optimizer steps that one ticket grants; without replay only.
@@ -93,7 +97,11 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[Budget, ...] = ()
     backoff_s: float = 0.5
     max_backoff_s: float = 30.0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
+    auto_degree: bool = False
+    stragglers: Literal["wait", "drop"] = "wait"
     slots_per_shard: int
     rows_per_rollout: int
     updates_granted: int = 0

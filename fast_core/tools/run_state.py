@@ -51,6 +51,7 @@ class RunState:
         best: Mean return of the best evaluation.
         last: Mean return of the last evaluation, or of training episodes where there is none.
         checkpoint: Name of the newest checkpoint, empty where there is none to resume from.
+        comebacks: Times that it came back after the death of an optimizer, in its last part.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class RunState:
     best: float | None = None
     last: float | None = None
     checkpoint: str = ""
+    comebacks: int = 0
 
 
 def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
@@ -82,6 +84,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
     algorithm, environment, seed = _identity(run.config)
     facts = {} if end is None else end.facts
     env_steps, summed = facts.get("env_steps"), facts.get("best_evaluation")
+    comebacks = facts.get("comebacks")
     return RunState(
         path=path,
         state=state,
@@ -96,6 +99,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
         best=float(summed) if isinstance(summed, int | float) else best,
         last=last,
         checkpoint=names[-1] if names else "",
+        comebacks=comebacks if isinstance(comebacks, int) else 0,
     )
 
 

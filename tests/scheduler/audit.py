@@ -56,6 +56,7 @@ class Audit:
     ):
         """Open the books; ``before`` are those of the run at the checkpoint it resumes from."""
         self.settings = settings
+        self.degree = 0 if settings.auto_degree else settings.degree  # in force
         self.settled = settled
         self.merged = settled
         self.started = settled * settings.shards
@@ -76,7 +77,9 @@ class Audit:
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
         self.acted: dict[Key, int] = {}
         self.end_version = {settled - 1: version}  # version at the end of each ticket
-        self.last_ticket: dict[Key, int] = {}
+        self.last_ticket: dict[Key, int] = {}  # that may train on it, by the degree at its start
+        self.late: set[Key] = set()  # running, and given up
+        self.degree_of: dict[Key, int] = {}  # when it was started
         self.granted: dict[int, int] = {}  # of each ticket that trains
         self.steps_merged = self.steps_settled = 0  # granted since learning last began anew
         self.learning_from = settings.learning_starts
@@ -108,11 +111,16 @@ class Audit:
                 slot, rollout_id = self.running.pop(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
                 key = (event.shard, event.rollout_id)
-                if self.settings.stages:
+                if key in self.late:
+                    self._forget(key, slot)
+                elif self.settings.stages:
                     self.staged[key] = (slot, event.incarnation, "")
                 else:
                     self.ready[key] = (slot, event.incarnation)
-                self.acted[key] = event.version
+                if key in self.late:
+                    self.late.discard(key)
+                else:
+                    self.acted[key] = event.version
             case Transformed():
                 self._transformed(event)
             case NodeExited():
@@ -142,6 +150,19 @@ class Audit:
             case _:
                 pass
 
+    def _forget(self, key: Key, slot: int) -> None:
+        self.taken.discard((key[0], slot))
+        del self.last_ticket[key], self.degree_of[key]
+
+    def _give_up(self, ticket: int) -> None:
+        """What still runs though it must be in ``ticket`` at the latest is late."""
+        for shard, (_, rollout_id) in self.running.items():
+            key = (shard, rollout_id)
+            if key not in self.late and self.last_ticket[key] <= ticket:
+                self.late.add(key)
+                self.started -= 1
+                self.dropped += 1
+
     def _transformed(self, event: Transformed) -> None:
         key = (event.rollout.shard, event.rollout.rollout_id)
         slot, incarnation, stage = self.staged[key]
@@ -162,10 +183,13 @@ class Audit:
             self.incarnation[shard] += 1
             if shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
-                self.taken.discard((shard, slot))
+                key = (shard, rollout_id)
+                self._forget(key, slot)
                 self.last_rollout[shard] = rollout_id - 1
-                self.started -= 1
-                self.dropped += 1
+                if key not in self.late:
+                    self.started -= 1
+                    self.dropped += 1
+                self.late.discard(key)
 
     def _shards(self, node: str) -> list[int]:
         return [shard for shard, owner in self.owner.items() if owner == node]
@@ -198,9 +222,10 @@ class Audit:
         assert event.updates + event.skipped == self.granted[ticket]
         self.steps_settled += self.granted.pop(ticket)
         self.end_version[ticket] = event.version
-        oldest = self.end_version.get(ticket - self.settings.degree - 1)
-        for shard, rollout_id in self.tickets.pop(ticket):
-            version = self.acted.pop((shard, rollout_id))
+        for key in self.tickets.pop(ticket):
+            version, degree = self.acted.pop(key), self.degree_of.pop(key)
+            del self.last_ticket[key]
+            oldest = self.end_version.get(ticket - degree - 1)
             if oldest is not None:
                 # lag = (event.version - 1) - version <= U_{i-eta} + ... + U_i - 1
                 assert version >= oldest, f"ticket {ticket} trained on version {version}"
@@ -310,14 +335,19 @@ class Audit:
             assert (shard, order.slot) not in self.taken, "a slot is written before it is free"
             self.taken.add((shard, order.slot))
             self.running[shard] = (order.slot, order.rollout_id)
-            self.last_ticket[shard, order.rollout_id] = self.settled + settings.degree
-            oldest = self.end_version.get(order.ticket - settings.degree - 1, 0)
+            key = (shard, order.rollout_id)
+            self.last_ticket[key] = self.settled + self.degree
+            if settings.auto_degree:  # where it has fallen, those started before come no later
+                for earlier, last in self.last_ticket.items():
+                    self.last_ticket[earlier] = min(last, self.last_ticket[key])
+            self.degree_of[key] = self.degree
+            oldest = self.end_version.get(order.ticket - self.degree - 1, 0)
             assert oldest <= order.min_version <= self.end_version[self.settled - 1]
             self.started += 1
         # Within one decision the orders of several nodes share the places, so tickets are
         # compared as a whole: no order may name a ticket that is not open.
-        assert self.started <= settings.shards * (self.settled + 1 + settings.degree)
-        assert all(o.ticket <= self.settled + settings.degree for o in command.rollouts)
+        assert self.started <= settings.shards * (self.settled + 1 + self.degree)
+        assert all(o.ticket <= self.settled + self.degree for o in command.rollouts)
         if settings.stop_env_steps is not None:
             needed = -(-settings.stop_env_steps // settings.rows_per_ticket)
             assert self.started <= settings.shards * needed, "work that nobody needs"
@@ -325,6 +355,8 @@ class Audit:
     def _train(self, node: str, command: Train) -> None:
         settings = self.settings
         assert node == settings.optimizer and command.ticket == self.merged
+        if settings.stragglers == "drop":
+            self._give_up(command.ticket)
         self.merged += 1
         assert command.env_steps == command.ticket * settings.rows_per_ticket
         self.granted[command.ticket] = command.granted
@@ -336,8 +368,9 @@ class Audit:
         assert len(command.rollouts) == settings.shards
         keys = [(ref.shard, ref.rollout_id) for ref in command.rollouts]
         chosen = set(keys)
-        if settings.degree == 0:
-            assert [shard for shard, _ in keys] == list(range(settings.shards))
+        if self.degree == 0:
+            shards = [shard for shard, _ in keys]
+            assert shards == (sorted(shards) if settings.auto_degree else [*range(len(keys))])
         else:
             assert keys == [key for key in self.ready if key in chosen]
         slots = set()

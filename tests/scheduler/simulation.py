@@ -100,6 +100,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "start_timeout_s": 30.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more |= {"comebacks", "comebacks_on_error"}
     more |= {
         "moments",
         "changeable",
@@ -109,6 +110,8 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "learning_starts",
         "replay_kept",
         "nonfinite_share",
+        "auto_degree",
+        "stragglers",
     }
     assert changes.keys() <= values.keys() | more
     values |= changes
@@ -149,6 +152,7 @@ class World:
             a ticket may grant few.
         score: Return of every evaluation episode of a version.
         asks: What callbacks ask for when they are told.
+        metrics: What the learner reports of a ticket whose oldest row lags so much.
         log: Every send in order.
         changes: Every change, once for each node.
         checkpoints: Every checkpoint that the launcher was asked to commit.
@@ -165,12 +169,14 @@ class World:
         skipped: Callable[[int], int] = lambda ticket: 0,
         score: Callable[[int], float] = lambda version: 0.0,
         asks: Callable[[Tell], tuple[Asked, ...]] = lambda tell: (),
+        metrics: Callable[[int], dict[str, float]] = lambda lag: {},
     ):
         self.settings = settings
         self.oldest_weights = oldest_weights
         self.skipped = skipped
         self.score = score
         self.asks = asks
+        self.metrics = metrics
         commit = resumed.commit if resumed else None
         self.scheduler = Scheduler(settings, commit.scheduler if commit else None)
         self.version = commit.version if commit else 0
@@ -207,6 +213,7 @@ class World:
         """Hand an event to the scheduler and its commands to the nodes."""
         self.audit.event(event)
         sends = self.scheduler.handle(event, self.now_s)
+        self.audit.degree = self.scheduler.statistics().degree
         self.audit.sends(sends)
         self.log.extend(sends)
         for node, command in sends:
@@ -262,6 +269,12 @@ class World:
             version = task.min_version if self.oldest_weights else version
         self.busy[node] = (task, version)
         return task
+
+    def use_degree(self, degree: int) -> None:
+        """Let the run go on at another degree, from its next event on."""
+        auto = self.scheduler._run.auto
+        assert auto is not None
+        auto.state().degree = degree
 
     def kill(self, node: str) -> list[Send]:
         """Let a node die, or one that is coming back: what it does and was told are gone."""
@@ -319,7 +332,8 @@ class World:
         self.version += updates
         self.env_steps += self.settings.rows_per_ticket
         lag = self.version - 1 - min(versions) if updates else 0
-        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, {})
+        told = self.metrics(lag)
+        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, told)
 
 
 def rollout_ready(
@@ -365,6 +379,7 @@ def simulate(
     scale_ms: dict[type, int] | None = None,
     limit_s: float = 1e7,
     events: list[tuple[float, LauncherEvent | Callable[[], object]]] | None = None,
+    lasts_ms: Callable[[str, Task], int | None] = lambda node, task: None,
 ) -> EndRun:
     """Run to the end in virtual time.
 
@@ -374,6 +389,7 @@ def simulate(
         scale_ms: Longest duration of each kind of task, in milliseconds.
         limit_s: Virtual time within which the run must end.
         events: Further events by time, for instance a person's wish to stop, or what to call then.
+        lasts_ms: What a node's task takes, where neither seed nor scale is to say it.
 
     Raises:
         AssertionError: Nothing can happen any more and the run has not ended, or the limit passed.
@@ -387,7 +403,10 @@ def simulate(
             if world.may_start(node):
                 task = world.start(node)
                 serial += 1
-                at_ms = round(world.now_s * 1000) + duration(seed, node, task, scale)
+                lasts = lasts_ms(node, task)
+                if lasts is None:
+                    lasts = duration(seed, node, task, scale)
+                at_ms = round(world.now_s * 1000) + lasts
                 heapq.heappush(heap, (at_ms, serial, node))
         world.touched.clear()
         next_s = heap[0][0] / 1000 if heap else float("inf")

@@ -33,6 +33,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "shards": draw(st.integers(1, 5)),
         "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
         "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
+        "auto_degree": draw(st.booleans()),
         "slots_per_shard": draw(st.integers(1, 4)),
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
@@ -55,6 +56,8 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     }
     if draw(st.booleans()):
         values |= draw(replay_settings())
+    if not values["stages"]:
+        values["stragglers"] = draw(st.sampled_from(["wait", "drop"]))
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))
@@ -142,6 +145,12 @@ class Nodes(RuleBasedStateMachine):
         else:
             self.world.now_s += 0.1
             self.world.finish(node)
+
+    @precondition(lambda self: self.going and self.settings.auto_degree)
+    @rule(degree=st.integers(0, 5))
+    def another_degree(self, degree: int) -> None:
+        """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
+        self.world.use_degree(min(degree, self.settings.degree))
 
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))
@@ -273,6 +282,7 @@ class Nodes(RuleBasedStateMachine):
         assert statistics.env_steps_collected == statistics.env_steps_trained
         assert not audit.running and not audit.ready and not audit.tickets and not audit.taken
         assert not audit.staged
+        assert not audit.late
         assert statistics.rows_dropped >= audit.dropped * settings.rows_per_rollout
         lost = [audit.deaths[node] for node in settings.env_nodes]
         assert statistics.env_nodes_lost == sum(lost)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -127,3 +128,16 @@ class Interrupts:
             # From here, because in inline mode the loop may hang in an environment.
             with contextlib.suppress(OSError):
                 os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Hold stop signals back, here and in a process started meanwhile, until it can take them.
+
+    Else one to the whole group of a terminal ends it before it has a group or a handler.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

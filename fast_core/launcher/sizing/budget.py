@@ -147,7 +147,7 @@ def _learner_threads(
         hint = "" if many else "; nodes.optimizer.count divides a batch among optimizers instead"
         return 1, f"1 learner thread{many}: {why}{hint}."
     useful = int(update_flops // FLOPS_PER_THREAD)
-    if config.scheduler.off_policy_degree == 0:
+    if config.degree == 0:
         free, why = granted, "at off_policy_degree 0 env nodes wait while it learns"
     else:
         free, why = max(1, granted - taken), "what the nodes that collect meanwhile leave"

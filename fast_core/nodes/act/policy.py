@@ -87,7 +87,7 @@ class PolicyNode(Node):
             if plan.names.policy_of(shard) == context.name
             for group in range(plan.groups)
         ]
-        self._merges = plan.config.scheduler.off_policy_degree > 0
+        self._merges = plan.config.degree > 0
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
         self._acting = False

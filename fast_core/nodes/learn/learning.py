@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from fast_core.algorithm import Algorithm, Changeable
@@ -70,11 +71,13 @@ class LearningNode(Node):
 
     # --- the policy ----------------------------------------------------------------------------
 
-    def publish(self) -> None:
-        """Give the current policy to those who act."""
+    def publish(self) -> float:
+        """Give the current policy to those who act; returns the seconds that it took."""
+        started_ns = time.monotonic_ns()
         self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
         self._weights.publish(self._version, self._flat.data)
         self._published = self._version
+        return (time.monotonic_ns() - started_ns) / 1e9
 
     def snapshot(self, request: int) -> None:
         """Give the policy that was published last to the evaluator."""

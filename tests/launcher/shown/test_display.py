@@ -29,7 +29,11 @@ from tests.launcher.shown.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
 BEGUN_S = 1000.0
-NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training", "changed": {}}
+NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {
+    "phase": "training",
+    "way": "sync",
+    "changed": {},
+}
 
 
 @pytest.fixture
