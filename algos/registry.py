@@ -19,6 +19,8 @@ class Registration:
 
 REGISTRY: dict[str, Registration] = {
     "ppo": Registration(config="fast_core.algos.ppo.config:PPOConfig"),
+    "appo": Registration(config="fast_core.algos.appo.config:APPOConfig"),
+    "impala": Registration(config="fast_core.algos.appo.config:IMPALAConfig"),
     "dqn": Registration(config="fast_core.algos.replay.dqn_config:DQNConfig"),
     "sac": Registration(config="fast_core.algos.replay.sac_config:SACConfig"),
     "dsac": Registration(config="fast_core.algos.replay.dsac_config:DSACConfig"),

@@ -166,11 +166,13 @@ class RolloutBatch:
         rollouts: One `ShardRollout` per merged shard rollout, in merge order.
         env_steps: Environment steps trained on before this batch.
         progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
+        version: Of the learner's weights: the optimizer steps committed before this batch.
     """
 
     rollouts: tuple[ShardRollout, ...]
     env_steps: int
     progress: float
+    version: int = 0
 
 
 @dataclass(frozen=True)

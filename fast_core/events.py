@@ -271,6 +271,7 @@ class Trained(Message, frozen=True):
         lag_max: Largest policy lag of the rows.
         publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
+        checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
 
     node: str
@@ -283,6 +284,7 @@ class Trained(Message, frozen=True):
     metrics: dict[str, float]
     digest: str = ""
     publish_s: float = 0.0
+    checksum: int = 0
 
 
 class SnapshotTaken(Message, frozen=True):
@@ -373,12 +375,6 @@ class Changed(Message, frozen=True):
     number: int
 
 
-class Heartbeat(Message, frozen=True):
-    """The node's I/O thread is alive."""
-
-    node: str
-
-
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -403,6 +399,8 @@ class Failed(Message, frozen=True):
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
         refused: Whether it would not begin, because of the configuration; ``error`` says why.
+        hangs: Whether its process lives and does not come back, hung or stopped: somebody else
+            says this of it, and it must be killed and reaped before its work is given away.
     """
 
     node: str
@@ -411,6 +409,7 @@ class Failed(Message, frozen=True):
     traceback: str
     context: dict[str, str]
     refused: bool = False
+    hangs: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------
@@ -485,7 +484,14 @@ class Late(Message, frozen=True):
 
 
 class Tick(Message, frozen=True):
-    """Time passed; carries nothing but the clock that comes with it."""
+    """Time passed.
+
+    Attributes:
+        idle_since_s: Since when no node that the scheduler waits for has been at work, on the
+            scheduler's clock; None if one is, or that isn't known.
+    """
+
+    idle_since_s: float | None = None
 
 
 # --- commands to the launcher ------------------------------------------------------------------
@@ -574,7 +580,6 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
-    | Heartbeat
     | LogLine
     | Figures
     | Failed

@@ -5,12 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config.schema import paths
 
-PAGE = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text("utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 SOURCES = "".join(
-    path.read_text("utf-8") for path in (Path(__file__).parents[1] / "fast_core").rglob("*.py")
+    path.read_text("utf-8")
+    for folder in ("fast_core", "algos")
+    for path in (ROOT / folder).rglob("*.py")
+)
+KEYS = set(paths(RunConfig)).union(
+    *(
+        {f"algorithm.{key}" for key in algorithm_config_type(name).__struct_fields__}
+        for name in REGISTRY
+    )
 )
 
 
@@ -21,7 +31,7 @@ def named(pattern: str) -> list[str]:
 @pytest.mark.parametrize("key", named(r"[a-z_]+\.[a-z_]+"))
 def test_key_is_one(key: str) -> None:
     kept = key.endswith((".json", ".jsonl"))
-    assert kept or key in set(paths(RunConfig))
+    assert kept or key in KEYS
     assert not kept or f'"{key}"' in SOURCES
 
 
@@ -32,7 +42,7 @@ def test_metric_is_one(name: str) -> None:
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)]+)\)", PAGE))))
 def test_link_leads_somewhere(link: str) -> None:
-    assert (Path(__file__).parents[1] / "docs" / link).is_file()
+    assert (ROOT / "docs" / link).is_file()
 
 
 def test_glossary_is_read() -> None:

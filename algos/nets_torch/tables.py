@@ -49,6 +49,9 @@ class TorchTable:
     """An `ObservationTable` on the device, in an order of its rows.
 
     Frames are copied there once, as uint8; a minibatch picks those that it sees.
+
+    Attributes:
+        mask: Which actions are allowed in each row; None where all are.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class TorchTable:
         indices: tuple[Tensor, ...],
         mask: Tensor | None,
     ) -> None:
-        self._vector, self._frames, self._indices, self._mask = vector, frames, indices, mask
+        self._vector, self._frames, self._indices, self.mask = vector, frames, indices, mask
 
     @classmethod
     def upload(cls, table: ObservationTable, upload: Uploader) -> TorchTable:
@@ -79,7 +82,7 @@ class TorchTable:
             self._vector[order],
             self._frames,
             tuple(index[order] for index in self._indices),
-            None if self._mask is None else self._mask[order],
+            None if self.mask is None else self.mask[order],
         )
 
     def rows(self, start: int, stop: int) -> Rows:
@@ -90,7 +93,7 @@ class TorchTable:
                 _gather(frames, index[start:stop])
                 for frames, index in zip(self._frames, self._indices, strict=True)
             ),
-            None if self._mask is None else self._mask[start:stop],
+            None if self.mask is None else self.mask[start:stop],
         )
 
 

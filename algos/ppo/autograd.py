@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fast_core.algorithm import LearnerSetup
@@ -97,6 +98,20 @@ class AutogradCore:
             ]
             values: F32 = torch.cat(parts).cpu().numpy()
         return values
+
+    def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Log-probabilities of ``action`` and values, of the first rows of the observations."""
+        assert self._table is not None, "observe comes first"
+        uploaded = self._upload(action)
+        chunk, parts = IMAGE_CHUNK if self._shape.images else len(action), []
+        with torch.no_grad():
+            for at in range(0, len(action), chunk):
+                part = uploaded[at : at + chunk]
+                rows = self._table.rows(at, at + len(part))
+                log_prob, _, value = self._network.evaluate(self._leaves, rows, part)
+                parts.append(torch.stack([log_prob, value]))
+            log_probs, values = torch.cat(parts, 1).cpu().numpy()
+        return log_probs, values
 
     def begin(self, columns: Columns) -> None:
         """Copy the other columns of a round to the device, once."""
@@ -219,11 +234,13 @@ class AutogradCore:
     ) -> tuple[Tensor, Tensor]:
         """Return the loss, and the numbers of `GradientStats` after the norm."""
         settings = self._settings
-        behaviour_log_prob, advantage, target, old_value = scalars
+        anchor, advantage, target, old_value, *weight = scalars
         log_prob, entropy, value = self._network.evaluate(leaves, rows, action)
         if settings.normalize_advantage and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        log_ratio = log_prob - behaviour_log_prob
+        if weight:
+            advantage = advantage * weight[0]
+        log_ratio = log_prob - anchor
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - clip_epsilon, 1 + clip_epsilon)
         policy_loss = -torch.min(ratio * advantage, clipped * advantage).mean()

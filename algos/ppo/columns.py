@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import RewardNormalizer, RunningMoments, normalise
+from fast_core.algos.nets.observations import Bool
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns
+from fast_core.algos.ppo.core import Columns, Critic
 from fast_core.algos.ppo.returns import generalized_advantages
 from fast_core.algos.ppo.rollouts import MergedRollout
+
+
+class Outcomes(NamedTuple):
+    """What steps led to, each ``[T, N]``; see `generalized_advantages`."""
+
+    reward: F32
+    value: F32
+    next_value: F32
+    terminated: Bool
+    truncated: Bool
+
+
+def actions(merged: MergedRollout) -> Array:
+    """The actions of a ticket, one row for each, as `Columns` has them."""
+    rows = merged.reward.size
+    action = merged.action.reshape(rows, *merged.action.shape[2:])
+    return action.reshape(rows, -1) if action.ndim > 1 or action.dtype == np.float32 else action
 
 
 class ColumnMaker:
@@ -42,46 +59,39 @@ class ColumnMaker:
         vector = normalise(merged.obs.vector, self._mean, self._inverse_std, clip)
         return replace(merged, obs=replace(merged.obs, vector=vector))
 
-    def columns(self, merged: MergedRollout, values_of: Callable[[int, int], F32]) -> Columns:
+    def columns(self, merged: MergedRollout, critic: Critic) -> Columns:
         """Compute targets and advantages, in the order of collection.
 
         Args:
             merged: The rollouts of a ticket.
-            values_of: Values of the observations from one row to another.
+            critic: Knows the values of its observations.
         """
-        settings = self._settings
         steps, envs = merged.reward.shape
-        rows = steps * envs
-        values = values_of(0, rows + envs).reshape(steps + 1, envs)
-        next_values = values[1:].copy()
+        values = critic.values(0, merged.reward.size + envs).reshape(steps + 1, envs)
+        outcomes = self._outcomes(merged, values, critic)
+        advantage = generalized_advantages(
+            *outcomes, gamma=self._settings.gamma, gae_lambda=self._settings.gae_lambda
+        )
+        value = outcomes.value
+        scalars = np.stack([merged.behaviour_log_prob, advantage, advantage + value, value])
+        known = None if merged.quarantined is None else ~merged.quarantined.reshape(-1)
+        return Columns(actions(merged), scalars.reshape(4, -1), known)
+
+    def _outcomes(self, merged: MergedRollout, values: F32, critic: Critic) -> Outcomes:
+        """What the steps of a ticket led to; ``values`` are those of ``T + 1`` steps."""
+        value, next_value = values[:-1], values[1:].copy()
         if len(merged.final_step):
-            final_values = values_of(rows + envs, len(merged.obs))
-            next_values[merged.final_step, merged.final_column] = final_values
-        reward = merged.reward
-        if settings.normalize_rewards:
-            ended = merged.terminated | merged.truncated
+            final_values = critic.values(values.size, len(merged.obs))
+            next_value[merged.final_step, merged.final_column] = final_values
+        reward, terminated = merged.reward, merged.terminated
+        if self._settings.normalize_rewards:
+            ended = terminated | merged.truncated
             reward = self._rewards.normalise(reward, ended, merged.shards, merged.quarantined)
-        terminated, known = merged.terminated, None
         if merged.quarantined is not None:
             # As good as expected, and the end: nothing of it reaches its own row or those before.
-            reward = np.where(merged.quarantined, values[:-1], reward)
+            reward = np.where(merged.quarantined, value, reward)
             terminated = terminated | merged.quarantined
-            known = ~merged.quarantined.reshape(rows)
-        advantage = generalized_advantages(
-            reward,
-            values[:-1],
-            next_values,
-            terminated,
-            merged.truncated,
-            gamma=settings.gamma,
-            gae_lambda=settings.gae_lambda,
-        )
-        target = advantage + values[:-1]
-        scalars = np.stack([merged.behaviour_log_prob, advantage, target, values[:-1]])
-        action = merged.action.reshape(rows, *merged.action.shape[2:])
-        if action.ndim > 1 or action.dtype == np.float32:
-            action = action.reshape(rows, -1)
-        return Columns(action, scalars.reshape(4, rows), known)
+        return Outcomes(reward, value, next_value, terminated, merged.truncated)
 
     def observe(self, merged: MergedRollout) -> None:
         """Merge what the policy saw, after the round that it was normalised for.

@@ -37,6 +37,7 @@ Positive = Annotated[int, Meta(ge=1)]
 class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
+    learner: ClassVar[str] = "fast_core.algos.ppo.learner:PPO"
     changeable: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "clip_epsilon",
@@ -58,7 +59,11 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         float, Meta(ge=0, le=1, description="Decay of generalised advantage estimation.")
     ] = 0.95
     clip_epsilon: Annotated[
-        float, Meta(gt=0, description="Distance of the probability ratio from 1 that is rewarded.")
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Distance of the probability ratio from 1 that is rewarded; null for no "
+            "limit."
+        ),
     ] = 0.2
     clip_schedule: Annotated[
         Schedule, Meta(description="linear lets clip_epsilon fall to 0 at horizon_env_steps.")
@@ -374,7 +379,5 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner for tickets of ``setup.rows`` rows."""
         self.check(environment, setup)
-        learner: Algorithm = own("fast_core.algos.ppo.learner:PPO")(
-            self, environment, self.shape(environment), setup
-        )
+        learner: Algorithm = own(self.learner)(self, environment, self.shape(environment), setup)
         return learner

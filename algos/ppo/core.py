@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,14 +23,16 @@ class Columns:
 
     Attributes:
         action: ``[N]`` or ``[N, D]`` int64, or ``[N, A]`` float32.
-        scalars: ``[4, N]``: behaviour log-probability, advantage, value target, value.
-        known: ``[N]``, false for quarantined rows, which are left out of every step; None where
-            all are known.
+        scalars: ``[4, N]``: the log-probability that ratios are relative to, advantage, value
+            target, value; ``[5, N]`` with the weight of each row's objective, where they differ.
+        known: ``[N]``, false for rows that are left out of every step; None where none are.
+        metrics: What making them has shown, by name.
     """
 
     action: NDArray[np.generic]
     scalars: F32
     known: NDArray[np.bool_] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.action)
@@ -42,7 +45,8 @@ class Columns:
     @property
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values predicted; 0 without variance."""
-        target, value = self.scalars[2:] if self.known is None else self.scalars[2:, self.known]
+        pair = self.scalars[2:4]
+        target, value = pair if self.known is None else pair[:, self.known]
         variance = float(np.var(target)) if len(target) else 0.0
         return 1.0 - float(np.var(target - value)) / variance if variance > 0 else 0.0
 
@@ -68,15 +72,23 @@ class OptimizerState:
     steps: int
 
 
-class UpdateCore(Protocol):
+class Critic(Protocol):
+    """What targets and advantages need of the networks."""
+
+    def values(self, start: int, stop: int) -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations."""
+        ...
+
+    def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Log-probabilities of ``action``, as `Columns` has it, and values of the same rows."""
+        ...
+
+
+class UpdateCore(Critic, Protocol):
     """Owns parameters and optimizer, and takes single steps."""
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, as networks see them; they are only read."""
-        ...
-
-    def values(self, start: int, stop: int) -> F32:
-        """Values of rows ``start`` to ``stop`` of the observations."""
         ...
 
     def begin(self, columns: Columns) -> None:

@@ -59,6 +59,23 @@ class ExplicitCore:
             values[first : first + CHUNK] = self._value_head.forward(features[-1])[0]
         return values
 
+    def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Log-probabilities of ``action`` and values, of the first rows of the observations."""
+        found: F32 = np.empty((2, len(action)), np.float32)
+        for first in range(0, len(action), CHUNK):
+            stop = min(first + CHUNK, len(action))
+            policy, value = self._at_heads(first, stop)
+            mask = None if self._obs.mask is None else self._obs.mask[first:stop].T
+            output = self._policy_head.forward(policy)
+            found[0, first:stop], _ = self._distribution.evaluate(output, action[first:stop], mask)
+            found[1, first:stop] = self._value_head.forward(value)[0]
+        return found[0], found[1]
+
+    def _at_heads(self, start: int, stop: int) -> tuple[F32, F32]:
+        """What the heads of policy and value take of rows of the observations."""
+        features = [torsos.forward(self._obs.vector[start:stop].T) for torsos in self._torsos]
+        return features[0][0], features[-1][-1]
+
     def begin(self, columns: Columns) -> None:
         """Take the rows of a round and make room for their shuffled copy."""
         obs = self._obs.rows(0, len(columns))
@@ -81,15 +98,17 @@ class ExplicitCore:
         config, learned = self._config, self._learned(start, stop)
         obs, action = self._epoch.obs[start:stop], self._epoch.action[learned]
         count = len(action)
-        behaviour_log_prob, advantage, target, old_value = self._epoch.scalars[:, learned]
+        anchor, advantage, target, old_value, *weight = self._epoch.scalars[:, learned]
         if config.normalize_advantage:
             advantage = standardise(advantage)
+        if weight:
+            advantage = advantage * weight[0]
         features = self._forward(obs)
 
         output = self._policy_head.forward(features[0][0])
         mask = None if self._epoch.mask is None else self._epoch.mask[learned].T
         log_prob, entropy = self._distribution.evaluate(output, action, mask)
-        surrogate = clipped_surrogate(log_prob, behaviour_log_prob, advantage, clip_epsilon)
+        surrogate = clipped_surrogate(log_prob, anchor, advantage, clip_epsilon)
         output_gradient = self._distribution.backward(
             surrogate.log_prob_gradient, -config.entropy_coef / count
         )

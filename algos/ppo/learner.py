@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class PPO:
         setup: The run; its seed makes the first parameters and the order of rows.
     """
 
+    column_maker: ClassVar[Callable[..., ColumnMaker]] = ColumnMaker
+
     def __init__(
         self,
         settings: PPOConfig,
@@ -79,7 +81,7 @@ class PPO:
         self._deferring = core if isinstance(core, DeferringCore) and core.defers else None
         self._encoder = ObservationEncoder(environment, shape.images)
         self._frames = FrameRoom()
-        self._maker = ColumnMaker(
+        self._maker = self.column_maker(
             settings, self._encoder.size, shards=setup.shards, envs_per_shard=setup.envs_per_shard
         )
         self._nonfinite_updates = 0
@@ -96,7 +98,7 @@ class PPO:
         with np.errstate(all="ignore"):  # what overflows is caught by the checks below
             seen = self._maker.as_networks_see(merged)
             self._core.observe(seen)
-            columns = self._maker.columns(seen, self._core.values)
+            columns = self._maker.columns(seen, self._core)
             granted = settings.updates_granted(len(columns))
             if not (columns.finite and seen.obs.rows(0, len(columns)).finite):
                 self._count_nonfinite(batch.env_steps)
@@ -164,7 +166,9 @@ class PPO:
         left = max(0.0, 1.0 - batch.progress)
         linear_rate = settings.learning_rate_schedule == "linear"
         learning_rate = settings.learning_rate * (left if linear_rate else 1.0)
-        clip = settings.clip_epsilon * (left if settings.clip_schedule == "linear" else 1.0)
+        clip = math.inf
+        if settings.clip_epsilon is not None:
+            clip = settings.clip_epsilon * (left if settings.clip_schedule == "linear" else 1.0)
         limit = math.inf if settings.target_kl is None else 1.5 * settings.target_kl
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
         seen: list[GradientStats] = []
@@ -200,7 +204,7 @@ class PPO:
     def _metrics(
         self, seen: list[GradientStats], columns: Columns, learning_rate: float
     ) -> dict[str, float]:
-        metrics = _means(seen)
+        metrics = _means(seen) | dict(columns.metrics)
         metrics["explained_variance"] = columns.explained_variance
         metrics["learning_rate"] = learning_rate
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)

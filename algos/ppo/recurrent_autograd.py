@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32, NetworkShape
 from fast_core.algos.nets.observations import I64
-from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.nets_torch.networks import Rows, action_log_prob
 from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.nets_torch.tables import TorchTable
 from fast_core.algos.ppo.autograd import IMAGE_CHUNK, AutogradCore
@@ -36,6 +38,7 @@ class RecurrentAutogradCore(AutogradCore):
             self._network.memory.hide_from_compiler()
         self._minibatches = Minibatches(settings.minibatch_size)
         self._values: F32 | None = None
+        self._hidden: Tensor | None = None
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
@@ -57,13 +60,25 @@ class RecurrentAutogradCore(AutogradCore):
         grid, final = features[: sequences.keep.size], features[sequences.keep.size :]
         keep, state = self._upload(sequences.keep), self._upload(sequences.state)
         states = network.memory.states(leaves, grid.view(*keep.shape, -1), state, keep)
-        hidden = states[..., : self._size].flatten(0, 1)
+        hidden = self._hidden = states[..., : self._size].flatten(0, 1)
         if len(final):
             step, column = self._upload(sequences.final_step), self._upload(sequences.final_column)
             going_on = torch.ones(1, len(final), device=self._device)
             (last,) = network.memory.states(leaves, final[None], states[step, column], going_on)
             hidden = torch.cat([hidden, last[:, : self._size]])
         return network.value_of(leaves, hidden)
+
+    def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
+        """Log-probabilities of ``action`` and values, of the first rows of the observations."""
+        values = self.values(0, len(action))
+        assert self._table is not None and self._hidden is not None, "the values remember it"
+        mask = None if self._table.mask is None else self._table.mask[: len(action)]
+        with torch.no_grad():
+            output = self._network.output_of(self._leaves, self._hidden[: len(action)])
+            log_probs, _ = action_log_prob(
+                self._shape, self._leaves, output, self._upload(action), mask
+            )
+        return log_probs.cpu().numpy(), values
 
     def _all_features(self) -> Tensor:
         """What the torso makes of every row: ``[R, features]``."""

@@ -31,6 +31,7 @@ class RecurrentExplicitCore(ExplicitCore):
         self._part = Part(parameters[:0, None], parameters[:0, None])
         self._features: F32 = np.empty((0, 0), np.float32)
         self._values: F32 | None = None
+        self._hidden: F32 = np.empty((0, 0), np.float32)
         self._learned_rows: I64 | None = None
 
     def observe(self, merged: MergedRollout) -> None:
@@ -57,11 +58,17 @@ class RecurrentExplicitCore(ExplicitCore):
             hidden, state = self._memory.step(features[:, rows], state * keep[:, None])
             values[rows] = self._value_head.forward(hidden)[0]
             states[t] = state
+        self._hidden = states[..., : self._size].reshape(grid, -1).T
         if len(values) > grid:
             before = states[sequences.final_step, sequences.final_column]
             hidden, _ = self._memory.step(features[:, grid:], before)
             values[grid:] = self._value_head.forward(hidden)[0]
         return values
+
+    def _at_heads(self, start: int, stop: int) -> tuple[F32, F32]:
+        self.values(start, stop)  # remembers what both heads take
+        hidden = self._hidden[:, start:stop]
+        return hidden, hidden
 
     def _all_features(self) -> F32:
         """What the torso makes of every row: ``[features, R]``."""

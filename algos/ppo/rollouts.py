@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class MergedRollout:
         shards: Shards in merge order.
         state: ``[N, S]``, what a recurrent policy remembered before step 0; None without memory.
         quarantined: ``[T, N]``, steps whose outcome is not known; None where there are none.
+        lag: ``[T, N]``, how many updates the weights that acted are behind the learner's.
     """
 
     obs: ObservationTable
@@ -50,6 +51,7 @@ class MergedRollout:
     shards: tuple[int, ...]
     state: F32 | None = None
     quarantined: Bool | None = None
+    lag: I64 = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
 
 def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -> MergedRollout:
@@ -71,6 +73,7 @@ def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -
         shards=tuple(r.shard for r in rollouts),
         state=_states(rollouts),
         quarantined=_quarantined(rollouts),
+        lag=batch.version - _side_by_side([r.policy_version for r in rollouts]),
     )
 
 

@@ -48,6 +48,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_restarts(config),
         *_optimizers(config),
         *_degree(config),
+        *_recording(config),
         *learning,
     ]
 
@@ -310,6 +311,38 @@ def _collective(config: RunConfig) -> Iterator[Problem]:
             f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
             got,
             "Set it to auto, or nodes.optimizer.device to cuda.",
+        )
+
+
+def _recording(config: RunConfig) -> Iterator[Problem]:
+    """What a record does not hold yet would come out otherwise when it is run again."""
+    if not config.diagnostics.schedule:
+        return
+    optimizer, restarts = config.nodes.optimizer, config.supervision.restarts
+    deaths = {
+        "supervision.env_restarts": config.supervision.env_restarts,
+        "supervision.restarts.env": restarts.env,
+        "supervision.restarts.policy": restarts.policy,
+        "supervision.restarts.replay": restarts.replay,
+        "supervision.restarts.evaluator": restarts.evaluator,
+        "supervision.restarts.optimizer": restarts.optimizer,
+    }
+    beyond = {
+        "nodes.policy.device": (
+            config.policy.placement != "env" and config.nodes.policy.device != "cpu",
+            config.nodes.policy.device,
+            "cpu",
+        ),
+        "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
+        "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
+    }
+    for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):
+        yield Problem(
+            "diagnostics.schedule",
+            f"does not record runs with {key} {value} yet",
+            "true",
+            f"Set it to false, or {key} to {instead}.",
         )
 
 

@@ -669,16 +669,30 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 120.0
     heartbeat_timeout_s: Annotated[
-        Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
+        Seconds,
+        Meta(
+            description="Silence of a node's process that counts as a failure. A thread of the "
+            "native core gives the sign of life, so a long call is none, whatever it holds."
+        ),
     ] = 30.0
     work_timeout_s: Annotated[
         Seconds | None,
         Meta(
             description="Longest that anything else of a node may take in which no counter of it "
-            "moves: an update of the learner, a forward pass, a call of a node of your own; null "
-            "waits for ever."
+            "moves: an update of the learner, a forward pass, a checkpoint, a call of a node of "
+            "your own. The first time of each kind may take all of it, since something may be "
+            "compiled or tuned; null waits for ever, the next times too."
         ),
     ] = 600.0
+    repeat_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="Likewise, from the second time of each kind on. Where the longest so far "
+            "took more than a twentieth of it, a node may take 20 times that instead, but never "
+            "more than work_timeout_s. Both also limit how long a run may stand still, in which "
+            "something is owed, nothing comes and no node is at work."
+        ),
+    ] = 120.0
     restarts: RestartsConfig = RestartsConfig()
     env_restarts: Annotated[
         int,
@@ -711,6 +725,13 @@ class DiagnosticsConfig(Section, frozen=True):
 
     digests: Annotated[
         bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
+    ] = False
+    schedule: Annotated[
+        bool,
+        Meta(
+            description="Record in which order things happened, so that `fastloop rerun` can run "
+            "it again, bit for bit, in one process."
+        ),
     ] = False
     delay_ms: Annotated[
         float,

@@ -6,7 +6,7 @@ queued for a node is refused and counted, never dropped.
 
 A node's sockets belong to its I/O thread. The node's own thread hands over bytes through a
 deque and an event descriptor; what arrives goes into a deque and rings the node's doorbell.
-So a node that computes for a minute still answers heartbeats.
+So a node that computes for a minute still takes what arrives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import zmq
 from fast_core.distributed.channel import Notify
 from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Heartbeat, Late, LogLine, Stop
+from fast_core.events import Command, Envelope, Event, Late, LogLine, Stop
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
@@ -33,7 +33,6 @@ INBOX_LIMIT = 10_000
 # Events that the launcher takes at once. Without a limit, nodes that send as fast as it receives
 # would keep it from everything else.
 RECEIVE_LIMIT = 5_000
-HEARTBEAT_INTERVAL_S = 1.0
 UNIX_PATH_LIMIT = 107
 
 
@@ -127,7 +126,7 @@ class ZmqHub:
             late = self._gone.get(frames[0])
             if late is None or isinstance(event, LogLine):
                 events.append(event)
-            elif not isinstance(event, Heartbeat):
+            else:
                 events.append(Late(late))
         return events
 
@@ -261,8 +260,6 @@ class ZmqNodeChannel:
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(self._wake, zmq.POLLIN)
-        heartbeat = encode(Heartbeat(self._node))
-        next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
         deadline_s: float | None = None
         while True:
             blocked = not self._flush(dealer)
@@ -273,15 +270,11 @@ class ZmqNodeChannel:
             # A full inbox is left alone: ZeroMQ's queues fill, and then the hub is refused.
             full = len(self._inbox) >= INBOX_LIMIT
             poller.register(dealer, (0 if full else zmq.POLLIN) | (zmq.POLLOUT if blocked else 0))
-            wait_s = max(0.0, next_heartbeat_s - time.monotonic())
-            ready = dict(poller.poll(round(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000)))
+            ready = dict(poller.poll(None if deadline_s is None else LINGER_MS))
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             if ready.get(dealer, 0) & zmq.POLLIN:
                 self._drain(dealer)
-            if time.monotonic() >= next_heartbeat_s:
-                self._outbox.append(heartbeat)
-                next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
 
     def _flush(self, dealer: zmq.Socket[bytes]) -> bool:
         """Send what is queued; False when ZeroMQ takes no more for now."""

@@ -190,8 +190,10 @@ class InlineRun:
         """Wait for what does not happen in this thread: a commit, a callback."""
         if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
-                "no node has anything to do and the run has not ended; this is a fault in "
-                f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
+                "no node has anything to do and the run has not ended: "
+                f"{self._shell.owed() or 'nobody owes anything'}. Where that is no node of your "
+                "own, it is a fault in FastLoop, please report it with "
+                f"{self._shell.run.path / 'events.jsonl'}"
             )
 
     def _step(self, node: Node) -> bool:

@@ -22,7 +22,7 @@ Nodes = Mapping[str, type[Node]]
 
 # Who writes because of a command: the nodes that consume it.
 _HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, STAGES: Transform}
-_LAUNCHER_READS = {"spans", "stats", "progress"}
+_LAUNCHER_READS = {"pulse", "spans", "stats", "progress", "works"}
 _ONE_READER = (Ring, EvaluationSlot)  # the reader has a word of its own in these
 _NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_.-]+)?")
 

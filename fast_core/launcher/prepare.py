@@ -222,6 +222,8 @@ def scheduler_settings(
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
+        work_timeout_s=config.supervision.work_timeout_s,
+        repeat_timeout_s=config.supervision.repeat_timeout_s,
     )
 
 

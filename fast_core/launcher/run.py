@@ -117,7 +117,7 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -167,7 +167,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -240,8 +240,14 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(session: Session) -> Outcome:
-    """Carry it out, one part after the other while optimizers die and it comes back."""
+def carry_through(session: Session) -> Outcome:
+    """Run it to its outcome, one part after the other while optimizers die and it comes back.
+
+    Nothing is left of a run that could not begin.
+
+    Raises:
+        FastLoopError: It could not be started, or failed in FastLoop itself.
+    """
     while True:
         ended = _part(session)
         if isinstance(ended, Outcome):

@@ -25,6 +25,8 @@ from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
@@ -68,6 +70,7 @@ class Session:
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
+        follower: What of a recorded run it is to do again, None for a run of its own.
     """
 
     config: RunConfig
@@ -77,6 +80,7 @@ class Session:
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
+    follower: Follower | None = None
 
     @property
     def continued(self) -> bool:
@@ -143,6 +147,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     run, interrupts, progress = session.run, session.interrupts, session.progress
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
+    if session.follower is not None:
+        plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
@@ -208,7 +214,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None:
+    elif checkpoint is not None and session.follower is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -230,10 +236,12 @@ def _shell(
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    stats = memory.all_stats()
-    files = (session.run, hub, stats, session.progress)
-    came_back = len(session.comebacks)
-    return Shell(plan, *files, state, text, sources, callbacks, came_back)
+    stats, run, progress = memory.all_stats(), session.run, session.progress
+    if session.follower is None:
+        came_back = len(session.comebacks)
+        return Shell(plan, run, hub, stats, progress, state, text, sources, callbacks, came_back)
+    published = memory.weights().published
+    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
 
 def _tell_comeback(shell: Shell, session: Session) -> None:

@@ -30,7 +30,6 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
-    Heartbeat,
     LauncherEvent,
     LogLine,
     NodeExited,
@@ -53,10 +52,11 @@ from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.memory import StatsRow
+from fast_core.memory import StatsColumn, StatsRow
 from fast_core.metrics import RunEnd
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.journal import EventJournal, Fact
@@ -64,16 +64,18 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
+from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
-NOT_EXACT = "not exact"
+# Those that are told in words, too.
+TOLD = ("not exact", "standstill")
 DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
@@ -88,7 +90,6 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
-        heard_s: When each node was last heard, on the monotonic clock.
         lost: Nodes that died and come back.
         lives: How often each of them died so far.
         dying: Nodes whose end is known before their exit: when to help, and why.
@@ -118,13 +119,13 @@ class Shell:
         self.run, self.hub, self.stats = run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
+        self._recorder: Recorder | None = None
         self.failures: list[Failed | NodeExited] = []
         self.evaluations: dict[str | None, EvaluationView] = {}
         self.bests: dict[str | None, EvaluationView] = {}
         for name in (None, *plan.config.evaluation.environments):
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
-        self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
         self.lives: dict[str, int] = {}
         self.dying: dict[str, tuple[float, Failed]] = {}
@@ -146,8 +147,10 @@ class Shell:
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = scheduler_settings(plan, str(run.checkpoints), came_back=came_back)
-        self._scheduler = Scheduler(self._telling.settle(settings), scheduler_state)
+        settings = self._settle(scheduler_settings(plan, str(run.checkpoints), came_back=came_back))
+        evaluator = () if settings.evaluator is None else (settings.evaluator,)
+        self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
+        self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
@@ -155,6 +158,20 @@ class Shell:
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
+        self._recorder = self._record(settings) if plan.config.diagnostics.schedule else None
+
+    def _settle(self, settings: SchedulerSettings) -> SchedulerSettings:
+        """The scheduler's settings, with what it must wait for."""
+        return self._telling.settle(settings)
+
+    def _record(self, settings: SchedulerSettings) -> Recorder | None:
+        """What writes down the schedule from now on, on the scheduler's clock."""
+        text, now_s = self._config_text, self._now_s()
+        return Recorder(self.plan, text, self.stats, settings, now_s, self._report)
+
+    def _now_s(self) -> float:
+        """The scheduler's time."""
+        return time.monotonic()
 
     @property
     def evaluation(self) -> EvaluationView | None:
@@ -212,11 +229,8 @@ class Shell:
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         match event:
-            case Heartbeat(node):
-                self.heard_s[node] = now_s
-                return
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
@@ -229,7 +243,6 @@ class Shell:
                 self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
-                self.heard_s[node] = now_s
                 if node in self.lost:
                     self.lost.discard(node)
                     self._report(f"{node} is back", "INFO")
@@ -253,6 +266,8 @@ class Shell:
                 return
             case Failed() | NodeExited():
                 self._failed(event)
+        if self._recorder is not None and self.end is None:
+            self._recorder.note(event, now_s)
         self._carry_out(self._scheduler.handle(event, now_s))
         if isinstance(event, Trained):
             self._write_metrics(now_s)
@@ -269,7 +284,6 @@ class Shell:
         """Let nothing of a dead node reach the one that comes back."""
         node = event.node
         self.lost.add(node)
-        self.heard_s.pop(node, None)
         self._unreachable.pop(node, None)
         self._report(f"{node} is gone: {event.cause}; it is started anew")
         life = self.lives[node] = self.lives.get(node, 0) + 1
@@ -354,7 +368,7 @@ class Shell:
                     if what in BEGIN:
                         self._write_config()
                         self._tell_changed_sources()
-                    elif what == NOT_EXACT:
+                    elif what in TOLD:
                         self._report(why)
                     elif what == DEGREE:
                         text = f"off-policy degree {why}"
@@ -433,7 +447,21 @@ class Shell:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
-            self.take(Tick())
+            self.take(Tick(self._idle_since_s()))
+
+    def _idle_since_s(self) -> float | None:
+        """Since when none of the nodes that the scheduler waits for has been at work."""
+        since_ns = 0
+        for name in self._awaited:
+            words = self.stats[name].words
+            if name not in self.lost and words[StatsColumn.STATE] != NodeState.WAITING:
+                return None
+            since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
+        return since_ns / 1e9
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who."""
+        return self._scheduler.owed()
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
@@ -515,6 +543,8 @@ class Shell:
         """Close the files; what is there of an unfinished checkpoint goes."""
         self._committer.close()
         self._remove_partial()
+        if self._recorder is not None:
+            self._recorder.close()
         self._logs.close()
         self._journal.close()
 

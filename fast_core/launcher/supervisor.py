@@ -39,6 +39,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.process_state import process_state
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
@@ -448,9 +449,9 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         gone = self._shell.lost | self._shell.dying.keys()
-        stall = self._stalls.check(now_s, self._shell.heard_s, gone) or self._overdue(now_s)
+        stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
         if stall is not None:
-            stall = msgspec.structs.replace(stall, traceback=self._stack(stall.node))
+            stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
                 self._shell.dying[stall.node] = (now_s, stall)
@@ -466,8 +467,15 @@ class Supervisor:
             text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
+    def _seen_from_outside(self, stall: Failed) -> Failed:
+        """With what the kernel says of the process that hangs, and its stack."""
+        state = process_state(self._tree.children[stall.node].pid)
+        context = stall.context | ({"process": state} if state else {})
+        stack = self._stack(stall.node) or "It could not be made to write its stack.\n"
+        return msgspec.structs.replace(stall, traceback=stack, context=context)
+
     def _stack(self, name: str) -> str:
-        """Where a node that hangs is, as it wrote itself; empty if it is stopped."""
+        """Where a node that hangs is, as it wrote itself; empty if it can't."""
         return self._tree.stack(self._tree.children[name], self._shell.run.log(name))
 
     # --- the end -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from fast_core.memory.doorbell import Doorbell
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.mailbox import Mailbox
 from fast_core.memory.priorities import PriorityTree, beta_at
+from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
 from fast_core.memory.replay import ReplayArrays, ReplayReader
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
@@ -32,6 +33,7 @@ from fast_core.memory.weights import EvaluationSlot, WeightBoard
 __all__ = [
     "ANYONE",
     "EXECUTOR",
+    "PULSE_PERIOD_S",
     "STAGES",
     "STATS_WORDS",
     "Arena",
@@ -43,6 +45,7 @@ __all__ = [
     "Mailbox",
     "MemoryAvailable",
     "PriorityTree",
+    "Pulse",
     "ReplayArrays",
     "ReplayFields",
     "ReplayLog",

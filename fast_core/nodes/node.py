@@ -30,7 +30,7 @@ from fast_core.system.threads import default_threads
 WAIT_LIMIT_S = 1.0
 # Of states that change with every hand-over, the trace keeps those that last this long.
 SHORT_NS = 1_000_000
-_PROGRESS = int(StatsColumn.PROGRESS)
+_PROGRESS, _STATE = int(StatsColumn.PROGRESS), int(StatsColumn.STATE)
 
 
 class NodeState(IntEnum):
@@ -49,6 +49,7 @@ class NodeState(IntEnum):
     TRANSFORMING = 10
     DRAWING = 11
     TRYING = 12
+    HANDLING = 13
 
 
 @dataclass
@@ -112,6 +113,9 @@ class Node(ABC):
         self._messages = MessageReader(self.consumes)
         self._state = NodeState.STARTING
         self._since_ns = time.monotonic_ns()
+        self._works = context.memory.works(context.name)
+        for state in NodeState:  # what stands there is of an earlier process
+            self._works[state] = 0
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
         row = context.plan.names.all.index(context.name)
@@ -184,6 +188,7 @@ class Node(ABC):
             self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))
         words[StatsColumn.STATE] = int(state)
         words[StatsColumn.STATE_SINCE_NS] = now_ns
+        self._works[self._state] += 1
         self._state, self._since_ns, self.doing = state, now_ns, doing
 
     def report_unsaved(self, checkpoint: int, error: OSError) -> None:
@@ -207,7 +212,8 @@ class Node(ABC):
             if isinstance(command, Envelope):
                 command = self._messages.open(command)
             try:
-                self.handle(command)
+                with self._handling(command):
+                    self.handle(command)
             except OSError as error:
                 if not isinstance(command, Save):
                     raise
@@ -225,6 +231,19 @@ class Node(ABC):
         if self.finishes_inbox:
             self.step()
         self.enter(NodeState.STOPPED, "stopping")
+
+    @contextmanager
+    def _handling(self, command: Command) -> Iterator[None]:
+        """Show whose turn it is, for whatever `handle` does in no state of its own."""
+        words, before = self.context.stats.words, self.doing
+        words[_STATE] = NodeState.HANDLING
+        self.doing = doing = f"handling {type(command).__name__}"
+        yield
+        self._works[NodeState.HANDLING] += 1
+        if words[_STATE] == NodeState.HANDLING:
+            words[_STATE] = self._state
+        if self.doing is doing:
+            self.doing = before
 
     def _delay(self) -> None:
         if self._delay_s:

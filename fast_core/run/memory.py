@@ -155,6 +155,14 @@ class RunMemory:
         rows = [row for row in self._table.values() if row.family == "stats"]
         return {row.writer: self.stats(row.writer) for row in rows}
 
+    def pulse(self, node: str) -> memoryview:
+        """The word in which a node's `Pulse` counts; 0 before it begins."""
+        return self.at(Trace, f"pulse/{node}").words
+
+    def works(self, node: str) -> memoryview:
+        """How often a node has left each of its states, in this process of it."""
+        return self.at(Trace, f"works/{node}").words
+
     def weights(self) -> WeightBoard:
         """Newest published policy parameters."""
         return self.at(WeightBoard, "weights")

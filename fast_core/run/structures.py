@@ -38,8 +38,10 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-# Families that every node has without declaring them: all doorbells, its own trace and counters.
-GIVEN = frozenset({"doorbell", "spans", "stats"})
+STATES = 16  # room for as many as a node can be in
+# Families that every node has without declaring them: all doorbells, and of its own its trace,
+# counters, pulse and works.
+GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
@@ -50,6 +52,8 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
     for name in plan.names.all:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
+        yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
+        yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
     if plan.evaluates:

@@ -97,6 +97,12 @@ class Checkpoints:
             self._settings.checkpoint_at_end
         )
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Nodes whose part of the current one is."""
+        saving = self.cut in (Cut.SAVING, Cut.STREAMING)
+        return tuple(node for node in self._nodes if saving and node in self._missing)
+
     def trained(self, updates: int) -> None:
         """Ask for a checkpoint if training crossed a multiple of the interval."""
         if self._next_updates is not None and updates >= self._next_updates:

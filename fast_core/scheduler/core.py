@@ -34,12 +34,20 @@ from fast_core.events import (
 )
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout, steer
+from fast_core.scheduler.decisions import (
+    advance,
+    begin,
+    check_standstill,
+    check_start_timeout,
+    debts,
+    steer,
+)
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.standstill import owed_text
 from fast_core.scheduler.state import SavedState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.stopping import Ending
@@ -72,6 +80,7 @@ class Scheduler:
         if run.ended:
             _after_the_end(run, event)
         else:
+            run.standstill.take(event, now_s)
             _dispatch(run, event)
             if not run.ended:
                 advance(run)
@@ -92,8 +101,12 @@ class Scheduler:
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
         limit_s = run.time_limit_s if run.ending is None else None
-        times = [at_s for at_s in (limit_s, run.restarts.next_s) if at_s is not None]
-        return min(times, default=None)
+        wanted_s = (limit_s, run.restarts.next_s, run.standstill.check_s)
+        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who; empty where they owe nothing."""
+        return owed_text(list(debts(self._run)))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -152,11 +165,12 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
-        case Tick():
+        case Tick(idle_since_s):
             check_start_timeout(run)
+            check_standstill(run, idle_since_s)
         case Late():
             run.counters.stale += 1
-        case _:  # Heartbeat, LogLine and Figures are the shell's business
+        case _:  # LogLine and Figures are the shell's business
             pass
 
 

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Respawn, Tell, Train, Trained
+from collections.abc import Iterator
+
+from fast_core.events import (
+    Changed,
+    CommitCheckpoint,
+    Evaluated,
+    Failed,
+    Respawn,
+    RolloutReady,
+    Saved,
+    SnapshotTaken,
+    Tell,
+    Train,
+    Trained,
+    Transformed,
+)
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.standstill import Debt
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
@@ -99,6 +115,48 @@ def check_start_timeout(run: Run) -> None:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
     run.fail(late_text(missing, run.settings.start_timeout_s, restoring=run.restoring))
+
+
+def check_standstill(run: Run, idle_since_s: float | None) -> None:
+    """Tell of a run that stands still, and end it after its time."""
+    standstill = run.standstill
+    if run.began_s is None or standstill.check_s is None or run.now_s < standstill.check_s:
+        return
+    verdict = standstill.look(debts(run), idle_since_s, run.now_s)
+    if verdict is None:
+        return
+    text = verdict.text(run.tickets.settled)
+    run.decide("standstill", text)
+    if verdict.over:
+        node = verdict.owed[0].node
+        run.end("failed", text, Failed(node, "waiting for work", text, "", {}))
+
+
+def debts(run: Run) -> Iterator[Debt]:
+    """What nodes were told to do and have not said to have done; nothing of the launcher's own."""
+    settings = run.settings
+    for node, rollout in run.stages.open():
+        what = f"has not sent Transformed of rollout {_name(rollout)}"
+        yield Debt(node, Transformed, what)
+    for node, rollout in run.ledger.open():
+        yield Debt(node, RolloutReady, f"has not collected rollout {_name(rollout)}")
+    if run.tickets.training:
+        what = f"has not trained on ticket {run.tickets.settled}"
+        yield Debt(settings.optimizer, Trained, what)
+    request = run.evaluations.kept.request
+    if run.evaluations.stage == "snapshot":
+        yield Debt(settings.optimizer, SnapshotTaken, f"has taken no snapshot {request}")
+    if run.evaluations.stage == "evaluate" and settings.evaluator is not None:
+        yield Debt(settings.evaluator, Evaluated, f"has no result of evaluation {request}")
+    for node in run.changes.missing:
+        yield Debt(node, Changed, "has not said that it goes on with changed values")
+    for node in run.checkpoints.missing:
+        what = f"has not sent Saved of checkpoint {run.checkpoints.number}"
+        yield Debt(node, Saved, what)
+
+
+def _name(rollout: Rollout) -> str:
+    return f"{rollout.order.rollout_id} of shard {rollout.order.shard}"
 
 
 def late_text(missing: list[str], limit_s: float, *, restoring: bool) -> str:

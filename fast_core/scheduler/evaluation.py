@@ -97,6 +97,11 @@ class Evaluations:
         return self._stage is not None
 
     @property
+    def stage(self) -> str | None:
+        """What the one in flight waits for: ``snapshot``, ``evaluate`` or ``told``."""
+        return self._stage
+
+    @property
     def telling(self) -> bool:
         """Whether it has its result, of which callbacks are being told."""
         return self._stage == "told"

@@ -9,7 +9,7 @@ nothing else meanwhile, and is released when it is complete.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -121,6 +121,12 @@ class Ledger:
                 return True
             heapq.heappop(self._idle)
         return False
+
+    def open(self) -> Iterator[tuple[str, Rollout]]:
+        """Every rollout that runs, and the node that was told to collect it."""
+        for node, rollout in zip(self.owners, self._running, strict=True):
+            if rollout is not None:
+                yield node, rollout
 
     def assign(self, shard: int, node: str) -> Assign:
         """Give a shard that nobody has to a node, as its next incarnation."""

@@ -26,6 +26,7 @@ from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.stages import Stages
+from fast_core.scheduler.standstill import Standstill
 from fast_core.scheduler.state import Counters, SavedState, encode, kept
 from fast_core.scheduler.statistics import Episodes
 from fast_core.scheduler.stopping import Ending
@@ -88,6 +89,7 @@ class Run:
         self.checkpoints = Checkpoints(settings, saved)
         self.changes = Changes(settings, saved)
         self.episodes = kept(Episodes, saved)
+        self.standstill = Standstill(settings.work_timeout_s, settings.repeat_timeout_s)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
         self.reported: dict[str, float] = {}

@@ -77,6 +77,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         stop_score_on: Environment that it is reached in, by name; None: that of training.
         stop_score_held: Evaluations in a row that must reach the score.
         start_timeout_s: Seconds until every node must be ready.
+        work_timeout_s: Longest that a run may stand still at first; None: for ever, always.
+        repeat_timeout_s: The same for what has come before, at least.
 
     Raises:
         ConfigError: A number is out of range, or the run could never make progress or end.
@@ -123,6 +125,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_score_held: int
     stop_score_on: str | None = None
     start_timeout_s: float
+    work_timeout_s: float | None = None
+    repeat_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
         self._check_ranges()

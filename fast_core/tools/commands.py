@@ -126,6 +126,20 @@ def resume(run: Run, overrides: Overrides = None) -> None:
 
 
 @app.command()
+def rerun(
+    run: Run,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="update=N", help="Stop after the ticket with this update."),
+    ] = None,
+) -> None:
+    """Run a recorded run again in this process, bit for bit, for a debugger."""
+    from fast_core.launcher import rerun as rerun_run
+
+    raise _end(rerun_run(run, until))
+
+
+@app.command()
 def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP", help="YAML file of the sweep, or its folder.")

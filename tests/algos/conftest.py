@@ -114,7 +114,7 @@ def collect(
     return ShardRollout(
         shard=shard,
         rollout_id=0,
-        policy_version=np.zeros(steps, np.int64),
+        policy_version=np.zeros((steps, envs), np.int64),
         obs=obs,
         action=action,
         behaviour_log_prob=log_prob,

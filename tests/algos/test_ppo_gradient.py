@@ -23,7 +23,7 @@ ROWS = 48
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)
 
 
-def columns(shape, rng, rows=ROWS):
+def columns(shape, rng, rows=ROWS, *, weighted=False):
     action = (
         rng.normal(size=(rows, shape.outputs)).astype(np.float32)
         if shape.gaussian
@@ -31,7 +31,8 @@ def columns(shape, rng, rows=ROWS):
     )
     log_prob = rng.normal(-1.5 * shape.outputs if shape.gaussian else -1.0, 0.5, rows)
     others = rng.normal(0, 2, (3, rows))
-    scalars = np.stack([log_prob, *others]).astype(np.float32)
+    weight = rng.exponential(1.0, (1, rows)) if weighted else np.empty((0, rows))
+    scalars = np.concatenate([log_prob[None], others, weight]).astype(np.float32)
     obs = ObservationTable(rng.normal(size=(rows, shape.inputs)).astype(np.float32))
     return obs, Columns(action, scalars)
 
@@ -42,7 +43,7 @@ def observed(obs):
     return MergedRollout(obs, none, none, none, none, none, none, none, (0,))
 
 
-def cores(settings, shape, seed, rows=ROWS):
+def cores(settings, shape, seed, rows=ROWS, *, weighted=False):
     rng = np.random.default_rng(seed)
     layout = parameter_layout(shape)
     flat = initial_parameters(layout, rng, initial_log_std=-0.3)
@@ -51,7 +52,7 @@ def cores(settings, shape, seed, rows=ROWS):
         ExplicitCore(settings, shape, flat.copy()),
         AutogradCore(settings, shape, flat.copy(), SETUP),
     )
-    obs, data = columns(shape, rng, rows)
+    obs, data = columns(shape, rng, rows, weighted=weighted)
     for core in both:
         core.observe(observed(obs))
         core.begin(data)
@@ -80,12 +81,13 @@ def assert_same_gradient(explicit, autograd, start, stop, clip):
     entropy_coef=st.sampled_from([0.0, 0.05]),
     value_coef=st.sampled_from([0.0, 0.5, 1.0]),
     normalize=st.booleans(),
+    weighted=st.booleans(),
     clip=st.sampled_from([0.05, 0.2, 0.9]),
     seed=st.integers(0, 10_000),
 )
 def test_hand_written_gradient_equals_autograd(
     gaussian, shared, activation, layer_norm, value_sizes, sizes, outputs, value_clip,
-    entropy_coef, value_coef, normalize, clip, seed,
+    entropy_coef, value_coef, normalize, weighted, clip, seed,
 ):  # fmt: skip
     settings = PPOConfig(
         value_clip_epsilon=value_clip,
@@ -97,7 +99,7 @@ def test_hand_written_gradient_equals_autograd(
         3, sizes, activation, shared, outputs, gaussian,
         value_sizes=None if shared else value_sizes, layer_norm=layer_norm,
     )  # fmt: skip
-    explicit, autograd = cores(settings, shape, seed)
+    explicit, autograd = cores(settings, shape, seed, weighted=weighted)
     assert_same_gradient(explicit, autograd, 0, 32, clip)
     assert_same_gradient(explicit, autograd, 32, ROWS, clip)  # a smaller one, in other buffers
     assert_same_gradient(explicit, autograd, 0, 1, clip)  # one row is not normalised
@@ -127,6 +129,20 @@ def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
     np.testing.assert_allclose(explicit.values(10, 30), whole[10:30], atol=1e-6)
     monkeypatch.setattr("fast_core.algos.ppo.explicit.CHUNK", 32)
     np.testing.assert_allclose(explicit.values(0, 100), whole, atol=1e-6)
+
+
+def test_evaluation_agrees_and_does_not_depend_on_chunks(monkeypatch):
+    shape = NetworkShape(3, (8, 8), "tanh", False, 2, True)
+    found = []
+    for chunk in (4096, 20):
+        monkeypatch.setattr("fast_core.algos.ppo.explicit.CHUNK", chunk)
+        for core in cores(PPOConfig(), shape, seed=1):
+            action = np.random.default_rng(0).normal(size=(ROWS, 2)).astype(np.float32)
+            log_probs, values = core.evaluate(action)
+            np.testing.assert_allclose(values, core.values(0, ROWS), atol=1e-6)
+            found.append(log_probs)
+    for log_probs in found[1:]:
+        np.testing.assert_allclose(log_probs, found[0], atol=1e-5)
 
 
 def test_state_moves_between_implementations():

@@ -16,7 +16,7 @@ def test_unknown_name_is_refused_with_the_nearest_one():
 
 
 def test_name_that_is_like_none_gets_no_suggestion():
-    with pytest.raises(ConfigError, match=r"one of \['ddpg', 'dqn', .*'td3'\].*got 'muzero'\.$"):
+    with pytest.raises(ConfigError, match=r"one of \['appo', 'ddpg', .*'td3'\].*got 'muzero'\.$"):
         algorithm_config_type("muzero")
 
 
@@ -24,7 +24,7 @@ def test_name_that_is_like_none_gets_no_suggestion():
 def test_configuration_knows_its_own_name(name):
     config = algorithm_config_type(name)()
     assert config.name == name
-    assert config.learns_from == ("rollouts" if name == "ppo" else "replay")
+    assert config.learns_from == ("rollouts" if "ppo" in name or name == "impala" else "replay")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from fast_core.events import (
     CommitCheckpoint,
     EndRun,
     Failed,
-    Heartbeat,
     NodeExited,
     Ready,
     Save,
@@ -136,15 +135,6 @@ def test_node_that_fails_and_then_exits_is_one_failure(desk: Desk) -> None:
     assert desk.shell.end is not None
     assert desk.shell.end.cause is not None
     assert desk.shell.end.cause.error == "bad joint 7"
-
-
-def test_signs_of_life_are_noted_on_the_monotonic_clock(desk: Desk) -> None:
-    assert desk.shell.heard_s == {}
-    desk.now_s = 2000.0
-    desk.shell.take(Heartbeat("env-0"))
-    desk.shell.take(Ready("env-1", 77))
-    assert desk.shell.heard_s == {"env-0": 2000.0, "env-1": 2000.0}
-    assert desk.shell.pids == {"env-1": 77}
 
 
 def test_checkpoint_that_cannot_be_begun_is_refused_for_every_node(

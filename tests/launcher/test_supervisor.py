@@ -286,7 +286,6 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
 ) -> None:
     taken: list[Failed] = []
     shell = SimpleNamespace(
-        heard_s={},
         lost=set(),
         dying={},
         overdue=lambda: ["env-0"],

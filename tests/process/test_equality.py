@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Launched, Workplace, digests
+from tests.process.harness import Launched, Workplace, digests, read_lines
 
 pytestmark = pytest.mark.process
 
@@ -92,3 +92,23 @@ def test_asynchronous_run_trains_to_its_end(workplace: Workplace) -> None:
     figures = json.loads(rows[-1])["values"]
     round_alone = EPOCHS * SHARDS * ENVS * STEPS // MINIBATCH - 1
     assert round_alone < figures["scheduler/lag_max"] <= 3 * (round_alone + 1) - 1
+
+
+def test_appo_weights_older_rows_and_leaves_out_those_beyond_its_limit(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.launch(
+        "scheduler.off_policy_degree=4",
+        "algorithm.name=appo",
+        "algorithm.learning_rate=1e-2",
+        "algorithm.epochs=16",  # learning takes longer than collecting
+        "algorithm.max_lag=32",  # the updates of one ticket
+        "metrics.interval_s=0.01",
+        config=TASKS["discrete"],
+    )
+    assert launched.wait(60) == 0, launched.screen
+    rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
+    seen = [row for row in rows if "train/ess" in row]
+    assert all(0 < row["train/ess"] <= 1 for row in seen)
+    assert min(row["train/ess"] for row in seen) < 0.999, "the policy moves on meanwhile"
+    assert 0 < seen[-1]["train/rows_too_old"] < TICKETS * SHARDS * ENVS * STEPS

@@ -98,6 +98,8 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "stop_score_held": 1,
         "stop_score_on": None,
         "start_timeout_s": 30.0,
+        "work_timeout_s": None,
+        "repeat_timeout_s": 120.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
     more |= {"comebacks", "comebacks_on_error"}
@@ -158,6 +160,7 @@ class World:
         checkpoints: Every checkpoint that the launcher was asked to commit.
         drawn: Tickets that the replay node has drawn for.
         paused: Nodes that begin nothing for now.
+        forgets: Results that a node never sends, by its name and what they are of.
     """
 
     def __init__(
@@ -192,6 +195,8 @@ class World:
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
+        self.forgets: set[tuple[str, str]] = set()
+        self.rested_s = 0.0
         self.cuts: dict[int, Cut] = {}
         self.busy: dict[str, tuple[Task, int]] = {}  # node -> task, version read at its start
         self.touched: list[str] = []
@@ -285,6 +290,9 @@ class World:
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
         task, version = self.busy.pop(node)
+        self.rested_s = self.now_s
+        if (node, name_of(task)) in self.forgets:
+            return []
         if node == self.settings.replay and isinstance(task, Train):
             assert task.ticket == self.drawn
             self.drawn += 1
@@ -296,6 +304,11 @@ class World:
             self.touched.append(STREAM)
             return self.deliver(Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """Since when no node has done anything; None if one does."""
+        return None if self.busy else self.rested_s
 
     def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
         match task:
@@ -334,6 +347,18 @@ class World:
         lag = self.version - 1 - min(versions) if updates else 0
         told = self.metrics(lag)
         return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, told)
+
+
+def name_of(task: Task) -> str:
+    """What a task is, with the shard and the number of its rollout where it is of one."""
+    match task:
+        case RolloutOrder():
+            return f"RolloutOrder {task.shard}.{task.rollout_id}"
+        case Transform(rollout=ref):
+            return f"Transform {ref.shard}.{ref.rollout_id}"
+        case Train():
+            return f"Train {task.ticket}"
+    return type(task).__name__
 
 
 def rollout_ready(
@@ -427,7 +452,7 @@ def simulate(
                 world.finish(node)
             world.touched.append(node)
         else:
-            world.deliver(Tick())
+            world.deliver(Tick(world.idle_since_s))
     return world.ended
 
 

@@ -6,7 +6,6 @@ from fast_core.events import (
     Decision,
     EndRun,
     Failed,
-    Heartbeat,
     LogLine,
     NodeExited,
     Ready,
@@ -97,10 +96,10 @@ def test_later_failures_are_noted_and_nothing_else_is_sent() -> None:
     assert world.scheduler.statistics().phase == "ended"
 
 
-def test_heartbeats_and_log_lines_change_nothing() -> None:
+def test_log_lines_change_nothing() -> None:
     world = ready_world()
     before = world.scheduler.statistics()
-    assert world.deliver(Heartbeat("env0")) == world.deliver(LogLine("env0", "INFO", "x")) == []
+    assert world.deliver(LogLine("env0", "INFO", "x")) == []
     assert world.scheduler.statistics() == before
 
 

@@ -152,6 +152,23 @@ class Nodes(RuleBasedStateMachine):
         """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
         self.world.use_degree(min(degree, self.settings.degree))
 
+    @precondition(lambda self: self.going and len(self.world.busy) > 1)
+    @rule(pick=PICK, picks=st.lists(PICK, min_size=30, max_size=90))
+    def straggle(self, pick: int, picks: list[int]) -> None:
+        """One takes its time while the others go on as far as they may."""
+        late = list(self.world.busy)[pick % len(self.world.busy)]
+        for pick in picks:
+            choices = [node for node in self.world.busy if node != late]
+            choices += self.world.can_start()
+            if not choices or not self.going:
+                return
+            node = choices[pick % len(choices)]
+            if node in self.world.busy:
+                self.world.now_s += 0.1
+                self.world.finish(node)
+            else:
+                self.world.start(node)
+
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))
     def time_passes(self, seconds: float) -> None:

@@ -25,6 +25,7 @@ from fast_core.launcher.failures.report import describe_failure, environment_tra
 from fast_core.launcher.processes.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import frame, take
+from fast_core.memory import Pulse
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext
@@ -112,10 +113,12 @@ def node_main(name: str, link: socket.socket) -> int:
         life=start.life,
         shards=start.shards,
     )
+    pulse = Pulse.begin(memory.pulse(name))
     try:
         return _live(context, start.node_class)
     finally:
         channel.close()
+        pulse.close()
 
 
 def _live(context: NodeContext, node_class: str) -> int:

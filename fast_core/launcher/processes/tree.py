@@ -30,6 +30,7 @@ from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.forks import STACK_SIGNAL
 from fast_core.system.owner import this_process
+from fast_core.system.process_state import STOPPED, process_state
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
@@ -268,22 +269,29 @@ class ProcessTree:
                 os.killpg(child.pid, number)
 
     def stack(self, child: Child | None, log: Path) -> str:
-        """Where a process hangs, as it writes itself into its log; empty if it is stopped.
+        """Where a process hangs, as it writes itself into its log; empty if it does not.
 
-        Without ``child`` that of the fork server.
+        One that is stopped goes on for a moment, in which it writes that first. Without ``child``
+        that of the fork server.
         """
         pid = self._server.pid if child is None else child.pid
         if not pid or (child is not None and child.status is not None):
             return ""
         before = log.stat().st_size if log.is_file() else 0
+        stopped = process_state(pid) == STOPPED
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, STACK_SIGNAL)
+            if stopped:
+                os.kill(pid, signal.SIGCONT)
         deadline_s, written = time.monotonic() + _STACK_WAIT_S, before
         while time.monotonic() < deadline_s and log.is_file():
             time.sleep(_STACK_POLL_S)
             size, written = written, log.stat().st_size
             if size == written > before:  # it has come to its end
                 break
+        if stopped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
         return tail(log, written - before) if written > before else ""
 
     def signal_living(self, number: signal.Signals) -> None:

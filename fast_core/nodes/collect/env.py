@@ -120,6 +120,7 @@ class EnvNode(Node):
             self._current.refresh(order.min_version)
             if not self._collect(self._current, shard, order):
                 return True
+        self._works[NodeState.ACTING] += 1
         self._report(shard, order, self._current.version)
         return True
 

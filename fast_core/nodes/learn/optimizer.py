@@ -69,7 +69,7 @@ class OptimizerNode(LearningNode):
             rollouts = tuple(self._rollouts.view(ref) for ref in command.rollouts)
             before, started_ns = self._version, time.monotonic_ns()
             progress = config.progress(command.env_steps)
-            batch = RolloutBatch(rollouts, command.env_steps, progress)
+            batch = RolloutBatch(rollouts, command.env_steps, progress, before)
             report = checked_report(self.algorithm.update(batch))
             self._version += report.updates
             self._env_steps = command.env_steps + config.rows_per_ticket
@@ -96,5 +96,6 @@ class OptimizerNode(LearningNode):
                 metrics=metrics,
                 digest=self.digest() if config.diagnostics.digests else "",
                 publish_s=publish_s,
+                checksum=self.checksum,
             )
         )

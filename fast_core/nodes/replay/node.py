@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
+from fast_core.nodes.replay.views import DrawViews, make_views
 from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches
@@ -47,16 +49,17 @@ class ReplayNode(Node):
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
         self._background: BackgroundSave | None = None
+        self._views: DrawViews | None = None
 
     def setup(self) -> None:
         """Put back what a checkpoint holds."""
-        if self.context.plan.checkpoint is None:
-            return
-        directory = Path(self.context.plan.checkpoint)
-        if holds_rows(directory):
-            restore_rows(directory, self._logs)
-        self.replay.load(restore_state(directory))
-        self.replay.write_figures(self.context.stats)
+        if self.context.plan.checkpoint is not None:
+            directory = Path(self.context.plan.checkpoint)
+            if holds_rows(directory):
+                restore_rows(directory, self._logs)
+            self.replay.load(restore_state(directory))
+            self.replay.write_figures(self.context.stats)
+        self._views = make_views(self.context, self.replay.reader, self._logs)
 
     def handle(self, command: Command) -> None:
         """Note what is granted, or that a part of a checkpoint is asked for."""
@@ -74,13 +77,18 @@ class ReplayNode(Node):
     def work(self) -> bool:
         """Draw a step for all who have a free place, and write a piece of a checkpoint."""
         drew = False
-        for group in self.replay.groups:
-            if self._orders and group.ready and not self._endangered:
+        for index, group in enumerate(self.replay.groups):
+            if self._orders and group.ready and not self._endangered and self._may_draw(index):
                 self._draw(group)
+                if self._views is not None:
+                    self._views.drawn(index, time.monotonic())
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
         return self._note_cut() or self._write() or drew
+
+    def _may_draw(self, group: int) -> bool:
+        return self._views is None or self._views.may_draw(group)
 
     # --- batches -------------------------------------------------------------------------------
 
@@ -187,6 +195,8 @@ class ReplayNode(Node):
     def close(self) -> None:
         """Let go of half-written files."""
         self._abandon()
+        if self._views is not None:
+            self._views.close()
 
     def failure_context(self) -> dict[str, str]:
         """How far it is."""

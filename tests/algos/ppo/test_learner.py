@@ -45,6 +45,13 @@ def digest(learner):
     return sha.hexdigest()
 
 
+class Values:
+    """A critic with known values."""
+
+    def __init__(self, values_of):
+        self.values = values_of
+
+
 def parameters(learner):
     return np.concatenate([np.ravel(p) for p in learner.state_dict()["parameters"].values()])
 
@@ -119,7 +126,7 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
             assert (merged.obs.vector[start:stop] == 55.0).all()
         return values
 
-    columns = maker.columns(merged, values_of)
+    columns = maker.columns(merged, Values(values_of))
     _, advantage, targets, _ = columns.scalars.reshape(4, 8, 4)
     np.testing.assert_allclose(targets[-1], target, rtol=1e-5)
     np.testing.assert_allclose(advantage[-1], target - 100.0, rtol=1e-5, atol=1e-4)
@@ -140,7 +147,8 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
     maker = ColumnMaker(config, 3, shards=2, envs_per_shard=4)
     merged = merge(batch, ObservationEncoder(environment, ()), FrameRoom())
     values = np.random.default_rng(0).normal(size=len(merged.obs)).astype(np.float32)
-    columns = maker.columns(merged, lambda start, stop: values[start:stop])
+    critic = Values(lambda start, stop: values[start:stop])
+    columns = maker.columns(merged, critic)
     _, advantage, targets, _ = columns.scalars.reshape(4, 8, 8)
     value = values[: 9 * 8].reshape(9, 8)
     assert (advantage[5, 1], targets[5, 1]) == (0.0, value[5, 1])
@@ -151,7 +159,7 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
     np.testing.assert_allclose(advantage[3, 1], delta, rtol=1e-5)
     plain = replaced(batch, quarantined=None)
     merged = merge(plain, ObservationEncoder(environment, ()), FrameRoom())
-    others = maker.columns(merged, lambda start, stop: values[start:stop]).scalars.reshape(4, 8, 8)
+    others = maker.columns(merged, critic).scalars.reshape(4, 8, 8)
     differs = np.argwhere(others[1] != advantage)
     assert differs.tolist() == [[t, 1] for t in range(6)], "its own episode alone"
 
@@ -523,7 +531,7 @@ def bandit(config, environment, *, rounds, reward_of):
                     ShardRollout(
                         shard=0,
                         rollout_id=0,
-                        policy_version=np.zeros(16, np.int64),
+                        policy_version=np.zeros((16, 8), np.int64),
                         obs=obs,
                         action=action,
                         behaviour_log_prob=np.stack([log_prob for _, log_prob in outputs]),

@@ -21,7 +21,7 @@ def rollout(shard, steps=3, envs=2):
     return ShardRollout(
         shard=shard,
         rollout_id=0,
-        policy_version=np.zeros(steps, np.int64),
+        policy_version=np.zeros((steps, envs), np.int64),
         obs=place[..., None],
         action=place[:-1].astype(np.int64),
         behaviour_log_prob=-place[:-1],

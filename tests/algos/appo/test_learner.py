@@ -1,0 +1,326 @@
+"""What APPO does beyond PPO: rows of other policies, weighted, corrected, or left out."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
+from fast_core.algos.appo.vtrace import drifted, vtrace
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.ppo.rollouts import FrameRoom, merge
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.file import loads
+from fast_core.errors import ConfigError
+from tests.algos import test_ppo_spaces as spaces
+from tests.algos import test_recurrent_ppo as recurrent
+
+GRADIENTS = ["explicit", "autograd"]
+
+
+def appo(**changes):
+    given = {
+        "minibatch_size": 16,
+        "hidden_sizes": (8, 8),
+        "epochs": 2,
+        "normalize_observations": False,
+        "normalize_rewards": False,
+        "drift_clip_epsilon": None,
+    }
+    return APPOConfig(**(given | changes))
+
+
+def moved(learner, seed=7, by=0.5):
+    """The learner with other parameters."""
+    state, rng = learner.state_dict(), np.random.default_rng(seed)
+    for array in state["parameters"].values():
+        array += rng.normal(0.0, by, array.shape)
+    learner.load_state_dict(state)
+    return learner
+
+
+def columns_of(learner, batch):
+    """The columns that the next update would train on."""
+    merged = merge(batch, learner._encoder, FrameRoom())
+    learner._core.observe(merged)
+    return merged, learner._maker.columns(merged, learner._core)
+
+
+def parameters(learner):
+    return np.concatenate([np.ravel(p) for p in learner.state_dict()["parameters"].values()])
+
+
+# --- on-policy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_columns_of_the_policy_that_acted_are_those_of_ppo(
+    make_environment, make_learner, make_batch, gradient, continuous, decoupled
+):
+    environment = make_environment(continuous=continuous)
+    config = appo(gradient=gradient, decoupled=decoupled)
+    learner = moved(make_learner(config, environment), by=0.2)
+    plain = make_learner(
+        PPOConfig(hidden_sizes=(8, 8), minibatch_size=16, gradient=gradient,
+                  normalize_observations=False, normalize_rewards=False), environment
+    )  # fmt: skip
+    plain.load_state_dict({**learner.state_dict(), "statistics": plain.state_dict()["statistics"]})
+    batch = make_batch(config, environment, learner)
+    _, got = columns_of(learner, batch)
+    _, expected = columns_of(plain, batch)
+    np.testing.assert_allclose(got.scalars[:4], expected.scalars, atol=1e-5)
+    np.testing.assert_allclose(got.scalars[4:], 1.0, atol=1e-5)
+    assert got.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("environment", spaces.ALL, ids=spaces.name)
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_importance_weights_of_the_policy_that_acted_are_one(environment, gradient):
+    config = appo(minibatch_size=64, gradient=gradient, hidden_sizes=None)
+    learner = spaces.learner_of(config, environment)
+    _, columns = columns_of(learner, spaces.collect(config, environment, learner))
+    np.testing.assert_allclose(columns.scalars[4], 1.0, atol=1e-4)
+    assert columns.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("kind", recurrent.ENVIRONMENTS)
+def test_importance_weights_of_a_policy_with_memory_are_one(kind, cell, gradient):
+    config = appo(
+        recurrent=cell, recurrent_size=6, hidden_sizes=(5,), minibatch_size=recurrent.ROWS,
+        gradient=gradient,
+    )  # fmt: skip
+    learner, _, batch = recurrent.made(config, recurrent.ENVIRONMENTS[kind])
+    _, columns = columns_of(learner, batch)
+    np.testing.assert_allclose(columns.scalars[4], 1.0, atol=1e-4)
+    report = learner.update(batch)
+    assert report.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
+    assert report.updates == 2
+
+
+# --- off-policy ----------------------------------------------------------------------------------
+
+
+def off_policy(make_environment, make_learner, make_batch, config, **environment):
+    """A learner, and rows that another policy collected."""
+    spec = make_environment(**environment)
+    batch = make_batch(config, spec, moved(make_learner(config, spec), seed=1))
+    return moved(make_learner(config, spec), seed=2), batch
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_both_gradients_correct_for_another_policy_alike(
+    make_environment, make_learner, make_batch, continuous
+):
+    ends = []
+    for gradient in GRADIENTS:
+        config = appo(gradient=gradient, rho_clip=1.5, c_clip=0.9)
+        learner, batch = off_policy(
+            make_environment, make_learner, make_batch, config, continuous=continuous
+        )
+        _, columns = columns_of(learner, batch)
+        assert 0 < columns.metrics["ess"] < 0.9
+        assert columns.scalars[4].min() < 0.9 and columns.scalars[4].max() > 1.1
+        report = learner.update(batch)
+        ends.append((columns.scalars, parameters(learner), list(report.metrics.values())))
+    for explicit, autograd in zip(*ends, strict=True):
+        np.testing.assert_allclose(explicit, autograd, rtol=1e-3, atol=2e-4)
+
+
+def test_columns_are_v_trace_of_the_rows_in_the_order_of_time(
+    make_environment, make_learner, make_batch
+):
+    """Worked out anew from each row's log-probabilities and values, in float64."""
+    config = appo(gamma=0.9, gae_lambda=0.8)
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    merged, columns = columns_of(learner, batch)
+    steps, envs = merged.reward.shape
+    log_prob, value = (x.reshape(steps, envs) for x in learner._core.evaluate(columns.action))
+    rest = learner._core.values(steps * envs, len(merged.obs))
+    next_value = np.concatenate([value[1:], rest[None, :envs]])
+    next_value[merged.final_step, merged.final_column] = rest[envs:]
+    assert len(merged.final_step) > 3
+    expected = vtrace(
+        *(x.astype(float) for x in (log_prob - merged.behaviour_log_prob, merged.reward)),
+        *(x.astype(float) for x in (value, next_value)),
+        merged.terminated,
+        merged.truncated,
+        gamma=0.9,
+        gae_lambda=0.8,
+    )
+    got = dict(
+        zip(("anchor", "advantage", "target", "value", "weight"), columns.scalars, strict=True)
+    )
+    for name in ("advantage", "target", "weight"):
+        np.testing.assert_allclose(
+            got[name].reshape(steps, envs), getattr(expected, name), atol=1e-5
+        )
+    np.testing.assert_array_equal(got["anchor"].reshape(steps, envs), log_prob)
+
+
+def test_what_belongs_to_a_row_does_not_depend_on_any_order(
+    make_environment, make_learner, make_batch
+):
+    config = appo()
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    _, columns = columns_of(learner, batch)
+    other_way = dataclasses.replace(batch, rollouts=batch.rollouts[::-1])
+    _, others = columns_of(learner, other_way)
+    by_shard = columns.scalars.reshape(5, 8, 2, 4)
+    np.testing.assert_allclose(others.scalars.reshape(5, 8, 2, 4)[:, :, ::-1], by_shard, atol=1e-6)
+    core, order = learner._core, np.random.default_rng(0).permutation(64)
+    core.begin(columns)
+    core.shuffle(order)
+    np.testing.assert_array_equal(core._epoch.scalars, columns.scalars[:, order])
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_clipping_is_around_the_policy_that_began_or_around_the_one_that_acted(
+    make_environment, make_learner, make_batch, gradient
+):
+    clipped = {}
+    for decoupled in (True, False):
+        config = appo(gradient=gradient, decoupled=decoupled, epochs=1, minibatch_size=64)
+        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        clipped[decoupled] = learner.update(batch).metrics["clip_fraction"]
+    assert clipped[True] == 0.0, "one step begins at the anchor"
+    assert clipped[False] > 0.3
+
+
+def test_rows_that_would_push_a_drifted_policy_on_have_no_weight(
+    make_environment, make_learner, make_batch
+):
+    weights = []
+    for limit in (None, 0.5):
+        config = appo(drift_clip_epsilon=limit)
+        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        merged, columns = columns_of(learner, batch)
+        weights.append(columns.scalars[4])
+        log_ratio = columns.scalars[0] - merged.behaviour_log_prob.reshape(-1)
+        far = drifted(log_ratio, columns.scalars[1], limit)
+    assert 3 < far.sum() < 61
+    np.testing.assert_array_equal(weights[1], np.where(far, 0.0, weights[0]))
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_rows_that_the_learner_would_never_have_made_teach_it_nothing(
+    make_environment, make_learner, make_batch, gradient
+):
+    config, environment = appo(gradient=gradient), make_environment()
+    learner = make_learner(config, environment)
+    batch = make_batch(config, environment, learner)
+    rollouts = [
+        dataclasses.replace(each, behaviour_log_prob=np.full((8, 4), 40.0, np.float32))
+        for each in batch.rollouts
+    ]
+    before = parameters(learner)
+    assert learner.update(dataclasses.replace(batch, rollouts=tuple(rollouts))).updates == 8
+    np.testing.assert_allclose(parameters(learner), before, atol=1e-6)
+
+
+# --- rows that are too old -----------------------------------------------------------------------
+
+
+def aged(batch, version, *versions):
+    """The batch as a learner at ``version`` sees it, its shards' rows of these versions."""
+    rollouts = [
+        dataclasses.replace(rollout, policy_version=np.full((8, 4), each))
+        for rollout, each in zip(batch.rollouts, versions, strict=True)
+    ]
+    return dataclasses.replace(batch, rollouts=tuple(rollouts), version=version)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_rows_older_than_max_lag_take_no_part_and_are_counted(
+    make_environment, make_learner, make_batch, gradient
+):
+    config, learned = appo(gradient=gradient, max_lag=10), []
+    for action in (0, 1):
+        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        old = dataclasses.replace(
+            batch.rollouts[1], action=np.full((8, 4), action), reward=np.full((8, 4), action)
+        )
+        batch = dataclasses.replace(batch, rollouts=(batch.rollouts[0], old))
+        report = learner.update(aged(batch, 30, 20, 19))
+        assert (report.updates, report.skipped) == (4, 4), "32 of 64 rows, 16 at once"
+        assert report.metrics["rows_too_old"] == 32
+        learned.append(parameters(learner))
+        again = moved(learner)
+        again.load_state_dict(learner.state_dict())
+        report = again.update(aged(batch, 30, 0, 0))
+        assert (report.updates, report.skipped) == (0, 8)
+        assert report.metrics == {} or report.metrics["rows_too_old"] == 96
+    np.testing.assert_array_equal(*learned)
+
+
+def test_single_rows_may_be_too_old(make_environment, make_learner, make_batch):
+    """Weights are refreshed inside rollouts: rows have versions of their own."""
+    config = appo(max_lag=5)
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    version = np.repeat(np.arange(8)[:, None], 4, axis=1)
+    rollouts = [dataclasses.replace(each, policy_version=version) for each in batch.rollouts]
+    batch = dataclasses.replace(batch, rollouts=tuple(rollouts), version=8)
+    merged, columns = columns_of(learner, batch)
+    np.testing.assert_array_equal(merged.lag[:, 0], np.arange(8, 0, -1))
+    known = columns.known.reshape(8, 8)
+    assert not known[:3].any() and known[3:].all()
+    without = moved(make_learner(appo(), make_environment()), seed=2)
+    _, all_rows = columns_of(without, batch)
+    np.testing.assert_array_equal(columns.scalars, all_rows.scalars)
+
+
+def test_nothing_is_counted_without_a_limit(make_environment, make_learner, make_batch):
+    config = appo()
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    metrics = learner.update(aged(batch, 10**6, 0, 0)).metrics
+    assert "rows_too_old" not in metrics
+    assert 0 < metrics["ess"] < 1
+    assert all(type(value) is float for value in metrics.values())
+
+
+# --- IMPALA ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_impala_steps_along_the_policy_gradient_of_the_paper(
+    make_environment, make_learner, make_batch, gradient
+):
+    """Weight times advantage times the slope of the log-probability, held by no clip."""
+    config = IMPALAConfig(
+        gradient=gradient, minibatch_size=64, hidden_sizes=(8,), normalize_advantage=False,
+        normalize_observations=False, normalize_rewards=False, value_coef=0.0,
+    )  # fmt: skip
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    assert config.updates_granted(64) == 1
+    _, columns = columns_of(learner, batch)
+    core, (_, advantage, _, _, weight) = learner._core, columns.scalars
+    core.begin(columns)
+    core.shuffle(np.arange(64))
+    core.gradient(0, 64, np.inf)
+    flat = core.parameters()
+    got = core._gradient if gradient == "explicit" else core._flat.grad.numpy()
+    for place in np.random.default_rng(0).choice(np.flatnonzero(got), 8, replace=False):
+        slope, kept = [], flat[place].copy()
+        for side in (1e-2, -1e-2):
+            flat[place] = kept + side
+            log_prob, _ = core.evaluate(columns.action)
+            slope.append(-float((weight * advantage * log_prob).astype(float).mean()) / 2e-2)
+        flat[place] = kept
+        assert got[place] == pytest.approx(slope[0] - slope[1], rel=2e-2, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("epochs", 2), ("clip_epsilon", 0.2), ("decoupled", False)]
+)
+def test_impala_refuses_what_would_make_it_appo(key, value):
+    with pytest.raises(ConfigError, match=rf"algorithm\.{key} must be"):
+        loads(
+            "name: run\nenvironment: {id: CartPole-v1}\nstop: {env_steps: 2048}\n"
+            f"algorithm: {{name: impala, {key}: {str(value).lower()}}}\n",
+            [],
+            algorithm_config_type,
+            source="run.yaml",
+        )
