@@ -193,6 +193,7 @@ def scheduler_settings(
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
+        spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
@@ -240,7 +241,7 @@ def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     names, supervision = plan.names, plan.config.supervision
     restarts = supervision.restarts
     return (
-        Budget("env", names.env, supervision.env_deaths),
+        Budget("env", names.steppers, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
         Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
