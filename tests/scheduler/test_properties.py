@@ -151,6 +151,7 @@ class Nodes(RuleBasedStateMachine):
     def another_degree(self, degree: int) -> None:
         """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
         self.world.use_degree(min(degree, self.settings.degree))
+        self.world.deliver(Tick())  # what it admits comes now, not with a report that is ignored
 
     @precondition(lambda self: self.going and len(self.world.busy) > 1)
     @rule(pick=PICK, picks=st.lists(PICK, min_size=30, max_size=90))
