@@ -21,7 +21,7 @@ class TraceDrain:
     """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._rings = {name: memory.spans(name) for name in plan.names.all}
+        self._rings = {name: memory.spans(name) for name in plan.names.possible}
         self._collector = TraceCollector()
 
     def drain(self) -> None:
@@ -60,15 +60,6 @@ def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
         write_durably(run.crash, before + encodable(text).encode())
     except OSError as error:
         progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
-
-
-def keep_crash(run: RunDirectory, text: str, progress: Progress) -> None:
-    """Add the report of a failure after which the run goes on to those before it."""
-    try:
-        before = run.crashes.read_bytes() + b"\n" if run.crashes.exists() else b""
-        write_durably(run.crashes, before + encodable(text).encode())
-    except OSError as error:
-        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crashes}: {error}"))
 
 
 def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> None:
