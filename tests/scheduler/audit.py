@@ -431,6 +431,13 @@ class Audit:
             slots.add((ref.shard, slot))
         self.slots_of[command.ticket] = slots
         self.tickets[command.ticket] = keys
+        self._check_left_behind(command.ticket)
+
+    def _check_left_behind(self, ticket: int) -> None:
+        """What may be trained on in this ticket at the latest is in it, or was in one before."""
+        trains = {key for keys in self.tickets.values() for key in keys}
+        for key, last in self.last_ticket.items():
+            assert last > ticket or key in trains or key in self.late, f"{key} is overtaken"
 
     def _merge(self, command: Train) -> None:
         shards = self.settings.shards
