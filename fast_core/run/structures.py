@@ -50,6 +50,7 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
+SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
 # Families that every node has without declaring them: all doorbells, and of its own its trace,
 # counters, pulse and works.
@@ -58,11 +59,12 @@ GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.names.all:
+    for name in plan.names.possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
-    for name in plan.names.all:
+        kept = SPARE_SPANS_KEPT if name in plan.names.spare else SPANS_KEPT
+        yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
+    for name in plan.names.possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
         yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
 from fast_core.nodes.replay.moments import Place
+from fast_core.nodes.replay.views import DrawViews, make_views
 from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches
@@ -48,6 +50,7 @@ class ReplayNode(Node):
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
         self._background: BackgroundSave | None = None
+        self._views: DrawViews | None = None
 
     def setup(self) -> None:
         """Go on where the one before died, or put back what a checkpoint holds."""
@@ -58,6 +61,7 @@ class ReplayNode(Node):
         if self.context.plan.checkpoint is not None:
             self._restore(Path(self.context.plan.checkpoint))
         self.replay.begin()
+        self._views = make_views(self.context, self.replay.reader, self._logs)
 
     def _restore(self, directory: Path) -> None:
         if holds_rows(directory):
@@ -84,23 +88,28 @@ class ReplayNode(Node):
     def work(self) -> bool:
         """Draw a step for all who have a free place, and write a piece of a checkpoint."""
         drew = False
-        for group in self.replay.groups:
-            if self._orders and group.ready and not self._endangered:
-                self._draw(group)
+        for index, group in enumerate(self.replay.groups):
+            if self._orders and group.ready and not self._endangered and self._may_draw(index):
+                self._draw(index, group)
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
         return self._note_cut() or self._write() or drew
 
+    def _may_draw(self, group: int) -> bool:
+        return self._views is None or self._views.may_draw(group)
+
     # --- batches -------------------------------------------------------------------------------
 
-    def _draw(self, group: Draws) -> None:
+    def _draw(self, index: int, group: Draws) -> None:
         if self._state != NodeState.DRAWING:
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
         order, self._left = self._orders[0], self._left - 1
         rows = self.context.plan.config.rows_per_ticket
         place = Place(order.ticket, self._left)
         drawn = self.replay.draw(group, order.env_steps + rows, place)
+        if self._views is not None:  # at once: to count rows is to look at the logs anew
+            self._views.drawn(index, time.monotonic())
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn
@@ -198,6 +207,8 @@ class ReplayNode(Node):
     def close(self) -> None:
         """Let go of half-written files."""
         self._abandon()
+        if self._views is not None:
+            self._views.close()
 
     def failure_context(self) -> dict[str, str]:
         """How far it is."""
