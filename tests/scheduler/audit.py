@@ -289,11 +289,14 @@ class Audit:
                     self._collect(node, command)
                 case Transform():
                     self._transform(node, command)
+                case Train(ticket) if node == self.settings.replay and ticket < self.merged:
+                    assert self.granted[ticket] == command.granted, "told again of what is open"
                 case Train() if node == self.settings.replay:
-                    assert drawn is None
+                    assert drawn is None and node not in self.away
                     drawn = command
                 case Train():
-                    assert drawn is command or self.settings.replay is None
+                    replay = self.settings.replay
+                    assert drawn is command or replay is None or replay in self.away
                     drawn = None
                     self._train(node, command)
                 case Snapshot():
