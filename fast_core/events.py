@@ -438,6 +438,12 @@ class StopRequested(Message, frozen=True):
     save: bool
 
 
+class Requested(Message, frozen=True):
+    """Somebody outside the run asks for something."""
+
+    asked: Asked
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -450,10 +456,10 @@ class CheckpointWritten(Message, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a callback asked for while it was called.
+    """What a callback asked for while it was called, or somebody outside the run.
 
     Attributes:
-        by: Its method, as ``module:Class.method``.
+        by: Its method, as ``module:Class.method``, or the command.
         stop: Why the run shall end; None if it need not.
         save: Whether a checkpoint is wanted now.
         changes: New values by key of the configuration.
@@ -587,5 +593,5 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Late | Tick
+LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Late | Tick
 LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision

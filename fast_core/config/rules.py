@@ -120,6 +120,13 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
 
 def _evaluation(config: RunConfig) -> Iterator[Problem]:
     evaluation = config.evaluation
+    if evaluation.enable_async_eval and evaluation.mode == "sync":
+        yield Problem(
+            "evaluation.enable_async_eval",
+            "is the older name of evaluation.mode, which is 'sync'",
+            "true",
+            "Leave it out, or set mode to async.",
+        )
     key = "evaluation.environments"
     for name, environment in evaluation.environments.items():
         if not _LABEL.fullmatch(name):
@@ -232,13 +239,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"must be at least supervision.restarts.backoff_s, which is {restarts.backoff_s:g}",
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
-        )
-    if deaths := restarts.replay:
-        yield Problem(
-            "supervision.restarts.replay",
-            "must be 0: this version starts every other kind of node anew, and not this one",
-            repr(deaths),
-            "Set it to 0.",
         )
 
 

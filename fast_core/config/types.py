@@ -482,6 +482,10 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    enable_async_eval: Annotated[
+        bool | None,
+        Meta(description="Older name of `mode`: true is async, false sync; null says nothing."),
+    ] = None
     attributes: Annotated[
         Literal["configured", "current"],
         Meta(
@@ -515,6 +519,11 @@ class EvaluationConfig(Section, frozen=True):
             description="Which of `environments` stop.score is about; null: `environment` itself."
         ),
     ] = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether training waits for evaluations, whichever name says so."""
+        return self.mode == "sync" or self.enable_async_eval is False
 
 
 class CheckpointConfig(Section, frozen=True):

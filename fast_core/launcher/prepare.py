@@ -210,7 +210,7 @@ def scheduler_settings(
         nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
-        eval_mode=evaluation.mode,
+        eval_mode="sync" if evaluation.waits else "async",
         eval_at_end=evaluation.at_end,
         checkpoint_every_updates=config.checkpoint.every_updates,
         checkpoint_at_end=config.checkpoint.at_end,
@@ -234,6 +234,7 @@ def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     return (
         Budget("env", names.env, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 

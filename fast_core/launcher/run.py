@@ -321,4 +321,4 @@ def _never_began(
     text = f"{interrupt} before training {'began' if reached is None else 'went on'}"
     progress.log(LogLine("launcher", "INFO", text))
     directory = None if run is None else run.path
-    return Outcome("interrupted", text, directory, reached, signal=interrupts.number)
+    return Outcome("interrupted", text, directory, reached, signal=interrupts.signal)

@@ -21,6 +21,8 @@ from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import Comeback, LostPart
@@ -41,6 +43,7 @@ from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system import remains
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,11 @@ class Mode(Protocol):
     """What differs between processes and one process; made for one session.
 
     Attributes:
+        folder: The run's private folder.
         sources: The files that nodes import while they start; None where that is over.
     """
 
+    folder: Path
     sources: Sources | None
 
     def look(self) -> Found:
@@ -145,6 +150,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
+    remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
     if session.follower is not None:
@@ -153,11 +159,12 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
     interrupts.check()
+    desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources, callbacks)
+    shell = _shell(session, plan, hub, memory, mode.sources, callbacks, desk)
     stack.callback(shell.close)
     _tell_comeback(shell, session)
     _tell(shell, verdict)
@@ -225,6 +232,19 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     return host
 
 
+def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
+    """Where others may ask; with a warning where nobody can."""
+    server = None
+    if session.follower is not None:  # what comes from outside is in its record
+        return Desk(session.config.checkpoint, session.interrupts)
+    try:
+        server = listen(folder, session.run, stack)
+    except OSError as error:
+        text = f"no socket in {folder}, so nobody can stop or save this run by a command: {error}"
+        session.progress.log(LogLine("launcher", "WARNING", text))
+    return Desk(session.config.checkpoint, session.interrupts, server)
+
+
 def _shell(
     session: Session,
     plan: RunPlan,
@@ -232,6 +252,7 @@ def _shell(
     memory: RunMemory,
     sources: Sources | None,
     callbacks: Host | None,
+    desk: Desk,
 ) -> Shell:
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
@@ -239,7 +260,9 @@ def _shell(
     stats, run, progress = memory.all_stats(), session.run, session.progress
     if session.follower is None:
         came_back = len(session.comebacks)
-        return Shell(plan, run, hub, stats, progress, state, text, sources, callbacks, came_back)
+        return Shell(
+            plan, run, hub, stats, progress, state, text, sources, callbacks, desk, came_back
+        )
     published = memory.weights().published
     return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
@@ -299,8 +322,7 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    number = interrupts.number if interrupts.count else None
-    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)
+    return Outcome(end.reason, end.text, run.path, summary, interrupts.signal, end.cause, report)
 
 
 def _report(shell: Shell, session: Session) -> str:

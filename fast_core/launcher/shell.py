@@ -21,6 +21,7 @@ from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
     AbandonCheckpoint,
+    CheckpointWritten,
     Command,
     CommitCheckpoint,
     Decision,
@@ -34,6 +35,7 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    Requested,
     Respawn,
     Restoring,
     RolloutReady,
@@ -50,8 +52,11 @@ from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.messages import Status
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.records import add_crash
@@ -67,6 +72,7 @@ from fast_core.monitor.view import EvaluationView, RunSummary
 from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
@@ -107,13 +113,15 @@ class Shell:
         config_text: str,
         sources: Sources | None = None,
         callbacks: Host | None = None,
+        desk: Desk | None = None,
         came_back: int = 0,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
         whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
-        by then is told. ``came_back`` is how often the run has, in this call.
+        by then is told. Who asks at ``desk`` is answered. ``came_back`` is how often the run has,
+        in this call.
         """
         self._config_text, self._sources = config_text, sources
         self.run, self.hub, self.stats = run, hub, stats
@@ -146,6 +154,8 @@ class Shell:
         )
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
+        self._desk = desk or Desk(plan.config.checkpoint, Interrupts())
+        self._env_steps_per_s = 0.0
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
         settings = self._settle(scheduler_settings(plan, str(run.checkpoints), came_back=came_back))
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
@@ -185,12 +195,30 @@ class Shell:
 
     # --- events --------------------------------------------------------------------------------
 
-    def receive(self) -> bool:
-        """Take all that hub, callbacks and a commit have come to; True if there was anything."""
-        events = [*self.hub.receive(), *self._telling.take()]
+    def receive(self, ready: Sequence[int] | None = None) -> bool:
+        """Take all that hub, callbacks and a commit have come to; True if there was anything.
+
+        Who asks is heard if their source is among those that are ``ready``, or it is None.
+        """
+        events: list[Event | LauncherEvent] = [*self.hub.receive(), *self._telling.take()]
+        if ready is None or not set(self._desk.filenos()).isdisjoint(ready):
+            events += self._requests()
         for event in events:
             self.take(event)
         return self._take_commit() or bool(events)
+
+    def _requests(self) -> list[Requested]:
+        return self._desk.take(self._status, lambda: self._scheduler.statistics().checkpoint)
+
+    def _status(self) -> Status:
+        now = self._scheduler.statistics(time.monotonic())
+        return Status(
+            phase=now.phase,
+            env_steps=now.env_steps_trained,
+            env_steps_per_s=self._env_steps_per_s,
+            degree=now.degree,
+            elapsed_s=now.elapsed_s,
+        )
 
     def _take_commit(self) -> bool:
         try:
@@ -215,9 +243,9 @@ class Shell:
         return SavedSoFar(nbytes, self._committer.pieces, self._committer.busy)
 
     def filenos(self) -> tuple[int, ...]:
-        """One is readable once a commit is over or callbacks have answered: `receive` takes it."""
-        host = self._telling.host
-        return (self._committer.fileno(), *(() if host is None else (host.fileno(),)))
+        """One is readable once a commit is over, callbacks answer or somebody asks: `receive`."""
+        others = [each.fileno() for each in (self._telling.host,) if each is not None]
+        return (self._committer.fileno(), *others, *self._desk.filenos())
 
     def await_others(self, timeout_s: float) -> bool:
         """Wait for a commit or for callbacks, whose threads work; False if neither does."""
@@ -269,8 +297,14 @@ class Shell:
         if self._recorder is not None and self.end is None:
             self._recorder.note(event, now_s)
         self._carry_out(self._scheduler.handle(event, now_s))
-        if isinstance(event, Trained):
-            self._write_metrics(now_s)
+        match event:
+            case Trained():
+                self._write_metrics(now_s)
+            case CheckpointWritten():
+                self._desk.written(event)
+            case Requested() if not self._scheduler.saving:
+                names = complete_names(self.run.checkpoints)
+                self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
 
     def _is_death(self, event: Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""
@@ -361,8 +395,10 @@ class Shell:
                 case CommitCheckpoint():
                     self._telling.committing(command, self._directory)
                     self._committer.begin(command, self._directory)
-                case AbandonCheckpoint(error=error):
+                    self._desk.committing(self._directory)
+                case AbandonCheckpoint(number, error):
                     self._abandon(error)
+                    self._desk.abandoned(number, error)
                 case Decision(what, why):
                     self._journal.write(what, why)
                     if what in BEGIN:
@@ -375,6 +411,7 @@ class Shell:
                         self.progress.log(LogLine("launcher", "INFO", text))
                 case EndRun():
                     self.end = command
+                    self._desk.ended(command.text)
                 case _:
                     assert node != LAUNCHER
                     if isinstance(command, Save) and (error := self._prepare(command)):
@@ -438,6 +475,7 @@ class Shell:
         if record is not None:
             self._send(METRICS, record)
             self._telling.metrics(record)
+            self._env_steps_per_s = record.values.get("time/env_steps_per_s", 0.0)
 
     # --- for the loops -------------------------------------------------------------------------
 
@@ -451,10 +489,12 @@ class Shell:
 
     def _idle_since_s(self) -> float | None:
         """Since when none of the nodes that the scheduler waits for has been at work."""
+        if self.lost:  # others may wait for it to be back
+            return None
         since_ns = 0
         for name in self._awaited:
             words = self.stats[name].words
-            if name not in self.lost and words[StatsColumn.STATE] != NodeState.WAITING:
+            if words[StatsColumn.STATE] != NodeState.WAITING:
                 return None
             since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
         return since_ns / 1e9

@@ -285,7 +285,7 @@ class Supervisor:
             sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
             sources += () if watchdog is None else (watchdog,)
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
-            shell.receive()
+            shell.receive(ready)
             # First, because what sent the signal may have killed nodes by it too.
             if interrupts.fileno() in ready:
                 interrupts.drain()
@@ -442,7 +442,7 @@ class Supervisor:
         elif (nbytes := save.due_news(now_s)) is not None:
             text = (
                 f"saving a last checkpoint: {nbytes / 2**20:,.0f} MiB are written; "
-                f"{self._interrupts.text} once more ends at once, without it"
+                f"{self._interrupts.again} ends at once, without it"
             )
             self._shell.progress.log(LogLine("launcher", "INFO", text))
 

@@ -225,6 +225,18 @@ class ReplayReader:
         """Figures as of now."""
         return ReplayReaderStatistics(*self._native._counters(), live=self._native.live())
 
+    def counters(self) -> tuple[int, int, int]:
+        """Windows drawn, rejected and lapped; see `ReplayReaderStatistics`."""
+        return self._native._counters()
+
+    def stream(self) -> tuple[int, int, int]:
+        """Where the random stream is."""
+        return self._native._stream()
+
+    def positions(self, to: NDArray[np.uint64]) -> None:
+        """Write how far the priority tree has followed the logs, ``[logs, 2]``."""
+        self._native._positions(to)
+
     def state(self) -> dict[str, object]:
         """Random stream, and how far the priority tree has followed the logs."""
         return {"stream": self._native._stream(), "positions": self._positions()}

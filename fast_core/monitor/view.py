@@ -230,10 +230,10 @@ class RunSummary:
         policy: Whether the policy with the best evaluation is on file.
         begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
-        deaths: How often each node died that was started anew, by name.
-        nodes_back: How many of them came back.
         comebacks: Times that it came back from a checkpoint after the death of an optimizer.
         redone_env_steps: Environment steps that were trained on again because of that.
+        deaths: How often each node died that was started anew, by name.
+        nodes_back: How many of them came back.
     """
 
     outcome: StopReason
@@ -254,7 +254,7 @@ class RunSummary:
     policy: bool = False
     begun_anew: int = 0
     warnings: int = 0
-    deaths: Mapping[str, int] = field(default_factory=dict)
-    nodes_back: int = 0
     comebacks: int = 0
     redone_env_steps: int = 0
+    deaths: Mapping[str, int] = field(default_factory=dict)
+    nodes_back: int = 0

@@ -114,6 +114,11 @@ class RunPlan:
         return self.config.replays
 
     @property
+    def keeps_replay(self) -> bool:
+        """Whether a replay node that dies is to have a successor that goes on where it was."""
+        return self.replays and self.config.supervision.restarts.replay > 0
+
+    @property
     def optimizers(self) -> int:
         """Number of optimizers."""
         return self.config.nodes.optimizer.count

@@ -18,6 +18,7 @@ from fast_core.memory import (
     STATS_WORDS,
     Doorbell,
     EvaluationSlot,
+    KeptPriorities,
     Mailbox,
     ReplayLog,
     Ring,
@@ -28,7 +29,18 @@ from fast_core.memory import (
     replay_fields,
     reserve_of,
 )
-from fast_core.run.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
+from fast_core.run.mail import (
+    Applied,
+    Base,
+    Carried,
+    Drawn,
+    Gradient,
+    Learnt,
+    Meeting,
+    Moment,
+    Reply,
+    Request,
+)
 from fast_core.run.names import OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
@@ -62,6 +74,8 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield from _of_shard(plan, shard)
     if plan.replays:
         yield from _of_batches(plan)
+        if plan.keeps_replay:
+            yield from _of_replay(plan)
     if plan.optimizers > 1:
         yield from _of_optimizers(plan)
     yield from plan.own
@@ -103,6 +117,24 @@ def _of_batches(plan: RunPlan) -> Iterator[Structure]:
             yield Structure(f"batches/{rank}.{slot}", Mailbox, batch, REPLAY, left)
             left = "the old number, so the batch is still the optimizer's; the run ends"
             yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)
+
+
+def _of_replay(plan: RunPlan) -> Iterator[Structure]:
+    """What a replay node that takes over goes on from."""
+    moment = Moment, moment_fields(plan), 1
+    left = "the last moment, to which its successor goes back"
+    for box in range(MOMENTS):
+        yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
+    if not plan.config.replay.prioritized:
+        return
+    leaves = rows_per_log(plan) * plan.config.envs, changes_per_moment(plan)
+    left = "leaves that are put back to the last moment by what was noted of them"
+    yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
+    answer = Carried, CARRIED_FIELDS, rows_per_batch(plan)
+    for rank in range(plan.optimizers):
+        for place in range(plan.config.replay.slots - 1):
+            left = "whole: written before the run begins"
+            yield Structure(f"carried/{rank}.{place}", Mailbox, answer, REPLAY, left)
 
 
 def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
@@ -165,6 +197,17 @@ def rows_per_burst(plan: RunPlan) -> int:
     return 2 * plan.config.steps * tickets
 
 
+def changes_per_moment(plan: RunPlan) -> int:
+    """Most leaves of the priorities that change between two moments of the replay node.
+
+    Rows that came since the last draw take leaves, as many others lose them, and so do some that
+    are not valid without what was before them; or the priorities of the places' batches are taken.
+    """
+    came = 4 * rows_per_burst(plan) * plan.config.envs
+    frames = plan.environment.frames * plan.config.envs
+    return came + frames + (plan.config.replay.slots + 1) * rows_per_batch(plan) * plan.optimizers
+
+
 def rows_in_reserve(plan: RunPlan) -> int:
     """Rows of each replay log that are kept beyond those drawn."""
     return reserve_of(rows_per_log(plan), rows_per_burst(plan))
@@ -174,6 +217,30 @@ def rows_in_reserve(plan: RunPlan) -> int:
 
 # What an optimizer answers to a batch: the absolute errors of its rows.
 RESULT_FIELDS = (FieldSpec("priority", (), "float32", "rollout"),)
+# An answer that a checkpoint holds, and that is not applied yet when the run begins.
+CARRIED_FIELDS = (
+    FieldSpec("log", (), "int32", "rollout"),
+    FieldSpec("row", (), "int64", "rollout"),
+    FieldSpec("error", (), "float32", "rollout"),
+)
+MOMENTS = 2  # one is whole while the other is written
+
+
+def moment_fields(plan: RunPlan) -> Fields:
+    """A moment of the replay node: `fast_core.nodes.replay.moments` says what it is.
+
+    Per log how far the priorities have followed it; the random streams of rows and priorities;
+    windows drawn, rejected, lapped and priorities refused for their value, or as stale; and how
+    far each group of optimizers is.
+    """
+    together = plan.optimizers == 1 or plan.averages
+    groups = 1 if together else plan.optimizers
+    return (
+        FieldSpec("positions", (plan.config.envs, 2), "uint64", "rollout"),
+        FieldSpec("streams", (2, 3), "uint64", "rollout"),
+        FieldSpec("counters", (5,), "uint64", "rollout"),
+        FieldSpec("groups", (groups, 5), "int64", "rollout"),
+    )
 
 
 def rollout_fields(plan: RunPlan) -> Fields:

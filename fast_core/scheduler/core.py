@@ -21,6 +21,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
@@ -120,6 +121,11 @@ class Scheduler:
         """The node that executes each shard now, by shard; empty names before the run begins."""
         return tuple(self._run.ledger.owners)
 
+    @property
+    def saving(self) -> bool:
+        """Whether a checkpoint is due, or being written."""
+        return self._run.checkpoints.cut is not Cut.IDLE
+
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         return read_statistics(self._run, now_s)
@@ -165,6 +171,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
+        case Requested():
+            _do_what_was_asked(run, event.asked)
         case Tick(idle_since_s):
             check_start_timeout(run)
             check_standstill(run, idle_since_s)
@@ -215,6 +223,9 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -239,7 +250,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.times.completed(event.node, run.now_s - rollout.began_s)
+    run.times.completed(event.node, rollout.began_s, run.now_s)
     if rollout.place is Place.LATE:
         run.tickets.late -= 1
         run.ledger.release([rollout])
@@ -289,6 +300,8 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     run.reported = event.metrics or run.reported
     steer(run, event)

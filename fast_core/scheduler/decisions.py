@@ -9,6 +9,7 @@ from fast_core.events import (
     CommitCheckpoint,
     Evaluated,
     Failed,
+    NodeExited,
     Respawn,
     RolloutReady,
     Saved,
@@ -20,6 +21,7 @@ from fast_core.events import (
 )
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
@@ -129,7 +131,9 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
-        run.end("failed", text, Failed(node, "waiting for work", text, "", {}))
+        cause = Failed(node, "waiting for work", text, "", {})
+        lost = NodeExited(node, text, report=cause)  # it is no better than dead
+        run.end("failed", text, cause, again=comes_back(run.settings, lost, run.ending))
 
 
 def debts(run: Run) -> Iterator[Debt]:
@@ -224,7 +228,9 @@ def _merge(run: Run) -> None:
         run.merged_env_steps += settings.rows_per_ticket
         run.ratio.granted += granted
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
-            run.send(settings.replay, train)
+            run.drawing.append(train)
+            if settings.replay not in run.restarts.away:
+                run.send(settings.replay, train)
         run.send(settings.optimizer, train)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from fast_core.events import (
     Failed,
     LauncherCommand,
     StopReason,
+    Train,
 )
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
@@ -52,6 +54,7 @@ class Run:
         counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
+        drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
         awaited: Nodes that are not ready yet.
         reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
@@ -92,6 +95,7 @@ class Run:
         self.standstill = Standstill(settings.work_timeout_s, settings.repeat_timeout_s)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
+        self.drawing: deque[Train] = deque()
         self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         self.earlier_s = self.counters.elapsed_s

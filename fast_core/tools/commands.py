@@ -47,6 +47,9 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Whether to return only when it is done.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
@@ -194,6 +197,35 @@ def list_(
     from fast_core.tools.listing import show_runs
 
     raise typer.Exit(show_runs(folder, as_json=as_json))
+
+
+@app.command()
+def ps(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array instead.")] = False,
+) -> None:
+    """List your runs that go on on this machine: state, process, progress, rate."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import show_running
+
+    raise typer.Exit(show_running(as_json=as_json))
+
+
+@app.command()
+def stop(run: Run, wait: Wait = True) -> None:
+    """End a run that goes on elsewhere, in order: it saves, as after Ctrl-C."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import stop_run
+
+    raise typer.Exit(stop_run(run, wait=wait))
+
+
+@app.command()
+def save(run: Run, wait: Wait = True) -> None:
+    """Have a run that goes on elsewhere write a checkpoint now, and print where it is."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import save_run
+
+    raise typer.Exit(save_run(run, wait=wait))
 
 
 @app.command("eval")

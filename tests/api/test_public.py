@@ -33,6 +33,8 @@ SIGNATURES = {
     "Run": "(path: 'str | PathLike[str]') -> 'None'",
     "Run.resume": "(self, overrides: 'Overrides' = None, callbacks: 'Sequence[object]' = ()) "
     "-> 'Result'",
+    "Run.save": "(self) -> 'Checkpoint'",
+    "Run.stop": "(self, *, wait: 'bool' = True) -> 'None'",
     "RunFailed": None,
     "RunInterrupted": None,
     "evaluate": "(policy: 'Player', environment: 'object' = None, "
@@ -51,7 +53,7 @@ ATTRIBUTES = {
     "Config": {"changed", "code", "load", "values"},
     "Run": {
         *("checkpoints", "config", "crash", "directory", "evaluations", "events", "metrics"),
-        *("policy", "resume", "versions"),
+        *("policy", "resume", "save", "stop", "versions"),
     },
     "Result": {
         *("best", "env_steps", "evaluation", "message", "policy", "reason", "run", "time_s"),

@@ -300,6 +300,26 @@ def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> No
     assert "Set it to 0" in message
 
 
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ([], False),
+        (["evaluation.enable_async_eval=true"], False),
+        (["evaluation.enable_async_eval=false"], True),
+        (["evaluation.enable_async_eval=false", "evaluation.mode=sync"], True),
+        (["evaluation.mode=sync"], True),
+    ],
+)
+def test_older_name_of_the_mode_of_evaluations_is_accepted(given: list[str], waits: bool) -> None:
+    assert read(MINIMAL, *given).evaluation.waits == waits
+
+
+def test_older_name_of_the_mode_of_evaluations_must_not_say_otherwise() -> None:
+    message = refusal(MINIMAL, "evaluation.enable_async_eval=true", "evaluation.mode=sync")
+    assert "is the older name of evaluation.mode, which is 'sync'; got true" in message
+    assert read(MINIMAL, "evaluation.mode=async", "evaluation.enable_async_eval=true")
+
+
 def test_back_off_that_can_not_grow_is_refused() -> None:
     backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
     assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(

@@ -15,6 +15,7 @@ from fast_core.config import (
     CheckpointConfig,
     EnvironmentConfig,
     EnvNodesConfig,
+    EvaluationConfig,
     ExtraNodeConfig,
     NodesConfig,
     OptimizerNodeConfig,
@@ -158,6 +159,14 @@ def test_identity_is_what_results_depend_on() -> None:
     nodes = NodesConfig(extra=(ExtraNodeConfig(node="bonus:Bonus"),))
     assert identity(make_config(nodes=nodes)) != base
     assert identity(make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))) == base
+
+
+@pytest.mark.parametrize("given", [{"mode": "sync"}, {"enable_async_eval": False}])
+def test_scheduler_waits_for_evaluations_whichever_name_says_so(
+    tmp_path: Path, given: dict[str, object]
+) -> None:
+    config = make_config(evaluation=EvaluationConfig(**given))  # type: ignore[arg-type]
+    assert scheduler_settings(make_run_plan(tmp_path, config), "").eval_mode == "sync"
 
 
 # --- the off-policy degree -----------------------------------------------------------------------

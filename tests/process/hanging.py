@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fast_core.algorithm import (
@@ -21,7 +21,9 @@ from fast_core.algorithm import (
 )
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.events import Command, Transform
+from fast_core.memory import Structure
 from fast_core.nodes.rollout_stage import RolloutStage
+from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 
 
@@ -117,14 +119,23 @@ class HangingPolicy:
 class HangingStage(RolloutStage):
     """Passes rollouts on unchanged."""
 
+    @classmethod
+    def structures(cls, plan: RunPlan, name: str) -> Iterable[Structure]:
+        settings: Any = plan.settings_of(name)
+        if settings.get("where") == "structures":
+            KINDS[settings["kind"]](0.0)
+        return ()
+
     def prepare(self) -> None:
         settings: Any = self.context.settings
         self._trouble = Trouble(
             settings.get("where", ""), settings.get("kind", "gil"), settings.get("at", 3), 3600.0
         )
         self._forgets, self._handled = settings.get("forgets", 0), 0
+        self._trouble("prepare")
 
     def handle(self, command: Command) -> None:
+        self._trouble("handle")
         if isinstance(command, Transform):
             self._handled += 1
             if self._handled == self._forgets:
@@ -133,6 +144,13 @@ class HangingStage(RolloutStage):
 
     def transform(self, rollout: ShardRollout) -> None:
         self._trouble("transform")
+
+    def work(self) -> bool:
+        self._trouble("work")
+        return super().work()
+
+    def close(self) -> None:
+        self._trouble("stage_close")
 
     def state_dict(self) -> dict[str, object]:
         self._trouble("stage_state")

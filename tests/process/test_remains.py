@@ -62,6 +62,7 @@ def test_next_start_removes_what_a_dead_run_left_and_nothing_of_a_living_one(
     living.assert_gone()
 
 
+@pytest.mark.slow
 def test_doctor_removes_what_a_dead_run_left(workplace: Workplace) -> None:
     dead = workplace.toy("daemon", step_s=0.001)
     dead.await_training()
@@ -73,6 +74,7 @@ def test_doctor_removes_what_a_dead_run_left(workplace: Workplace) -> None:
     dead.assert_gone()
 
 
+@pytest.mark.slow
 def test_killed_watchdog_is_told_of_and_replaced_within_its_budget(workplace: Workplace) -> None:
     launched = workplace.toy("daemon", step_s=0.001)
     launched.await_training()
@@ -95,6 +97,7 @@ def test_killed_watchdog_is_told_of_and_replaced_within_its_budget(workplace: Wo
     launched.assert_gone()
 
 
+@pytest.mark.slow
 def test_successor_of_a_watchdog_cleans_up_after_the_launcher(workplace: Workplace) -> None:
     launched = workplace.toy("daemon", step_s=0.001)
     launched.await_training()

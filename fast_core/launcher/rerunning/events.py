@@ -18,6 +18,7 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
@@ -33,7 +34,16 @@ from fast_core.run.schedule import Entry
 # What the scheduler is never given, or takes in any order.
 UNRECORDED = (Restoring, Late)
 # What no node of a rerun gives: it comes from outside, or of saving, which a rerun leaves out.
-FROM_OUTSIDE = (Tick, Told, StopRequested, NodeExited, Noted, Saved, CheckpointWritten)
+FROM_OUTSIDE = (
+    Tick,
+    Told,
+    Requested,
+    StopRequested,
+    NodeExited,
+    Noted,
+    Saved,
+    CheckpointWritten,
+)
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -50,7 +50,7 @@ class RerunShell(Shell):
             settings, moments=header.moments, callbacks_save=header.callbacks_save
         )
 
-    def receive(self) -> bool:
+    def receive(self, ready: Sequence[int] | None = None) -> bool:
         """Take what nodes have done, and the next recorded event if it is among it."""
         events = self.hub.receive()
         for event in events:

@@ -3,7 +3,9 @@
 // A tree of sixteen children per node: two cache lines per level, and a fifteenth of the leaves'
 // memory for all inner nodes. A parent is computed from its children, never adjusted by a
 // difference, so that errors of rounding don't add up and the tree follows from its leaves. The
-// greatest leaf is known in the same way.
+// greatest leaf is known in the same way. So the leaves alone need to outlive a process: they may
+// lie in shared memory, with an `UndoLog` that leads back to the last moment at which they belonged
+// to what else that process had said.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "failpoint.hpp"
 #include "layout.hpp"
+#include "order.hpp"
 #include "random.hpp"
 
 namespace fastloop {
@@ -35,7 +39,61 @@ struct LineAllocator {
   bool operator!=(const LineAllocator<U>&) const { return false; }
 };
 
-// Private to one process and one thread.
+// What leaves were before they were changed, since a moment that has a number.
+//
+// One process writes. A death at any instruction leaves what it had noted: an entry is counted
+// before its leaf is changed, and an old count never stands beside a new number. Whoever comes next
+// and knows that the moment has not passed puts the leaves back.
+class UndoLog {
+ public:
+  struct Entry {
+    std::uint64_t leaf;
+    double priority;
+    std::uint64_t owner;
+  };
+  static constexpr std::uint64_t kHeadBytes = 64;
+
+  static std::uint64_t nbytes(std::uint64_t entries) {
+    return round_up(kHeadBytes + entries * sizeof(Entry), kCacheLine);
+  }
+
+  UndoLog() = default;
+  UndoLog(char* memory, std::uint64_t nbytes)
+      : number_(reinterpret_cast<SharedCounter*>(memory)),
+        count_(number_ + 1),
+        entries_(reinterpret_cast<Entry*>(memory + kHeadBytes)),
+        capacity_((nbytes - kHeadBytes) / sizeof(Entry)) {}
+
+  bool open() const { return number_ != nullptr; }
+  std::uint64_t number() const { return load_acquire(*number_); }
+  // One more than there is room for means that not everything was noted.
+  std::uint64_t count() const { return load_acquire(*count_); }
+  std::uint64_t capacity() const { return capacity_; }
+  const Entry& entry(std::uint64_t at) const { return entries_[at]; }
+
+  void begin(std::uint64_t number) {
+    store_release(*count_, 0);
+    FASTLOOP_FAILPOINT("undo_emptied");
+    store_release(*number_, number);
+  }
+
+  void note(std::uint64_t leaf, double priority, std::uint32_t owner) {
+    const auto count = load_relaxed(*count_);
+    if (count < capacity_) entries_[count] = {leaf, priority, owner};
+    FASTLOOP_FAILPOINT("undo_noted");
+    if (count <= capacity_) store_release(*count_, count + 1);
+    release_fence();  // the leaf's own stores come after that
+    FASTLOOP_FAILPOINT("undo_counted");
+  }
+
+ private:
+  SharedCounter* number_ = nullptr;
+  SharedCounter* count_ = nullptr;
+  Entry* entries_ = nullptr;
+  std::uint64_t capacity_ = 0;
+};
+
+// Private to one process and one thread, but for leaves that are shared with its successor.
 class PriorityTree {
  public:
   static constexpr std::uint64_t kFan = 16;
@@ -54,21 +112,56 @@ class PriorityTree {
       throw Refused("a priority tree has 1..2^40 leaves; got " + std::to_string(leaves));
     if (!(alpha >= 0.0) || !(epsilon >= 0.0) || std::isinf(alpha) || std::isinf(epsilon))
       throw Refused("alpha and epsilon of a priority tree are finite and at least 0");
-    owner_.assign(leaves, 0);
+    owned_.assign(leaves, 0);
+    owner_ = owned_.data();
     for (auto count = leaves;; count = (count + kFan - 1) / kFan) {
       levels_.emplace_back(round_up(count, kFan), 0.0);
       greatest_.emplace_back(levels_.size() == 1 ? 0 : levels_.back().size(), 0.0);
       if (count == 1) break;
     }
+    leaf_ = levels_[0].data();
   }
+  PriorityTree(const PriorityTree&) = delete;
+  PriorityTree& operator=(const PriorityTree&) = delete;
+
+  // Bytes of the array of leaves in shared memory.
+  static std::uint64_t leaves_nbytes(std::uint64_t leaves) { return 8 * round_up(leaves, kFan); }
+
+  // Takes the leaves that lie in shared memory, as they were when the moment `number` began, in the
+  // place of its own; zeros are an empty tree.
+  void share(double* leaf, std::uint32_t* owner, const UndoLog& undo, std::uint64_t number) {
+    if (undo.number() == number) {
+      if (undo.count() > undo.capacity())
+        throw Refused("too many priorities had changed at once for them to be put back");
+      for (auto at = undo.count(); at-- > 0;) {
+        const auto& entry = undo.entry(at);
+        if (entry.leaf >= leaves_) throw Refused("the record of changed priorities is damaged");
+        owner[entry.leaf] = static_cast<std::uint32_t>(entry.owner);
+        leaf[entry.leaf] = entry.priority;
+      }
+    }
+    leaf_ = leaf;
+    owner_ = owner;
+    undo_ = undo;
+    Doubles().swap(levels_[0]);
+    std::vector<std::uint32_t>().swap(owned_);
+    rebuild();
+  }
+
+  // From now on what changes leads back to this moment.
+  void begin(std::uint64_t number) {
+    if (undo_.open()) undo_.begin(number);
+  }
+
+  void set_counters(const Counters& counters) { counters_ = counters; }
 
   std::uint64_t leaves() const { return leaves_; }
   std::uint64_t live() const { return live_; }
-  double total() const { return levels_.back()[0]; }
-  double greatest() const { return levels_.size() == 1 ? levels_[0][0] : greatest_.back()[0]; }
-  double priority(std::uint64_t leaf) const { return levels_[0][leaf]; }
-  const double* all() const { return levels_[0].data(); }
-  const std::uint32_t* owners() const { return owner_.data(); }
+  double total() const { return nodes(levels_.size() - 1)[0]; }
+  double greatest() const { return levels_.size() == 1 ? leaf_[0] : greatest_.back()[0]; }
+  double priority(std::uint64_t leaf) const { return leaf_[leaf]; }
+  const double* all() const { return leaf_; }
+  const std::uint32_t* owners() const { return owner_; }
   const Counters& counters() const { return counters_; }
   CounterRandom& random() { return random_; }
 
@@ -78,6 +171,7 @@ class PriorityTree {
   double newcomer() const { return live_ == 0 || greatest() == 0.0 ? 1.0 : greatest(); }
 
   void insert(std::uint64_t leaf, std::uint64_t serial, double priority) {
+    note(leaf);
     live_ += owner_[leaf] == 0;
     owner_[leaf] = owner_of(serial);
     put(leaf, priority);
@@ -85,6 +179,7 @@ class PriorityTree {
 
   void evict(std::uint64_t leaf) {
     if (owner_[leaf] == 0) return;
+    note(leaf);
     --live_;
     owner_[leaf] = 0;
     put(leaf, 0.0);
@@ -106,6 +201,7 @@ class PriorityTree {
       ++counters_.refused_stale;
       return false;
     }
+    note(leaf);
     put(leaf, priority);
     return true;
   }
@@ -113,10 +209,10 @@ class PriorityTree {
   // Computes the ancestors of what was changed.
   void repair() {
     for (std::size_t level = 1; level < levels_.size(); ++level) {
-      const auto nodes = levels_[level - 1].size() / kFan;
-      if (changed_.size() >= nodes) {
+      const auto parents = (level == 1 ? round_up(leaves_, kFan) : levels_[level - 1].size()) / kFan;
+      if (changed_.size() >= parents) {
         changed_.clear();
-        for (std::uint64_t node = 0; node < nodes; ++node) changed_.push_back(node * kFan);
+        for (std::uint64_t node = 0; node < parents; ++node) changed_.push_back(node * kFan);
       }
       std::size_t kept = 0;
       for (const auto child : changed_) {
@@ -137,15 +233,10 @@ class PriorityTree {
       if (!sound || (owners[leaf] == 0 && priorities[leaf] != 0.0))
         throw Refused("saved priorities are damaged at leaf " + std::to_string(leaf));
     }
-    live_ = 0;
-    for (std::uint64_t leaf = 0; leaf < leaves_; ++leaf) {
-      owner_[leaf] = owners[leaf];
-      live_ += owners[leaf] != 0;
-      levels_[0][leaf] = priorities[leaf];
-      if (leaf % kFan == 0) changed_.push_back(leaf);  // one child of each node says enough
-    }
+    std::copy_n(owners, leaves_, owner_);
+    std::copy_n(priorities, leaves_, leaf_);
     counters_ = counters;
-    repair();
+    rebuild();
   }
 
   // ---- draws ------------------------------------------------------------------------------
@@ -164,10 +255,10 @@ class PriorityTree {
     std::fill_n(leaf, count, 0);
     for (auto level = levels_.size() - 1; level-- > 0;)
       for (std::uint64_t k = 0; k < count; ++k) {
-        leaf[k] = leaf[k] * kFan + choose(&levels_[level][leaf[k] * kFan], left[k]);
+        leaf[k] = leaf[k] * kFan + choose(&nodes(level)[leaf[k] * kFan], left[k]);
         if (level != 0) {
-          __builtin_prefetch(&levels_[level - 1][leaf[k] * kFan]);
-          __builtin_prefetch(&levels_[level - 1][leaf[k] * kFan + kFan / 2]);
+          __builtin_prefetch(&nodes(level - 1)[leaf[k] * kFan]);
+          __builtin_prefetch(&nodes(level - 1)[leaf[k] * kFan + kFan / 2]);
         }
       }
   }
@@ -177,13 +268,32 @@ class PriorityTree {
     return static_cast<std::uint32_t>(serial % std::numeric_limits<std::uint32_t>::max()) + 1;
   }
 
+  const double* nodes(std::size_t level) const {
+    return level == 0 ? leaf_ : levels_[level].data();
+  }
+
+  void note(std::uint64_t leaf) {
+    if (undo_.open()) undo_.note(leaf, leaf_[leaf], owner_[leaf]);
+  }
+
   void put(std::uint64_t leaf, double priority) {
-    levels_[0][leaf] = priority;
+    FASTLOOP_FAILPOINT("leaf_owned");
+    leaf_[leaf] = priority;
     changed_.push_back(leaf);
   }
 
+  // Everything that follows from the leaves.
+  void rebuild() {
+    live_ = 0;
+    for (std::uint64_t leaf = 0; leaf < leaves_; ++leaf) {
+      live_ += owner_[leaf] != 0;
+      if (leaf % kFan == 0) changed_.push_back(leaf);  // one child of each node says enough
+    }
+    repair();
+  }
+
   void compute(std::size_t level, std::uint64_t node) {
-    const double* child = &levels_[level - 1][node * kFan];
+    const double* child = &nodes(level - 1)[node * kFan];
     const double* top = level == 1 ? child : &greatest_[level - 1][node * kFan];
     double sum[4] = {}, most[4] = {};
     for (std::size_t k = 0; k < kFan; k += 4)
@@ -228,8 +338,12 @@ class PriorityTree {
   Counters counters_{};
   // levels_[0] are the leaves, the last has the root; greatest_ likewise, but for the leaves.
   std::vector<Doubles> levels_, greatest_;
-  // Of each leaf, 0 where there is no row, otherwise a remainder of its row's serial number.
-  std::vector<std::uint32_t> owner_;
+  std::vector<std::uint32_t> owned_;
+  double* leaf_;  // in levels_[0], or shared
+  // Of each leaf, 0 where there is no row, otherwise a remainder of its row's serial number; in
+  // owned_, or shared.
+  std::uint32_t* owner_;
+  UndoLog undo_;
   std::vector<std::uint64_t> changed_;
   std::vector<double> left_;
 };

@@ -14,6 +14,7 @@ from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
+from fast_core.nodes.replay.moments import Place
 from fast_core.nodes.replay.views import DrawViews, make_views
 from fast_core.run.structures import rows_per_burst
 
@@ -32,8 +33,8 @@ class ReplayNode(Node):
 
     consumes = frozenset({Train, Save})
     emits = frozenset({Ready, Noted, Saved})
-    reads = frozenset({"replay", "results"})
-    writes = frozenset({"batches", "replay"})
+    reads = frozenset({"replay", "results", "moments", "priorities", "carried"})
+    writes = frozenset({"batches", "replay", "moments", "priorities", "carried"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory and make what draws."""
@@ -42,7 +43,7 @@ class ReplayNode(Node):
         self._logs = [memory.replay_log(shard) for shard in range(plan.config.rollout.shards)]
         ranks = range(plan.optimizers)
         slots = [FilledSlots(plan, memory, rank) for rank in ranks]
-        self.replay = Replay(plan, self._logs, slots)
+        self.replay = Replay(plan, self._logs, slots, memory)
         self._orders: deque[Train] = deque()
         self._left = 0  # steps of the oldest order that are not drawn
         self._empty = 0  # orders in a row for which nothing could be drawn
@@ -52,24 +53,35 @@ class ReplayNode(Node):
         self._views: DrawViews | None = None
 
     def setup(self) -> None:
-        """Put back what a checkpoint holds."""
+        """Go on where the one before died, or put back what a checkpoint holds."""
+        if self.context.life > 1:
+            self.replay.take_over()
+            self.context.stats.words[_BATCHES] = sum(group.steps for group in self.replay.groups)
+            return
         if self.context.plan.checkpoint is not None:
-            directory = Path(self.context.plan.checkpoint)
-            if holds_rows(directory):
-                restore_rows(directory, self._logs)
-            self.replay.load(restore_state(directory))
-            self.replay.write_figures(self.context.stats)
+            self._restore(Path(self.context.plan.checkpoint))
+        self.replay.begin()
         self._views = make_views(self.context, self.replay.reader, self._logs)
+
+    def _restore(self, directory: Path) -> None:
+        if holds_rows(directory):
+            restore_rows(directory, self._logs)
+        self.replay.load(restore_state(directory))
+        self.replay.write_figures(self.context.stats)
 
     def handle(self, command: Command) -> None:
         """Note what is granted, or that a part of a checkpoint is asked for."""
         match command:
             case Train(granted=0):  # the replay only fills
+                self.replay.follow()
                 self.replay.write_figures(self.context.stats)
-            case Train(granted=granted):
+            case Train(ticket, granted=granted):
+                place = self.replay.place
+                if ticket < place.ticket or (ticket == place.ticket and not place.left):
+                    return  # all of it was drawn by the node before
                 self._orders.append(command)
                 if len(self._orders) == 1:
-                    self._left = granted
+                    self._left = place.left if ticket == place.ticket else granted
             case Save():
                 self._abandon()
                 self._save = command
@@ -79,9 +91,7 @@ class ReplayNode(Node):
         drew = False
         for index, group in enumerate(self.replay.groups):
             if self._orders and group.ready and not self._endangered and self._may_draw(index):
-                self._draw(group)
-                if self._views is not None:
-                    self._views.drawn(index, time.monotonic())
+                self._draw(index, group)
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
@@ -92,18 +102,21 @@ class ReplayNode(Node):
 
     # --- batches -------------------------------------------------------------------------------
 
-    def _draw(self, group: Draws) -> None:
+    def _draw(self, index: int, group: Draws) -> None:
         if self._state != NodeState.DRAWING:
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
+        order, self._left = self._orders[0], self._left - 1
         rows = self.context.plan.config.rows_per_ticket
-        drawn = group.draw(self._orders[0].env_steps + rows)
+        place = Place(order.ticket, self._left)
+        drawn = self.replay.draw(group, order.env_steps + rows, place)
+        if self._views is not None:  # at once: to count rows is to look at the logs anew
+            self._views.drawn(index, time.monotonic())
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn
         words[_PROGRESS] += 1
         if words[_BATCHES] % FIGURES_EVERY == 0:
             self.replay.write_figures(self.context.stats, group if drawn else None)
-        self._left -= 1
         if not self._left:
             self._orders.popleft()
             self._left = self._orders[0].granted if self._orders else 0
