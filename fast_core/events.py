@@ -70,6 +70,12 @@ class Assign(Message, frozen=True):
     taken_over: bool = False
 
 
+class Release(Message, frozen=True):
+    """Execute a shard no more: another node does; none of its rollouts is open."""
+
+    shard: int
+
+
 class RolloutOrder(msgspec.Struct, frozen=True):
     """One shard rollout to collect.
 
@@ -444,6 +450,22 @@ class Requested(Message, frozen=True):
     asked: Asked
 
 
+class ScaleRequested(Message, frozen=True):
+    """Somebody outside the run asks for more nodes, or fewer.
+
+    Attributes:
+        number: Tells this request from others.
+        kind: Of node, as ``nodes`` of the configuration names it.
+        count: How many there shall be.
+        relative: It is added to how many there are.
+    """
+
+    number: int
+    kind: str
+    count: int
+    relative: bool
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -535,6 +557,26 @@ class Respawn(Message, frozen=True):
     changed: dict[str, Value] = {}
 
 
+class Retire(Message, frozen=True):
+    """Have a node stop that is needed no more; its end is no failure."""
+
+    node: str
+
+
+class Scaled(Message, frozen=True):
+    """What came of a `ScaleRequested`.
+
+    Attributes:
+        number: Of the request.
+        text: How many nodes there are now.
+        error: Why it was not done, empty if it was.
+    """
+
+    number: int
+    text: str
+    error: str = ""
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -563,6 +605,7 @@ class Decision(Message, frozen=True):
 
 WireCommand = (
     Assign
+    | Release
     | Collect
     | Transform
     | Train
@@ -593,5 +636,9 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | Requested | CheckpointWritten | Told | Late | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision
+LauncherEvent = (
+    NodeExited | StopRequested | Requested | ScaleRequested | CheckpointWritten | Told | Late | Tick
+)
+LauncherCommand = (
+    CommitCheckpoint | AbandonCheckpoint | Respawn | Retire | Scaled | Tell | EndRun | Decision
+)

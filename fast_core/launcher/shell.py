@@ -38,9 +38,12 @@ from fast_core.events import (
     Requested,
     Respawn,
     Restoring,
+    Retire,
     RolloutReady,
     Save,
     Saved,
+    Scaled,
+    ScaleRequested,
     Stop,
     Tell,
     Tick,
@@ -96,6 +99,8 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
+        absent: Nodes that may come while the run goes on and are not there.
+        coming: Those that were started for it and are not ready.
         lost: Nodes that died and come back.
         lives: How often each of them died so far.
         dying: Nodes whose end is known before their exit: when to help, and why.
@@ -135,6 +140,8 @@ class Shell:
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
         self.lost: set[str] = set()
+        self.absent = set(plan.names.spare)
+        self.coming: set[str] = set()
         self.lives: dict[str, int] = {}
         self.dying: dict[str, tuple[float, Failed]] = {}
         self.restoring: dict[str, tuple[float, Restoring]] = {}
@@ -144,6 +151,7 @@ class Shell:
         self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._respawns: list[Respawn] = []
+        self._retired: list[str] = []
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -207,7 +215,7 @@ class Shell:
             self.take(event)
         return self._take_commit() or bool(events)
 
-    def _requests(self) -> list[Requested]:
+    def _requests(self) -> list[Requested | ScaleRequested]:
         return self._desk.take(self._status, lambda: self._scheduler.statistics().checkpoint)
 
     def _status(self) -> Status:
@@ -218,6 +226,7 @@ class Shell:
             env_steps_per_s=self._env_steps_per_s,
             degree=now.degree,
             elapsed_s=now.elapsed_s,
+            env_nodes=now.env_nodes,
         )
 
     def _take_commit(self) -> bool:
@@ -274,6 +283,7 @@ class Shell:
                 if node in self.lost:
                     self.lost.discard(node)
                     self._report(f"{node} is back", "INFO")
+                self.coming.discard(node)
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -285,6 +295,8 @@ class Shell:
                 self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
+            case Failed(node) | NodeExited(node) if self._scheduler.spares(event):
+                self._leave(node)
             case NodeExited() if self._scheduler.survives(event):
                 if event.reaped:
                     self._bury(event)
@@ -302,6 +314,8 @@ class Shell:
                 self._write_metrics(now_s)
             case CheckpointWritten():
                 self._desk.written(event)
+            case ScaleRequested(number):
+                self._desk.scales(number)
             case Requested() if not self._scheduler.saving:
                 names = complete_names(self.run.checkpoints)
                 self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
@@ -348,9 +362,20 @@ class Shell:
         else:
             self._report(f"{failed.traceback}{text}")
 
+    def _leave(self, node: str) -> None:
+        self.absent.add(node)
+        self.coming.discard(node)
+        self.pids.pop(node, None)
+        self._unreachable.pop(node, None)
+
     def survives(self, event: NodeExited) -> bool:
         """Whether the run would go on after this death."""
-        return self._scheduler.survives(event)
+        return self._scheduler.survives(event) or self._scheduler.spares(event)
+
+    def take_retired(self) -> list[str]:
+        """Nodes that were told to stop while the run goes on and were not taken yet."""
+        retired, self._retired = self._retired, []
+        return retired
 
     def take_respawns(self) -> list[Respawn]:
         """Nodes to start anew that were not taken yet."""
@@ -389,7 +414,16 @@ class Shell:
         for node, command in sends:
             match command:
                 case Respawn():
+                    if command.node in self.absent:
+                        self.absent.discard(command.node)
+                        self.coming.add(command.node)
                     self._respawns.append(command)
+                case Retire(name):
+                    self._leave(name)
+                    self._retired.append(name)
+                    self._send(name, Stop("finished"))
+                case Scaled():
+                    self._desk.scaled(command)
                 case Tell(moment):
                     self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():
@@ -492,7 +526,9 @@ class Shell:
         if self.lost:  # others may wait for it to be back
             return None
         since_ns = 0
-        for name in self._awaited:
+        for name in (*self._awaited, *self.plan.names.spare):
+            if name in self.absent:
+                continue
             words = self.stats[name].words
             if words[StatsColumn.STATE] != NodeState.WAITING:
                 return None

@@ -33,7 +33,7 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -260,6 +260,7 @@ class Supervisor:
         self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
+        self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
     def start(self, specs: tuple[NodeSpec, ...]) -> None:
         """Hand every waiting child its plan.
@@ -268,7 +269,7 @@ class Supervisor:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
-        self._specs = {spec.name: spec for spec in specs}
+        self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
@@ -299,6 +300,7 @@ class Supervisor:
             shell.tick_if_due()
             for respawn in shell.take_respawns():
                 self.spawn(respawn)
+            self._watch_retired(shell.take_retired())
         self._stop()
 
     def _timeout_s(self, next_draw_s: float) -> float:
@@ -318,11 +320,29 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.all and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
                 self._take_exit(child)
         self._give_plans()
 
+    def _watch_retired(self, names: Iterable[str]) -> None:
+        """Kill those that were told to stop and do not."""
+        now_s = time.monotonic()
+        self._retired_s |= {name: now_s + self._plan.grace_s(name) for name in names}
+        for name, due_s in list(self._retired_s.items()):
+            if now_s >= due_s:
+                del self._retired_s[name]
+                text = self._describe_kill(name)
+                self._shell.decide("kill", text)
+                self._shell.progress.log(LogLine("launcher", "WARNING", text))
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+
     def _take_exit(self, child: Child) -> None:
+        if child.name in self._shell.absent:  # it was told to
+            self._retired_s.pop(child.name, None)
+            self._shell.dying.pop(child.name, None)
+            self._hub.retire(child.name)
+            self._shell.take(NodeExited(child.name, "", reaped=True))
+            return
         name, cause = child.name, self._cause(child)
         if (known := self._shell.dying.pop(name, None)) is not None:
             report = known[1]
@@ -374,7 +394,7 @@ class Supervisor:
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
-            if name not in self._shell.lost:
+            if name not in self._shell.lost | self._shell.coming:
                 del self._due_s[name]
             elif now_s >= due_s and name not in self._shell.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
@@ -448,7 +468,8 @@ class Supervisor:
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        gone = self._shell.lost | self._shell.dying.keys()
+        shell = self._shell
+        gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
         stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
         if stall is not None:
             stall = self._seen_from_outside(stall)

@@ -41,6 +41,7 @@ class ScheduleHeader(msgspec.Struct, frozen=True, kw_only=True):
         started_s: When the scheduler was made, on its clock.
         moments: What it waited for callbacks to be told of.
         callbacks_save: Whether callbacks had a part of checkpoints.
+        auto_degree: Whether it chose its degree by itself.
     """
 
     format: int
@@ -50,6 +51,7 @@ class ScheduleHeader(msgspec.Struct, frozen=True, kw_only=True):
     started_s: float
     moments: tuple[Moment, ...]
     callbacks_save: bool
+    auto_degree: bool
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -50,6 +50,7 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
+SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
 # Families that every node has without declaring them: all doorbells, and of its own its trace,
 # counters, pulse and works.
@@ -58,11 +59,12 @@ GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.names.all:
+    for name in plan.names.possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
-    for name in plan.names.all:
+        kept = SPARE_SPANS_KEPT if name in plan.names.spare else SPANS_KEPT
+        yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
+    for name in plan.names.possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
         yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
@@ -127,8 +129,8 @@ def _of_replay(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
     if not plan.config.replay.prioritized:
         return
-    leaves = rows_per_log(plan) * plan.config.envs, changes_per_moment(plan)
-    left = "leaves that are put back to the last moment by what was noted of them"
+    leaves = (rows_per_log(plan) * plan.config.envs,)
+    left = "some changes since the last moment, which its successor makes once more"
     yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
     answer = Carried, CARRIED_FIELDS, rows_per_batch(plan)
     for rank in range(plan.optimizers):
@@ -195,17 +197,6 @@ def rows_per_burst(plan: RunPlan) -> int:
     granted = scheduler.ratio * plan.config.rows_per_ticket
     tickets = plan.config.degree + max(1, math.ceil(1 / granted))
     return 2 * plan.config.steps * tickets
-
-
-def changes_per_moment(plan: RunPlan) -> int:
-    """Most leaves of the priorities that change between two moments of the replay node.
-
-    Rows that came since the last draw take leaves, as many others lose them, and so do some that
-    are not valid without what was before them; or the priorities of the places' batches are taken.
-    """
-    came = 4 * rows_per_burst(plan) * plan.config.envs
-    frames = plan.environment.frames * plan.config.envs
-    return came + frames + (plan.config.replay.slots + 1) * rows_per_batch(plan) * plan.optimizers
 
 
 def rows_in_reserve(plan: RunPlan) -> int:

@@ -25,6 +25,7 @@ from fast_core.events import (
     Restoring,
     RolloutReady,
     Saved,
+    ScaleRequested,
     SnapshotTaken,
     StopRequested,
     Tell,
@@ -33,6 +34,7 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
+from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.decisions import (
@@ -93,6 +95,13 @@ class Scheduler:
         if not isinstance(event, NodeExited) or run.ended or run.began_s is None:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
+
+    def spares(self, event: Event | LauncherEvent) -> bool:
+        """Whether this is about a node that is no part of the run, not yet or not any more."""
+        crew = self._run.crew
+        if self._run.ended or not isinstance(event, Failed | NodeExited):
+            return False
+        return event.node in crew.retired or event.node in crew.joining
 
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
@@ -171,6 +180,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
+        case ScaleRequested():
+            scaling.scale(run, event)
         case Requested():
             _do_what_was_asked(run, event.asked)
         case Tick(idle_since_s):
@@ -210,6 +221,9 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
 def _ready(run: Run, event: Ready) -> None:
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
+        return
+    if event.node in run.crew.joining:
+        scaling.join(run, event.node)
         return
     if event.node not in run.awaited:
         run.counters.stale += 1
@@ -406,6 +420,11 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
 def _exited(run: Run, event: NodeExited) -> None:
     if run.restarts.knows(event):
         run.counters.stale += 1
+    elif event.node in run.crew.retired:
+        if event.reaped:
+            scaling.gone(run, event.node)
+    elif event.node in run.crew.joining:
+        scaling.give_up(run, event)
     elif run.began_s is not None and run.restarts.survives(event):
         _lose(run, event)
     else:
@@ -427,6 +446,9 @@ def _lose(run: Run, event: NodeExited) -> None:
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
+    if event.node in run.crew.joining:
+        scaling.give_up(run, event)
+        return
     text, cause = describe(event)
     again = comes_back(run.settings, event, run.ending)
     run.end("failed", text, cause, again=again)

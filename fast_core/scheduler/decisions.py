@@ -25,6 +25,7 @@ from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.scaling import move
 from fast_core.scheduler.standstill import Debt
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
@@ -79,8 +80,10 @@ def advance(run: Run) -> None:
     # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
     _start_evaluation(run)
     _merge(run)
-    if run.changes.due and _rests(run):
+    if run.changes.due and _rests(run) and not run.crew.joining:
         _change(run)
+    if run.ending is None:
+        move(run)
     _admit(run)
     run.times.training = run.tickets.training > 0
     if run.changes.holds:

@@ -19,6 +19,7 @@ from fast_core.events import (
 )
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.degree import Auto, AutoState
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
@@ -85,6 +86,7 @@ class Run:
             self.auto = Auto(settings.degree, state, replays=replays)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
+        self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)
@@ -134,18 +136,19 @@ class Run:
     @property
     def changing_nodes(self) -> tuple[str, ...]:
         """Nodes that values of the configuration may change for."""
-        return (*self.settings.optimizers, *self.settings.env_nodes)
+        return (*self.settings.optimizers, *self.crew.members)
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
         """Nodes that hold a part of a checkpoint, and the callbacks if they do."""
-        nodes = self.settings.working_nodes
+        nodes = self.settings.working(self.crew.members)
         return (*nodes, CALLBACKS) if self.settings.callbacks_save else nodes
 
     @property
     def complete(self) -> bool:
         """Whether every node is there that has a part of a checkpoint or of a change."""
-        return self.restarts.away.isdisjoint(self.settings.working_nodes)
+        away = self.restarts.away
+        return not away or away.isdisjoint(self.settings.working(self.crew.members))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.

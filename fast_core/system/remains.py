@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -32,6 +33,7 @@ NODE_NUMBER = "FASTLOOP_NODE"
 PREFIX = "fastloop-"
 # So that the path of a socket file in a private folder fits into the kernel's 107 bytes.
 _PLACE_BYTES = 79
+_NAME = re.compile(PREFIX + "[0-9a-f]{8}")
 _LINK, _RUN = "owner", "run"
 _UNKNOWN = "unknown"
 _KILL_FOR_S = 1.0
@@ -96,7 +98,7 @@ def folders() -> Iterator[tuple[str, Owner | None]]:
     for place in places():
         names: list[str] = []
         with contextlib.suppress(OSError):
-            names = [name for name in os.listdir(place) if name.startswith(PREFIX)]
+            names = [name for name in os.listdir(place) if _NAME.fullmatch(name)]
         for path in (os.path.join(place, name) for name in sorted(names)):
             with contextlib.suppress(OSError):
                 found = os.lstat(path)

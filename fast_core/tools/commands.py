@@ -220,6 +220,22 @@ def stop(run: Run, wait: Wait = True) -> None:
 
 
 @app.command()
+def scale(
+    run: Run,
+    changes: Annotated[
+        list[str],
+        typer.Argument(metavar="env=N|+N|-N", help="How many, or how many more."),
+    ],
+    wait: Wait = True,
+) -> None:
+    """Add env nodes to a run that goes on elsewhere, or retire some; nothing stops or is lost."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import scale_run
+
+    raise typer.Exit(scale_run(run, changes, wait=wait))
+
+
+@app.command()
 def save(run: Run, wait: Wait = True) -> None:
     """Have a run that goes on elsewhere write a checkpoint now, and print where it is."""
     surroundings.reserve_output()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 
-from fast_core.errors import TransportError
+from fast_core.errors import ConfigError, TransportError
 from fast_core.launcher.control import client
-from fast_core.launcher.control.messages import StatusRequest
+from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
 from fast_core.monitor.figures import UNKNOWN, count, duration
 from fast_core.monitor.run_directory import RunDirectory
@@ -18,6 +20,8 @@ from fast_core.system import remains
 from fast_core.system.owner import is_dead, this_process
 from fast_core.system.surroundings import write_result
 from fast_core.tools.run_state import read_state
+
+KINDS = ("env", "policy", "optimizer", "replay", "evaluator", "metrics")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class Running:
         env_steps: Environment steps trained on.
         env_steps_per_s: Their rate of late.
         degree: ``off_policy_degree`` at the moment.
+        env_nodes: Env nodes that execute shards.
     """
 
     path: Path
@@ -41,6 +46,7 @@ class Running:
     env_steps: int | None = None
     env_steps_per_s: float | None = None
     degree: int | None = None
+    env_nodes: int | None = None
 
 
 def running() -> list[Running]:
@@ -67,6 +73,7 @@ def _look(folder: Path, path: Path, pid: int) -> Running:
                     env_steps=status.env_steps,
                     env_steps_per_s=status.env_steps_per_s,
                     degree=status.degree,
+                    env_nodes=status.env_nodes,
                 )
     except TransportError:
         return Running(path=path, state="busy", pid=pid)
@@ -89,7 +96,7 @@ def show_running(*, as_json: bool = False) -> int:
 
 
 def _table(runs: list[Running]) -> list[str]:
-    head = ("run", "state", "pid", "trained for", "env steps", "per s", "degree")
+    head = ("run", "state", "pid", "trained for", "env steps", "per s", "degree", "env nodes")
     rows = [head, *map(_cells, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -111,6 +118,7 @@ def _cells(run: Running) -> tuple[str, ...]:
         UNKNOWN if run.env_steps is None else count(run.env_steps),
         UNKNOWN if not rate else count(round(rate)),
         UNKNOWN if run.degree is None else str(run.degree),
+        UNKNOWN if run.env_nodes is None else str(run.env_nodes),
     )
 
 
@@ -127,6 +135,36 @@ def stop_run(path: Path, *, wait: bool) -> int:
         text += f"; `{client.resume_command(run)}` goes on from {state.checkpoint}"
     write_result(text)
     return int(state.state == "failed")
+
+
+def scale_run(path: Path, changes: list[str], *, wait: bool) -> int:
+    """Have nodes come or go in a run, one kind after the other; returns the exit status."""
+    run, requests = RunDirectory.open(path), [read_scale(text) for text in changes]
+    for request in requests:
+        answer = client.scale(run, request, wait=wait)
+        write_result(f"{client.short(run.path)}: {answer.text}")
+    return 0
+
+
+def read_scale(text: str) -> ScaleRequest:
+    """What ``env=4``, ``env=+2`` or ``env=-1`` asks for.
+
+    Raises:
+        ConfigError: It is nothing of the kind.
+    """
+    kind, _, number = text.partition("=")
+    if kind not in KINDS:
+        near = get_close_matches(kind, KINDS, 1)
+        meant = f" Did you mean {near[0]}={number}?" if near and number else ""
+        raise ConfigError(
+            f"scale takes env=4 (so many), env=+2 (more) or env=-1 (fewer); got {text!r}.{meant}"
+        )
+    if not re.fullmatch(r"[+-]?[0-9]{1,6}", number):
+        raise ConfigError(
+            f"how many {kind} nodes is a whole number, as in {kind}=4, {kind}=+2 or {kind}=-1; got "
+            f"{text!r}"
+        )
+    return ScaleRequest(kind, int(number), relative=number[0] in "+-")
 
 
 def save_run(path: Path, *, wait: bool) -> int:

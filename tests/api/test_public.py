@@ -29,7 +29,7 @@ SIGNATURES = {
     "Policy": None,
     "Result": "(reason: 'StopReason', message: 'str', evaluation: 'EvaluationView | None', "
     "best: 'EvaluationView | None', env_steps: 'int', updates: 'int', time_s: 'float', "
-    "run: 'Run') -> None",
+    "run: 'Run', comebacks: 'int' = 0) -> None",
     "Run": "(path: 'str | PathLike[str]') -> 'None'",
     "Run.resume": "(self, overrides: 'Overrides' = None, callbacks: 'Sequence[object]' = ()) "
     "-> 'Result'",
@@ -56,7 +56,17 @@ ATTRIBUTES = {
         *("policy", "resume", "save", "stop", "versions"),
     },
     "Result": {
-        *("best", "env_steps", "evaluation", "message", "policy", "reason", "run", "time_s"),
+        *(
+            "best",
+            "comebacks",
+            "env_steps",
+            "evaluation",
+            "message",
+            "policy",
+            "reason",
+            "run",
+            "time_s",
+        ),
         "updates",
     },
 }

@@ -287,6 +287,8 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
     taken: list[Failed] = []
     shell = SimpleNamespace(
         lost=set(),
+        absent=set(),
+        coming=set(),
         dying={},
         overdue=lambda: ["env-0"],
         restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},

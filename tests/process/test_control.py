@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Launched, Workplace, eventually, tracebacks
+from tests.process.harness import (
+    Launched,
+    Workplace,
+    eventually,
+    read_lines,
+    read_process,
+    tracebacks,
+)
 from tests.process.test_remains import kill_everything
 
 pytestmark = pytest.mark.process
@@ -70,3 +77,28 @@ def test_socket_of_a_dead_run_says_so_and_how_to_go_on(workplace: Workplace) -> 
     assert resumed.wait() == 130, resumed.screen
     assert "does not run" in said(workplace, launched, "stop", run, status=2)
     launched.assert_gone()
+
+
+@pytest.mark.slow
+def test_env_nodes_come_and_go_without_a_row_lost_and_the_checkpoint_resumes(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.toy("daemon", "rollout.shards=4", step_s=0.001)
+    launched.await_training()
+    run = str(launched.run.relative_to(launched.home))
+    assert said(workplace, launched, "scale", run, "env=+2") == f"{run}: it has 4 env nodes"
+    added = launched.node("env-3")
+    assert said(workplace, launched, "scale", run, "env=1") == f"{run}: it has 1 env node"
+    eventually(lambda: read_process(added) is None, "the retired node is gone")
+    refused = said(workplace, launched, "scale", run, "env=5", status=2)
+    assert "from 1 to 4 env nodes, as it has 4 shards (rollout.shards)" in refused
+    assert said(workplace, launched, "scale", run, "env=2") == f"{run}: it has 2 env nodes"
+    said(workplace, launched, "stop", run)
+    assert launched.wait() == 130, launched.screen
+    assert launched.leftovers() == []
+    assert not (launched.run / "crash.txt").exists()
+    rows = read_lines(launched.run / "metrics.jsonl")
+    assert rows[-1]["values"]["scheduler/env_nodes"] == 2
+    assert rows[-1]["values"]["scheduler/rows_dropped"] == 0
+    resumed = workplace.resume(launched, f"stop={{env_steps: {rows[-1]['env_steps'] + 500}}}")
+    assert resumed.wait() == 0, resumed.screen

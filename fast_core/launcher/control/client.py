@@ -15,6 +15,7 @@ from fast_core.launcher.control.messages import (
     Answer,
     Request,
     SaveRequest,
+    ScaleRequest,
     StopRequest,
     decode_answer,
     encode,
@@ -42,6 +43,19 @@ def stop(run: RunDirectory, *, wait: bool = True) -> None:
             return
     while wait and pid is not None and holder(run.lock_file) == pid:
         time.sleep(_POLL_S)
+
+
+def scale(run: RunDirectory, request: ScaleRequest, *, wait: bool = True) -> Answer:
+    """Have nodes come or go in a run; returns how many there are, once it is so.
+
+    Raises:
+        ConfigError: The run does not go on, or it can't be done; says what is allowed.
+    """
+    for answer in ask(run, request):
+        _check(run, answer)
+        if answer.kind == "done" or not wait:
+            return answer
+    raise ConfigError(f"the run {str(run.path)!r} was killed before that. {_advice(run)}")
 
 
 def save(run: RunDirectory, *, wait: bool = True) -> Answer:

@@ -31,7 +31,21 @@ class SaveRequest(Request, frozen=True, tag="save"):
     """Write a checkpoint as soon as it is possible."""
 
 
-AnyRequest = StatusRequest | StopRequest | SaveRequest
+class ScaleRequest(Request, frozen=True, tag="scale"):
+    """Have more nodes of a kind, or fewer.
+
+    Attributes:
+        kind: ``env`` or another kind.
+        count: How many there shall be.
+        relative: It is added to how many there are.
+    """
+
+    kind: str
+    count: int
+    relative: bool = False
+
+
+AnyRequest = StatusRequest | StopRequest | SaveRequest | ScaleRequest
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -43,6 +57,8 @@ class Status(msgspec.Struct, frozen=True):
         env_steps_per_s: Their rate of late.
         degree: ``off_policy_degree`` at the moment.
         elapsed_s: Seconds of training, earlier parts of the run included.
+        env_nodes: Env nodes that execute shards; None where it is of another version, which does
+            not say so.
     """
 
     phase: str
@@ -50,6 +66,10 @@ class Status(msgspec.Struct, frozen=True):
     env_steps_per_s: float
     degree: int
     elapsed_s: float
+    env_nodes: int | None = None
+
+
+Kind = Literal["accepted", "done", "refused"]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -62,7 +82,7 @@ class Answer(msgspec.Struct, frozen=True):
         status: What was asked for.
     """
 
-    kind: Literal["accepted", "done", "refused"]
+    kind: Kind
     text: str = ""
     path: str = ""
     status: Status | None = None

@@ -54,6 +54,7 @@ class Recorder:
             started_s=now_s,
             moments=settings.moments,
             callbacks_save=settings.callbacks_save,
+            auto_degree=settings.auto_degree,
         )
         self._writer.write(header, now_s)
 

@@ -76,7 +76,10 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         progress.log(LogLine("launcher", "INFO", text))
         follower = Follower(schedule, str(part), update, _passes(part, config))
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
-        return carry_through(session)
+        outcome = carry_through(session)
+        text = f"the weights came out as recorded after each of {follower.trained} tickets"
+        progress.log(LogLine("launcher", "INFO", text))
+        return outcome
 
 
 def _chosen(
@@ -164,8 +167,11 @@ def _config(header: ScheduleHeader, run: RunDirectory) -> RunConfig:
     )
     config, replace = config_file.beside(run.path, config), msgspec.structs.replace
     patient = replace(config.supervision, work_timeout_s=None)
+    # A run in one process never chooses a degree; the shell says that this one did.
+    scheduler = replace(config.scheduler, off_policy_degree=config.degree)
     return replace(
         config,
+        scheduler=scheduler,
         mode="inline",
         environment=replace(config.environment, step_timeout_s=None),
         metrics=replace(config.metrics, sinks=()),

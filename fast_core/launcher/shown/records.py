@@ -21,7 +21,7 @@ class TraceDrain:
     """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._rings = {name: memory.spans(name) for name in plan.names.all}
+        self._rings = {name: memory.spans(name) for name in plan.names.possible}
         self._collector = TraceCollector()
 
     def drain(self) -> None:

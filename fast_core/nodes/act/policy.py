@@ -108,7 +108,7 @@ class PolicyNode(Node):
         """
         self._recorded = RecordedPasses.of(self.context)
         if self.context.life > 1:
-            for rank in range(self.context.plan.env_nodes):
+            for rank in range(len(self.context.plan.names.steppers)):
                 self._bell(rank).ring()
 
     @property
@@ -185,7 +185,7 @@ class PolicyNode(Node):
 
     def _bell(self, rank: int) -> Doorbell:
         if rank not in self._bells:
-            name = self.context.plan.names.env[rank]
+            name = self.context.plan.names.steppers[rank]
             self._bells[rank] = self.context.memory.doorbell(name)
         return self._bells[rank]
 

@@ -73,7 +73,6 @@ class ReplayNode(Node):
         """Note what is granted, or that a part of a checkpoint is asked for."""
         match command:
             case Train(granted=0):  # the replay only fills
-                self.replay.follow()
                 self.replay.write_figures(self.context.stats)
             case Train(ticket, granted=granted):
                 place = self.replay.place

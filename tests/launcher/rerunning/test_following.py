@@ -31,6 +31,7 @@ HEADER = ScheduleHeader(
     started_s=10.0,
     moments=(),
     callbacks_save=False,
+    auto_degree=False,
 )
 
 
