@@ -40,6 +40,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "savers": ("first", "second"),
         "restarts": draw(st.fixed_dictionaries(dict.fromkeys(KINDS, st.integers(0, 3)))),
         "other_nodes": ("policy0", "policy1"),
+        "balance": draw(st.booleans()),
         "backoff_s": 0.3,
         "max_backoff_s": 1.0,
         "moments": draw(st.sampled_from([(), ("start",), ("start", "evaluation", "checkpoint")])),
