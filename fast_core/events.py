@@ -70,6 +70,12 @@ class Assign(Message, frozen=True):
     taken_over: bool = False
 
 
+class Release(Message, frozen=True):
+    """Execute a shard no more: another node does; none of its rollouts is open."""
+
+    shard: int
+
+
 class RolloutOrder(msgspec.Struct, frozen=True):
     """One shard rollout to collect.
 
@@ -271,6 +277,7 @@ class Trained(Message, frozen=True):
         lag_max: Largest policy lag of the rows.
         publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
+        checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
 
     node: str
@@ -283,6 +290,7 @@ class Trained(Message, frozen=True):
     metrics: dict[str, float]
     digest: str = ""
     publish_s: float = 0.0
+    checksum: int = 0
 
 
 class SnapshotTaken(Message, frozen=True):
@@ -436,6 +444,28 @@ class StopRequested(Message, frozen=True):
     save: bool
 
 
+class Requested(Message, frozen=True):
+    """Somebody outside the run asks for something."""
+
+    asked: Asked
+
+
+class ScaleRequested(Message, frozen=True):
+    """Somebody outside the run asks for more nodes, or fewer.
+
+    Attributes:
+        number: Tells this request from others.
+        kind: Of node, as ``nodes`` of the configuration names it.
+        count: How many there shall be.
+        relative: It is added to how many there are.
+    """
+
+    number: int
+    kind: str
+    count: int
+    relative: bool
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -448,10 +478,10 @@ class CheckpointWritten(Message, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a callback asked for while it was called.
+    """What a callback asked for while it was called, or somebody outside the run.
 
     Attributes:
-        by: Its method, as ``module:Class.method``.
+        by: Its method, as ``module:Class.method``, or the command.
         stop: Why the run shall end; None if it need not.
         save: Whether a checkpoint is wanted now.
         changes: New values by key of the configuration.
@@ -527,6 +557,26 @@ class Respawn(Message, frozen=True):
     changed: dict[str, Value] = {}
 
 
+class Retire(Message, frozen=True):
+    """Have a node stop that is needed no more; its end is no failure."""
+
+    node: str
+
+
+class Scaled(Message, frozen=True):
+    """What came of a `ScaleRequested`.
+
+    Attributes:
+        number: Of the request.
+        text: How many nodes there are now.
+        error: Why it was not done, empty if it was.
+    """
+
+    number: int
+    text: str
+    error: str = ""
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -555,6 +605,7 @@ class Decision(Message, frozen=True):
 
 WireCommand = (
     Assign
+    | Release
     | Collect
     | Transform
     | Train
@@ -585,5 +636,9 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Late | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Respawn | Tell | EndRun | Decision
+LauncherEvent = (
+    NodeExited | StopRequested | Requested | ScaleRequested | CheckpointWritten | Told | Late | Tick
+)
+LauncherCommand = (
+    CommitCheckpoint | AbandonCheckpoint | Respawn | Retire | Scaled | Tell | EndRun | Decision
+)

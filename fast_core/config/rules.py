@@ -48,6 +48,7 @@ def problems(config: RunConfig) -> list[Problem]:
         *_restarts(config),
         *_optimizers(config),
         *_degree(config),
+        *_recording(config),
         *learning,
     ]
 
@@ -119,6 +120,13 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
 
 def _evaluation(config: RunConfig) -> Iterator[Problem]:
     evaluation = config.evaluation
+    if evaluation.enable_async_eval and evaluation.mode == "sync":
+        yield Problem(
+            "evaluation.enable_async_eval",
+            "is the older name of evaluation.mode, which is 'sync'",
+            "true",
+            "Leave it out, or set mode to async.",
+        )
     key = "evaluation.environments"
     for name, environment in evaluation.environments.items():
         if not _LABEL.fullmatch(name):
@@ -232,21 +240,6 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
-    if deaths := restarts.replay:
-        yield Problem(
-            "supervision.restarts.replay",
-            "must be 0: this version starts every other kind of node anew, and not this one",
-            repr(deaths),
-            "Set it to 0.",
-        )
-    if restarts.on_error == "restart" and not restarts.optimizer:
-        yield Problem(
-            "supervision.restarts.on_error",
-            "can be restart only with supervision.restarts.optimizer: this version restarts others "
-            "after deaths only",
-            "'restart'",
-            "Set it to end.",
-        )
 
 
 def _degree(config: RunConfig) -> Iterator[Problem]:
@@ -318,6 +311,38 @@ def _collective(config: RunConfig) -> Iterator[Problem]:
             f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
             got,
             "Set it to auto, or nodes.optimizer.device to cuda.",
+        )
+
+
+def _recording(config: RunConfig) -> Iterator[Problem]:
+    """What a record does not hold yet would come out otherwise when it is run again."""
+    if not config.diagnostics.schedule:
+        return
+    optimizer, restarts = config.nodes.optimizer, config.supervision.restarts
+    deaths = {
+        "supervision.env_restarts": config.supervision.env_restarts,
+        "supervision.restarts.env": restarts.env,
+        "supervision.restarts.policy": restarts.policy,
+        "supervision.restarts.replay": restarts.replay,
+        "supervision.restarts.evaluator": restarts.evaluator,
+        "supervision.restarts.optimizer": restarts.optimizer,
+    }
+    beyond = {
+        "nodes.policy.device": (
+            config.policy.placement != "env" and config.nodes.policy.device != "cpu",
+            config.nodes.policy.device,
+            "cpu",
+        ),
+        "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
+        "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
+    }
+    for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):
+        yield Problem(
+            "diagnostics.schedule",
+            f"does not record runs with {key} {value} yet",
+            "true",
+            f"Set it to false, or {key} to {instead}.",
         )
 
 

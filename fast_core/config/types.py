@@ -482,6 +482,10 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    enable_async_eval: Annotated[
+        bool | None,
+        Meta(description="Older name of `mode`: true is async, false sync; null says nothing."),
+    ] = None
     attributes: Annotated[
         Literal["configured", "current"],
         Meta(
@@ -515,6 +519,11 @@ class EvaluationConfig(Section, frozen=True):
             description="Which of `environments` stop.score is about; null: `environment` itself."
         ),
     ] = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether training waits for evaluations, whichever name says so."""
+        return self.mode == "sync" or self.enable_async_eval is False
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -726,6 +735,13 @@ class DiagnosticsConfig(Section, frozen=True):
     digests: Annotated[
         bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
     ] = False
+    schedule: Annotated[
+        bool,
+        Meta(
+            description="Record in which order things happened, so that `fastloop rerun` can run "
+            "it again, bit for bit, in one process."
+        ),
+    ] = False
     delay_ms: Annotated[
         float,
         Meta(ge=0, description="Every node sleeps a random time up to this before each task."),
@@ -841,13 +857,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
 
     @property
     def degree(self) -> int:
-        """The off-policy degree; the largest that may be in force where the run chooses it.
-
-        Inline nothing happens side by side, so that any degree but 0 would gain nothing.
-        """
+        """The off-policy degree; the largest that may be in force where the run chooses it."""
         asked = self.scheduler.off_policy_degree
         if self.scheduler.auto:
-            return 0 if self.mode == "inline" else self.scheduler.max_auto_degree
+            return self.scheduler.max_auto_degree
         return asked if isinstance(asked, int) else self._legacy_degree
 
     @property

@@ -80,6 +80,14 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     )
 
 
+def choosing_nothing_inline(config: RunConfig) -> RunConfig:
+    """Degree 0 where the run would choose it inline: any other would only make rows older."""
+    if config.mode != "inline" or not config.scheduler.auto:
+        return config
+    scheduler = msgspec.structs.replace(config.scheduler, off_policy_degree=0)
+    return msgspec.structs.replace(config, scheduler=scheduler)
+
+
 def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     """Replace ``rollout.steps: auto`` by a number.
 
@@ -185,6 +193,7 @@ def scheduler_settings(
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
+        spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
@@ -200,7 +209,7 @@ def scheduler_settings(
         max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.degree,
         stragglers=config.scheduler.stragglers,
-        auto_degree=config.scheduler.auto and config.degree > 0,
+        auto_degree=config.scheduler.auto,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,
@@ -210,7 +219,7 @@ def scheduler_settings(
         nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
-        eval_mode=evaluation.mode,
+        eval_mode="sync" if evaluation.waits else "async",
         eval_at_end=evaluation.at_end,
         checkpoint_every_updates=config.checkpoint.every_updates,
         checkpoint_at_end=config.checkpoint.at_end,
@@ -232,8 +241,9 @@ def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
     names, supervision = plan.names, plan.config.supervision
     restarts = supervision.restarts
     return (
-        Budget("env", names.env, supervision.env_deaths),
+        Budget("env", names.steppers, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 

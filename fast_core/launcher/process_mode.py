@@ -43,6 +43,7 @@ class ProcessMode:
         self.sources: Sources | None = Sources()
         self._config, self._interrupts = session.config, session.interrupts
         self._tree = process_tree(session.config, session.run.logs / "fork-server.log", stack)
+        self.folder = self._tree.directory
         self._hub: ZmqHub | None = None
 
     def look(self) -> Found:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from fast_core.launcher.comeback import come_back, lost_early, survives_early
 from fast_core.launcher.lending import process_lent
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import LostPart
-from fast_core.launcher.prepare import identity
+from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
@@ -117,7 +118,7 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -167,7 +168,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -240,8 +241,20 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(session: Session) -> Outcome:
-    """Carry it out, one part after the other while optimizers die and it comes back."""
+def carry_through(session: Session) -> Outcome:
+    """Run it to its outcome, one part after the other while optimizers die and it comes back.
+
+    Nothing is left of a run that could not begin.
+
+    Raises:
+        FastLoopError: It could not be started, or failed in FastLoop itself.
+    """
+    if session.follower is None:  # else it did choose, and chooses the same again
+        config = choosing_nothing_inline(session.config)
+        if config is not session.config:
+            text = "scheduler.off_policy_degree -1 becomes 0: inline nothing happens side by side"
+            session.progress.log(LogLine("launcher", "INFO", text))
+            session = replace(session, config=config)
     while True:
         ended = _part(session)
         if isinstance(ended, Outcome):
@@ -315,4 +328,4 @@ def _never_began(
     text = f"{interrupt} before training {'began' if reached is None else 'went on'}"
     progress.log(LogLine("launcher", "INFO", text))
     directory = None if run is None else run.path
-    return Outcome("interrupted", text, directory, reached, signal=interrupts.number)
+    return Outcome("interrupted", text, directory, reached, signal=interrupts.signal)

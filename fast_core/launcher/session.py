@@ -21,10 +21,14 @@ from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
@@ -39,6 +43,7 @@ from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system import remains
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Session:
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
+        follower: What of a recorded run it is to do again, None for a run of its own.
     """
 
     config: RunConfig
@@ -77,6 +83,7 @@ class Session:
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
+    follower: Follower | None = None
 
     @property
     def continued(self) -> bool:
@@ -102,9 +109,11 @@ class Mode(Protocol):
     """What differs between processes and one process; made for one session.
 
     Attributes:
+        folder: The run's private folder.
         sources: The files that nodes import while they start; None where that is over.
     """
 
+    folder: Path
     sources: Sources | None
 
     def look(self) -> Found:
@@ -141,17 +150,21 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
+    remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
+    if session.follower is not None:
+        plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
     interrupts.check()
+    desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources, callbacks)
+    shell = _shell(session, plan, hub, memory, mode.sources, callbacks, desk)
     stack.callback(shell.close)
     _tell_comeback(shell, session)
     _tell(shell, verdict)
@@ -208,7 +221,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None:
+    elif checkpoint is not None and session.follower is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -219,6 +232,19 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     return host
 
 
+def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
+    """Where others may ask; with a warning where nobody can."""
+    server = None
+    if session.follower is not None:  # what comes from outside is in its record
+        return Desk(session.config.checkpoint, session.interrupts)
+    try:
+        server = listen(folder, session.run, stack)
+    except OSError as error:
+        text = f"no socket in {folder}, so nobody can stop or save this run by a command: {error}"
+        session.progress.log(LogLine("launcher", "WARNING", text))
+    return Desk(session.config.checkpoint, session.interrupts, server)
+
+
 def _shell(
     session: Session,
     plan: RunPlan,
@@ -226,14 +252,19 @@ def _shell(
     memory: RunMemory,
     sources: Sources | None,
     callbacks: Host | None,
+    desk: Desk,
 ) -> Shell:
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    stats = memory.all_stats()
-    files = (session.run, hub, stats, session.progress)
-    came_back = len(session.comebacks)
-    return Shell(plan, *files, state, text, sources, callbacks, came_back)
+    stats, run, progress = memory.all_stats(), session.run, session.progress
+    if session.follower is None:
+        came_back = len(session.comebacks)
+        return Shell(
+            plan, run, hub, stats, progress, state, text, sources, callbacks, desk, came_back
+        )
+    published = memory.weights().published
+    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
 
 def _tell_comeback(shell: Shell, session: Session) -> None:
@@ -248,10 +279,6 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
     """Write down who got how many threads and why, and warn of what is not as it should be."""
     divided, found = verdict.divided, verdict.found
     shell.decide("cores", " ".join(divided.reasons))
-    if verdict.plan.config.scheduler.auto and verdict.plan.config.degree == 0:
-        why = "0, since inline nothing happens side by side: any other would only make rows older"
-        shell.decide("degree", why)
-        shell.progress.log(LogLine("launcher", "INFO", f"off-policy degree {why}"))
     warnings = [*divided.warnings]
     if found.environment.cast:
         warnings.append(
@@ -291,8 +318,7 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    number = interrupts.number if interrupts.count else None
-    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)
+    return Outcome(end.reason, end.text, run.path, summary, interrupts.signal, end.cause, report)
 
 
 def _report(shell: Shell, session: Session) -> str:
@@ -300,7 +326,7 @@ def _report(shell: Shell, session: Session) -> str:
     assert shell.end is not None and shell.end.cause is not None
     cause, run = shell.end.cause, shell.run
     later = [failure for failure in shell.failures if failure.node != cause.node]
-    life = len(session.comebacks) + 1
+    life = len(session.comebacks) + shell.lives.get(cause.node, 0) + 1
     return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
 
 

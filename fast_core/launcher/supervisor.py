@@ -33,7 +33,7 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -260,7 +260,7 @@ class Supervisor:
         self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
-        self._ended: dict[str, Failed] = {}  # why those were killed that hung
+        self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
     def start(self, specs: tuple[NodeSpec, ...]) -> None:
         """Hand every waiting child its plan.
@@ -269,7 +269,7 @@ class Supervisor:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
-        self._specs = {spec.name: spec for spec in specs}
+        self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
@@ -281,12 +281,12 @@ class Supervisor:
         """Supervise until the scheduler ends the run, then stop every node."""
         shell, interrupts = self._shell, self._interrupts
         next_draw_s = next_look_s = 0.0
-        wakeup_s, sources = shell.next_wakeup_s(), self._sources()
+        wakeup_s = shell.next_wakeup_s()
         while shell.end is None:
             if time.monotonic() >= next_draw_s:
                 next_draw_s = self._refresh()
-            ready = self._hub.wait(self._timeout_s(next_draw_s, wakeup_s), sources)
-            shell.receive()
+            ready = self._hub.wait(self._timeout_s(next_draw_s, wakeup_s), self._sources())
+            shell.receive(ready)
             # First, because what sent the signal may have killed nodes by it too.
             if interrupts.fileno() in ready:
                 interrupts.drain()
@@ -298,7 +298,6 @@ class Supervisor:
                 self._take_exits()
             if self._tree.watchdog.fileno in ready:
                 self._hear_watchdog()
-                sources = self._sources()
             if looks:
                 next_look_s = now_s + CHECK_INTERVAL_S
                 self._check_stalls()
@@ -307,6 +306,7 @@ class Supervisor:
             wakeup_s = shell.tick_if_due()
             for respawn in shell.take_respawns():
                 self.spawn(respawn)
+            self._watch_retired(shell.take_retired())
         self._stop()
 
     def _sources(self) -> tuple[int, ...]:
@@ -335,18 +335,36 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._specs and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
                 self._take_exit(child)
         self._give_plans()
 
+    def _watch_retired(self, names: Iterable[str]) -> None:
+        """Kill those that were told to stop and do not."""
+        now_s = time.monotonic()
+        self._retired_s |= {name: now_s + self._plan.grace_s(name) for name in names}
+        for name, due_s in list(self._retired_s.items()):
+            if now_s >= due_s:
+                del self._retired_s[name]
+                text = self._describe_kill(name)
+                self._shell.decide("kill", text)
+                self._shell.progress.log(LogLine("launcher", "WARNING", text))
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+
     def _take_exit(self, child: Child) -> None:
+        if child.name in self._shell.absent:  # it was told to
+            self._retired_s.pop(child.name, None)
+            self._shell.dying.pop(child.name, None)
+            self._hub.retire(child.name)
+            self._shell.take(NodeExited(child.name, "", reaped=True))
+            return
         name, cause = child.name, self._cause(child)
-        report = self._ended.pop(name, None)
-        if report is None:
+        if (known := self._shell.dying.pop(name, None)) is not None:
+            report = known[1]
+            cause = f"{report.doing}: {report.error}"
+        else:
             printed = self._log_tail(name)
             report = describe_death(self._plan, self._memory, name, cause, printed)
-        else:
-            cause = f"hung and was killed: {report.error}"
         event = NodeExited(name, cause, reaped=True, report=report)
         if self._shell.survives(event):
             self._hub.retire(name)
@@ -382,17 +400,18 @@ class Supervisor:
                 with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
                     child.give(start, self._memory.segment.fd)
 
-    def _end_hanging(self, report: Failed) -> None:
-        """Make a hanging node's death of it; the run may go on after that."""
-        self._ended[report.node] = report
-        self._tree.send_signal(self._tree.children[report.node], signal.SIGKILL)
+    def _end_dying(self, now_s: float) -> None:
+        """Kill nodes that hang, and those that raised and do not come to their end."""
+        for name, (at_s, _) in self._shell.dying.items():
+            if now_s >= at_s:
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
-            if name not in self._shell.lost:
+            if name not in self._shell.lost | self._shell.coming:
                 del self._due_s[name]
-            elif now_s >= due_s and name not in self._ended:
+            elif now_s >= due_s and name not in self._shell.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
@@ -413,7 +432,8 @@ class Supervisor:
         deadline_s = time.monotonic() + EXIT_NEWS_S
         while self._shell.end is None and (child.status or 0) > 0:
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or self._shell.has_failed(child.name):
+            known = self._shell.has_failed(child.name) or child.name in self._shell.dying
+            if left_s <= 0 or known:
                 return
             self._hub.wait(left_s)
             self._shell.receive()
@@ -457,23 +477,25 @@ class Supervisor:
         elif (nbytes := save.due_news(now_s)) is not None:
             text = (
                 f"saving a last checkpoint: {nbytes / 2**20:,.0f} MiB are written; "
-                f"{self._interrupts.text} once more ends at once, without it"
+                f"{self._interrupts.again} ends at once, without it"
             )
             self._shell.progress.log(LogLine("launcher", "INFO", text))
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        gone = self._shell.lost | self._ended.keys()
+        shell = self._shell
+        gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
         stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
         if stall is not None:
             stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
-                self._end_hanging(stall)
+                self._shell.dying[stall.node] = (now_s, stall)
             elif stall.node in self._plan.names.optimizers:  # which is no better than dead
                 self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
                 self._shell.take(stall)
+        self._end_dying(now_s)
 
     def _check_start(self) -> None:
         """Before the scheduler has the time, which would end the run without a stack."""

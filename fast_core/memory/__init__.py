@@ -17,6 +17,7 @@ except ImportError as error:
 from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
 from fast_core.memory.doorbell import Doorbell
+from fast_core.memory.kept_priorities import KeptPriorities
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.mailbox import Mailbox
 from fast_core.memory.priorities import PriorityTree, beta_at
@@ -39,6 +40,7 @@ __all__ = [
     "Arena",
     "Doorbell",
     "EvaluationSlot",
+    "KeptPriorities",
     "Layout",
     "LogRestore",
     "LogSnapshot",

@@ -112,11 +112,6 @@ class RunDirectory:
         return self.path / "crash.txt"
 
     @property
-    def crashes(self) -> Path:
-        """The same of failures after which it went on; exists only if there was one."""
-        return self.path / "crash.previous.txt"
-
-    @property
     def trace(self) -> Path:
         """Every node's states on one time line, for Perfetto."""
         return self.path / "trace.json"
@@ -150,6 +145,11 @@ class RunDirectory:
     def lock_file(self) -> Path:
         """Names the process that trains here; see `RunLock`."""
         return self.path / "lock"
+
+    @property
+    def control(self) -> Path:
+        """Leads to the socket at which the run listens while it goes on."""
+        return self.path / "control.sock"
 
     @property
     def stamp(self) -> datetime | None:

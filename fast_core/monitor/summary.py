@@ -35,6 +35,12 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
     if summary.begun_anew:
         text = f"a resume gave up {count(summary.begun_anew)} open episodes for new ones"
         rows.append(("not exact", text))
+    if summary.deaths:
+        died = ", ".join(f"{node} {times}" for node, times in sorted(summary.deaths.items()))
+        total = sum(summary.deaths.values())
+        plural = "s" if total > 1 else ""
+        text = f"{count(total)} death{plural} of nodes ({died}), {count(summary.nodes_back)} back"
+        rows.append(("restarts", f"{text}; see {summary.run_directory}/crash.txt"))
     if summary.warnings:
         rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
     rows.append(("run directory", summary.run_directory))

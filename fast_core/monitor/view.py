@@ -232,6 +232,8 @@ class RunSummary:
         warnings: Warnings and errors logged.
         comebacks: Times that it came back from a checkpoint after the death of an optimizer.
         redone_env_steps: Environment steps that were trained on again because of that.
+        deaths: How often each node died that was started anew, by name.
+        nodes_back: How many of them came back.
     """
 
     outcome: StopReason
@@ -254,3 +256,5 @@ class RunSummary:
     warnings: int = 0
     comebacks: int = 0
     redone_env_steps: int = 0
+    deaths: Mapping[str, int] = field(default_factory=dict)
+    nodes_back: int = 0

@@ -118,7 +118,7 @@ class Node(ABC):
             self._works[state] = 0
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
-        row = context.plan.names.all.index(context.name)
+        row = context.plan.names.place(context.name)
         self._delays = stream(context.plan.config.seed, Role.DELAY, row)
 
     # --- for subclasses ------------------------------------------------------------------------

@@ -144,9 +144,10 @@ class Checkpoints:
         """Begin anew what is being saved, under another number, if this node had a part: it died.
 
         Where only the replay node is still writing, every other part is there, and nothing is
-        lost by the death.
+        lost by the death of another one.
         """
-        if self.cut is Cut.SAVING and node in self._nodes:
+        had = node in (self._missing if self.cut is Cut.STREAMING else self._nodes)
+        if self.cut in (Cut.SAVING, Cut.STREAMING) and had:
             self.cut = Cut.DUE
             self._unnoted.clear()
 

@@ -21,9 +21,11 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
+    ScaleRequested,
     SnapshotTaken,
     StopRequested,
     Tell,
@@ -32,6 +34,7 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
+from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.decisions import (
@@ -93,6 +96,13 @@ class Scheduler:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
 
+    def spares(self, event: Event | LauncherEvent) -> bool:
+        """Whether this is about a node that is no part of the run, not yet or not any more."""
+        crew = self._run.crew
+        if self._run.ended or not isinstance(event, Failed | NodeExited):
+            return False
+        return event.node in crew.retired or event.node in crew.joining
+
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
         run = self._run
@@ -119,6 +129,11 @@ class Scheduler:
     def executors(self) -> tuple[str, ...]:
         """The node that executes each shard now, by shard; empty names before the run begins."""
         return tuple(self._run.ledger.owners)
+
+    @property
+    def saving(self) -> bool:
+        """Whether a checkpoint is due, or being written."""
+        return self._run.checkpoints.cut is not Cut.IDLE
 
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
@@ -165,6 +180,10 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
+        case ScaleRequested():
+            scaling.scale(run, event)
+        case Requested():
+            _do_what_was_asked(run, event.asked)
         case Tick(idle_since_s):
             check_start_timeout(run)
             check_standstill(run, idle_since_s)
@@ -203,6 +222,9 @@ def _ready(run: Run, event: Ready) -> None:
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
         return
+    if event.node in run.crew.joining:
+        scaling.join(run, event.node)
+        return
     if event.node not in run.awaited:
         run.counters.stale += 1
         return
@@ -215,6 +237,9 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -239,7 +264,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.times.completed(event.node, run.now_s - rollout.began_s)
+    run.times.completed(event.node, rollout.began_s, run.now_s)
     if rollout.place is Place.LATE:
         run.tickets.late -= 1
         run.ledger.release([rollout])
@@ -289,6 +314,8 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     run.reported = event.metrics or run.reported
     steer(run, event)
@@ -393,6 +420,11 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
 def _exited(run: Run, event: NodeExited) -> None:
     if run.restarts.knows(event):
         run.counters.stale += 1
+    elif event.node in run.crew.retired:
+        if event.reaped:
+            scaling.gone(run, event.node)
+    elif event.node in run.crew.joining:
+        scaling.give_up(run, event)
     elif run.began_s is not None and run.restarts.survives(event):
         _lose(run, event)
     else:
@@ -414,6 +446,9 @@ def _lose(run: Run, event: NodeExited) -> None:
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
+    if event.node in run.crew.joining:
+        scaling.give_up(run, event)
+        return
     text, cause = describe(event)
     again = comes_back(run.settings, event, run.ending)
     run.end("failed", text, cause, again=again)

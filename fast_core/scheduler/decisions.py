@@ -9,6 +9,7 @@ from fast_core.events import (
     CommitCheckpoint,
     Evaluated,
     Failed,
+    NodeExited,
     Respawn,
     RolloutReady,
     Saved,
@@ -20,9 +21,11 @@ from fast_core.events import (
 )
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.scaling import move
 from fast_core.scheduler.standstill import Debt
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
@@ -77,8 +80,10 @@ def advance(run: Run) -> None:
     # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
     _start_evaluation(run)
     _merge(run)
-    if run.changes.due and _rests(run):
+    if run.changes.due and _rests(run) and not run.crew.joining:
         _change(run)
+    if run.ending is None:
+        move(run)
     _admit(run)
     run.times.training = run.tickets.training > 0
     if run.changes.holds:
@@ -129,7 +134,9 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
-        run.end("failed", text, Failed(node, "waiting for work", text, "", {}))
+        cause = Failed(node, "waiting for work", text, "", {})
+        lost = NodeExited(node, text, report=cause)  # it is no better than dead
+        run.end("failed", text, cause, again=comes_back(run.settings, lost, run.ending))
 
 
 def debts(run: Run) -> Iterator[Debt]:
@@ -224,7 +231,9 @@ def _merge(run: Run) -> None:
         run.merged_env_steps += settings.rows_per_ticket
         run.ratio.granted += granted
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
-            run.send(settings.replay, train)
+            run.drawing.append(train)
+            if settings.replay not in run.restarts.away:
+                run.send(settings.replay, train)
         run.send(settings.optimizer, train)
 
 

@@ -21,6 +21,28 @@ LEAST_TICKETS, LEAST_S, ENOUGH_TICKETS = 4, 1.0, 64  # of a look: enough of them
 CALM = 10  # looks until a degree that was too high is tried again
 
 
+class Spread(msgspec.Struct):
+    """How much some durations differ."""
+
+    count: int = 0
+    total_s: float = 0.0
+    squares: float = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Count one."""
+        self.count += 1
+        self.total_s += duration_s
+        self.squares += duration_s * duration_s
+
+    @property
+    def variation(self) -> float:
+        """Their coefficient of variation."""
+        if not self.total_s:
+            return 0.0
+        mean = self.total_s / self.count
+        return math.sqrt(max(self.squares / self.count - mean * mean, 0.0)) / mean
+
+
 class Spent(msgspec.Struct, kw_only=True):
     """Where the time of some tickets went.
 
@@ -28,16 +50,16 @@ class Spent(msgspec.Struct, kw_only=True):
         shards: Rollouts of one ticket.
         tickets: Tickets settled.
         total_s: Time passed.
-        free_s: That in which nothing held admission: no checkpoint, no end in sight.
         collecting_s: Time that env nodes had work, as their mean.
         rounds_s: Time that any env node had work.
         training_s: Time that a ticket was training, its publication included.
-        idle_s: Time that env nodes had none though nothing held admission, as their mean.
+        idle_s: Time that env nodes had none though nothing held admission, such as a checkpoint or
+            the end of the run, as their mean.
         starved_s: Likewise for the learner.
         weights_s: Time that the learner took to publish.
         rollouts: Rollouts completed.
-        durations_s: Sum of the times from their orders to their reports.
-        squares: Sum of the squares of these.
+        ordered: From their orders to their reports.
+        served: Likewise, but not before the report before of the same node.
         ess: Sum of the effective sample sizes of updates, as shares of their rows.
         ess_tickets: Tickets whose updates gave one.
     """
@@ -45,7 +67,6 @@ class Spent(msgspec.Struct, kw_only=True):
     shards: int
     tickets: int = 0
     total_s: float = 0.0
-    free_s: float = 0.0
     collecting_s: float = 0.0
     rounds_s: float = 0.0
     training_s: float = 0.0
@@ -53,16 +74,16 @@ class Spent(msgspec.Struct, kw_only=True):
     starved_s: float = 0.0
     weights_s: float = 0.0
     rollouts: int = 0
-    durations_s: float = 0.0
-    squares: float = 0.0
+    ordered: Spread = msgspec.field(default_factory=Spread)
+    served: Spread = msgspec.field(default_factory=Spread)
     ess: float = 0.0
     ess_tickets: int = 0
 
     def clear(self) -> None:
         """Begin anew."""
+        fresh = Spent(shards=self.shards)
         for name in self.__struct_fields__:
-            if name != "shards":
-                setattr(self, name, type(getattr(self, name))(0))
+            setattr(self, name, getattr(fresh, name))
 
     def since(self, dt_s: float, *, working: float, training: bool, held: bool) -> None:
         """Let time pass in which ``working`` of the env nodes, a share, had work."""
@@ -73,16 +94,15 @@ class Spent(msgspec.Struct, kw_only=True):
         if training:
             self.training_s += dt_s
         if not held:
-            self.free_s += dt_s
             self.idle_s += dt_s * (1 - working)
             if not training:
                 self.starved_s += dt_s
 
-    def completed(self, duration_s: float) -> None:
-        """Count a rollout."""
+    def completed(self, ordered_s: float, served_s: float) -> None:
+        """Count a rollout, with the time since its order and that since the node was through."""
         self.rollouts += 1
-        self.durations_s += duration_s
-        self.squares += duration_s * duration_s
+        self.ordered.add(ordered_s)
+        self.served.add(served_s)
 
     def settled(self, weights_s: float, ess: float | None) -> None:
         """Count a ticket."""
@@ -104,11 +124,12 @@ class Spent(msgspec.Struct, kw_only=True):
 
     @property
     def dispersion(self) -> float:
-        """Coefficient of variation of the time that a rollout takes."""
-        if not self.rollouts or not self.durations_s:
-            return 0.0
-        mean = self.durations_s / self.rollouts
-        return math.sqrt(max(self.squares / self.rollouts - mean * mean, 0.0)) / mean
+        """Coefficient of variation of the time that a rollout takes.
+
+        A node collects the rollouts that it was told to one after the other or side by side, which
+        nobody says here. Whichever it is, the times measured in the wrong way differ more.
+        """
+        return min(self.ordered.variation, self.served.variation)
 
     @property
     def effective(self) -> float | None:
@@ -184,6 +205,8 @@ class Auto:
         return LEAST_TICKETS if self._kept.degree is None else 2 * (self.degree + LEAST_TICKETS)
 
     def _limit(self, ess: float | None) -> int:
+        if ess is not None and ess < ESS:
+            return self.degree
         unmeasured = ess is None and not self._replays
         most = min(self._most, UNMEASURED_MOST) if unmeasured else self._most
         return most if self._kept.ceiling is None else min(most, self._kept.ceiling)
@@ -257,10 +280,9 @@ def start_degree(spent: Spent) -> int:
 
 def slower_side(spent: Spent) -> tuple[str, float]:
     """The side that sets the pace, and the share of its time that it waits."""
-    free_s = spent.free_s or math.inf
     if spent.collecting_period_s >= spent.training_period_s:
-        return "collecting", spent.idle_s / free_s
-    return "training", spent.starved_s / free_s
+        return "collecting", spent.idle_s / spent.total_s
+    return "training", spent.starved_s / spent.total_s
 
 
 def effective_share(metrics: dict[str, float]) -> float | None:

@@ -116,6 +116,11 @@ class Restarts:
             self._lives[node] = self._lives.get(node, 1) + 1
         return [(node, self._lives[node]) for node in due]
 
+    def renew(self, node: str) -> int:
+        """The number of the next life of a node that is started without having died."""
+        self._lives[node] = self._lives.get(node, 1) + 1
+        return self._lives[node]
+
     def awaits(self, node: str) -> bool:
         """Whether this node was started anew and is not ready yet."""
         return node in self.away and node not in self._due_s

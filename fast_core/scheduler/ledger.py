@@ -135,6 +135,16 @@ class Ledger:
         self._begin(shard, node)
         return Assign(shard, self.incarnations[shard])
 
+    def rests(self, shard: int) -> bool:
+        """Whether some node has the shard and collects none of its rollouts."""
+        return bool(self.owners[shard]) and self._running[shard] is None
+
+    def move(self, shard: int, node: str) -> Assign:
+        """Give a shard that rests to another node, as its next incarnation."""
+        assert self.rests(shard)
+        self.held[self.owners[shard]].remove(shard)
+        return Assign(shard, self.assign(shard, node).incarnation, True)
+
     def _begin(self, shard: int, node: str) -> None:
         self.owners[shard] = node
         if self._free[shard]:

@@ -57,6 +57,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         quarantined_share=run.episodes.quarantined_share,
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
+        env_nodes=len(run.crew.members),
         env_nodes_lost=run.restarts.deaths.get("env", 0),
         nodes_back=sum(run.restarts.returned.values()),
         begun_anew=run.counters.begun_anew,

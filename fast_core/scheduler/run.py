@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import msgspec
@@ -14,9 +15,11 @@ from fast_core.events import (
     Failed,
     LauncherCommand,
     StopReason,
+    Train,
 )
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.degree import Auto, AutoState
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
@@ -52,6 +55,7 @@ class Run:
         counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
+        drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
         awaited: Nodes that are not ready yet.
         reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
@@ -82,6 +86,7 @@ class Run:
             self.auto = Auto(settings.degree, state, replays=replays)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
+        self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)
@@ -92,6 +97,7 @@ class Run:
         self.standstill = Standstill(settings.work_timeout_s, settings.repeat_timeout_s)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
+        self.drawing: deque[Train] = deque()
         self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         self.earlier_s = self.counters.elapsed_s
@@ -130,18 +136,19 @@ class Run:
     @property
     def changing_nodes(self) -> tuple[str, ...]:
         """Nodes that values of the configuration may change for."""
-        return (*self.settings.optimizers, *self.settings.env_nodes)
+        return (*self.settings.optimizers, *self.crew.members)
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
         """Nodes that hold a part of a checkpoint, and the callbacks if they do."""
-        nodes = self.settings.working_nodes
+        nodes = self.settings.working(self.crew.members)
         return (*nodes, CALLBACKS) if self.settings.callbacks_save else nodes
 
     @property
     def complete(self) -> bool:
         """Whether every node is there that has a part of a checkpoint or of a change."""
-        return self.restarts.away.isdisjoint(self.settings.working_nodes)
+        away = self.restarts.away
+        return not away or away.isdisjoint(self.settings.working(self.crew.members))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.

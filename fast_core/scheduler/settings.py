@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -33,6 +34,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         shards: Number of shards; one ticket is this many shard rollouts.
         env_nodes: Names of the env nodes, in the order in which they get their shards.
+        spare_nodes: Names of further ones that may be added while it runs; None where none may
+            come or go.
         optimizers: Names of the optimizer nodes, by rank; the first one reports what is trained and
             is asked for snapshots.
         replay: Name of the replay node, None for an algorithm that learns from rollouts.
@@ -86,6 +89,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     shards: int
     env_nodes: tuple[str, ...]
+    spare_nodes: tuple[str, ...] | None = None
     optimizers: tuple[str, ...]
     replay: str | None = None
     evaluator: str | None
@@ -176,8 +180,12 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def working_nodes(self) -> tuple[str, ...]:
         """The nodes that hold a part of a checkpoint, the optimizers first."""
+        return self.working(self.env_nodes)
+
+    def working(self, env_nodes: Sequence[str]) -> tuple[str, ...]:
+        """The same where other env nodes are there."""
         replay = () if self.replay is None else (self.replay,)
-        return (*self.optimizers, *replay, *self.env_nodes, *self.savers)
+        return (*self.optimizers, *replay, *env_nodes, *self.savers)
 
     @property
     def nodes(self) -> tuple[str, ...]:

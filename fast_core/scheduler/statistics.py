@@ -71,6 +71,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
         begun_anew: Episodes that no resume went on with: if any, the run is not exact.
+        env_nodes: Env nodes that execute shards.
         env_nodes_lost: Deaths of env nodes that this part of the run survived.
         nodes_back: Nodes of any kind that died in it and came back.
         changed: Values that are not the configuration's, by key.
@@ -122,6 +123,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int
     elapsed_s: float
     begun_anew: int = 0
+    env_nodes: int
     env_nodes_lost: int
     nodes_back: int = 0
     changed: dict[str, Value] = {}

@@ -50,6 +50,7 @@ class Times:
         self._now_s: float | None = None
         self._living = set(env_nodes)
         self._orders: dict[str, int] = {}  # of nodes that have work
+        self._through_s: dict[str, float] = {}  # when a node reported last
 
     def state(self) -> Sides:
         """What a checkpoint keeps."""
@@ -80,9 +81,11 @@ class Times:
         self._living.add(node)
         self._orders[node] = self._orders.get(node, 0) + rollouts
 
-    def completed(self, node: str, duration_s: float) -> None:
-        """Note that it has done a part of that."""
-        self.spent.completed(duration_s)
+    def completed(self, node: str, began_s: float, now_s: float) -> None:
+        """Note that it has done a part of that, which it was told to at ``began_s``."""
+        served_s = now_s - max(began_s, self._through_s.get(node, began_s))
+        self.spent.completed(now_s - began_s, served_s)
+        self._through_s[node] = now_s
         left = self._orders.pop(node, 0) - 1
         if left > 0:
             self._orders[node] = left

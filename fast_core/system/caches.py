@@ -18,7 +18,7 @@ def variables() -> dict[str, str]:
     if not os.path.isabs(given):  # as the XDG specification says
         return {}
     folder = Path(given) / "fastloop" / "torchinductor"
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         return {}
     return {

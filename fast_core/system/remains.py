@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import shutil
 import signal
 import stat
@@ -29,7 +31,10 @@ RUN_FOLDER = "FASTLOOP_RUN"
 RUN_OWNER = "FASTLOOP_OWNER"
 NODE_NUMBER = "FASTLOOP_NODE"
 PREFIX = "fastloop-"
-_LINK = "owner"
+# So that the path of a socket file in a private folder fits into the kernel's 107 bytes.
+_PLACE_BYTES = 79
+_NAME = re.compile(PREFIX + "[0-9a-f]{8}")
+_LINK, _RUN = "owner", "run"
 _UNKNOWN = "unknown"
 _KILL_FOR_S = 1.0
 _LOOK_AGAIN_S = 0.02
@@ -43,6 +48,14 @@ def places() -> list[str]:
     return list(dict.fromkeys(place for place in wanted if place))
 
 
+def new_path() -> str:
+    """A short path for a private folder; nothing is made."""
+    for place in places():
+        if len(os.fsencode(place)) <= _PLACE_BYTES and os.access(place, os.W_OK | os.X_OK):
+            break
+    return os.path.join(place, f"{PREFIX}{secrets.token_hex(4)}")
+
+
 def make_folder(path: str) -> None:
     """Make a private folder that belongs to the calling process."""
     owner = str(this_process() or _UNKNOWN)
@@ -52,6 +65,19 @@ def make_folder(path: str) -> None:
             return os.symlink(owner, os.path.join(path, _LINK))
         except FileNotFoundError:  # somebody took it for an abandoned one
             continue
+
+
+def name_run(folder: str, run: str) -> None:
+    """Say in a private folder of which run it is, by its directory."""
+    os.symlink(run, os.path.join(folder, _RUN))
+
+
+def run_of(folder: str) -> str | None:
+    """The directory of the run that has a private folder, if it says so."""
+    try:
+        return os.readlink(os.path.join(folder, _RUN))
+    except OSError:
+        return None
 
 
 def remove_folder(path: str) -> None:
@@ -72,7 +98,7 @@ def folders() -> Iterator[tuple[str, Owner | None]]:
     for place in places():
         names: list[str] = []
         with contextlib.suppress(OSError):
-            names = [name for name in os.listdir(place) if name.startswith(PREFIX)]
+            names = [name for name in os.listdir(place) if _NAME.fullmatch(name)]
         for path in (os.path.join(place, name) for name in sorted(names)):
             with contextlib.suppress(OSError):
                 found = os.lstat(path)

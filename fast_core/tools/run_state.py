@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from fast_core.metrics import MetricsRow
+from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
@@ -130,8 +131,8 @@ def size_bytes(path: Path) -> int:
 def _outcome(run: RunDirectory, pid: int | None, end: JournalEntry | None) -> tuple[State, str]:
     if pid is not None:
         return "running", f"process {pid}"
-    if run.crash.exists():
-        return "failed", first_cause(run)
+    if run.crash.exists() and not (cause := first_cause(run)).startswith(WENT_ON):
+        return "failed", cause
     if end is None:
         killed = "it was killed" if run.events.exists() else "it never began to train"
         return "interrupted", killed

@@ -300,6 +300,26 @@ def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> No
     assert "Set it to 0" in message
 
 
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ([], False),
+        (["evaluation.enable_async_eval=true"], False),
+        (["evaluation.enable_async_eval=false"], True),
+        (["evaluation.enable_async_eval=false", "evaluation.mode=sync"], True),
+        (["evaluation.mode=sync"], True),
+    ],
+)
+def test_older_name_of_the_mode_of_evaluations_is_accepted(given: list[str], waits: bool) -> None:
+    assert read(MINIMAL, *given).evaluation.waits == waits
+
+
+def test_older_name_of_the_mode_of_evaluations_must_not_say_otherwise() -> None:
+    message = refusal(MINIMAL, "evaluation.enable_async_eval=true", "evaluation.mode=sync")
+    assert "is the older name of evaluation.mode, which is 'sync'; got true" in message
+    assert read(MINIMAL, "evaluation.mode=async", "evaluation.enable_async_eval=true")
+
+
 def test_back_off_that_can_not_grow_is_refused() -> None:
     backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
     assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(
@@ -331,6 +351,22 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
     assert read(MINIMAL, *device)  # without policy nodes nothing acts on their device
     message = refusal(MINIMAL, *device, "policy.placement=node")
     assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("nodes.optimizer.device", "cuda:1", "cpu"),
+        ("supervision.env_restarts", "2", "0"),
+        ("nodes.extra", "[{node: 'a:B'}]", "[]"),
+    ],
+)
+def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:
+    assert read(MINIMAL, "diagnostics.schedule=true")
+    message = refusal(MINIMAL, "diagnostics.schedule=true", f"{key}={value}")
+    assert f"diagnostics.schedule does not record runs with {key} " in message
+    assert f"Set it to false, or {key} to {instead}." in message
+    assert read(MINIMAL, "diagnostics.schedule=true", f"{key}={instead}")
 
 
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
@@ -573,6 +609,8 @@ def repaired(run: Section) -> Section:
         run.supervision, env_restarts=0, restarts=config.RestartsConfig()
     )
     run = msgspec.structs.replace(run, supervision=supervision)
+    diagnostics = msgspec.structs.replace(run.diagnostics, schedule=False)
+    run = msgspec.structs.replace(run, diagnostics=diagnostics)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)

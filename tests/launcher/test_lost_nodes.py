@@ -93,7 +93,7 @@ def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
     desk.kill("env-1")
     assert desk.shell.end is None
     assert (desk.shell.lost, desk.shell.failures) == ({"env-1"}, [])
-    assert "env-1 was killed by SIGKILL; it is started anew" in desk.log.getvalue()
+    assert "env-1 is gone: was killed by SIGKILL; it is started anew" in desk.log.getvalue()
     assert [command.node for command in desk.shell.take_respawns()] == ["env-1"]
     assert desk.shell.take_respawns() == []
     desk.shell.take(Ready("env-1", 2))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 from typing import Any
 
 import pytest
 
+from fast_core.tools.run_state import read_state
 from tests.forms import slow_but
 from tests.process import handover_faults
-from tests.process.harness import TOY, Launched, Workplace, digests, eventually
+from tests.process.harness import (
+    TOY,
+    Launched,
+    Workplace,
+    assert_first_cause_is_last,
+    digests,
+    eventually,
+)
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +60,7 @@ def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
     assert back(launched) == ["env-1 is ready again"]
     end = [event["why"] for event in launched.events() if event["what"] == "end"]
     assert end == [f"finished: {120 * TICKET} env steps trained (stop.env_steps: {120 * TICKET})"]
-    assert not (launched.run / "crash.txt").exists()
+    assert "was killed by SIGKILL" in (launched.run / "crash.txt").read_text()
 
 
 @pytest.mark.slow
@@ -91,10 +101,56 @@ def test_death_beyond_the_budget_ends_the_run_with_its_cause(workplace: Workplac
     assert "env-2 was killed by SIGKILL" in report
 
 
-def test_error_of_an_environment_is_not_a_death(workplace: Workplace) -> None:
+# --- errors and hangs ----------------------------------------------------------------------------
+
+FLAKY = ("supervision.restarts={env: 5, on_error: restart, backoff_s: 0.1, max_backoff_s: 9}",)
+
+
+def test_error_of_an_environment_is_a_death_only_if_asked_for(workplace: Workplace) -> None:
     launched = workplace.toy("raise", "supervision.env_restarts=5")
     assert launched.wait(30) == 1
     assert not lost(launched)
+
+    launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}")
+    assert launched.wait(30) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert "bad joint 7" in why and len(back(launched)) == 1
+    kept = (launched.run / "crash.txt").read_text()
+    assert "(incarnation 1) failed" in kept and "in _move_joint" in kept
+    assert kept.strip().splitlines()[-1].startswith("The run went on")
+    assert re.search(r"restarts +1 death of nodes \(env-. 1\), 1 back", launched.screen)
+    assert read_state(launched.run).state == "finished"
+
+
+@pytest.mark.slow
+def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace) -> None:
+    """ENV-13."""
+    launched = workplace.toy(
+        "stuck in c", *FLAKY, "environment.step_timeout_s=1", f"stop.env_steps={40 * TICKET}"
+    )
+    assert launched.wait(30) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert "within 1 s (environment.step_timeout_s)" in why and len(back(launched)) == 1
+    assert "in _fault" in (launched.run / "crash.txt").read_text(), "the stack of the call"
+
+
+def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workplace) -> None:
+    """FT-04: five restarts are six tries, then the run ends with the last traceback."""
+    launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
+    launched.await_training()
+    kill(launched, "env-1")
+    assert launched.wait(40) == 1
+    launched.assert_gone()
+    events = launched.events()
+    died_s = [event["time_s"] for event in events if event["what"] == "node lost"]
+    gaps = [after - before for before, after in itertools.pairwise(died_s)]
+    assert len(died_s) == 5
+    assert all(after > before for before, after in itertools.pairwise(gaps[1:]))
+    kept = (launched.run / "crash.txt").read_text()
+    assert kept.count("no licence") >= 5 and "node 'env-1' (incarnation 6) failed" in kept
+    assert_first_cause_is_last(launched, "no licence")
 
 
 @pytest.mark.slow

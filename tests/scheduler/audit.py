@@ -26,10 +26,13 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Release,
     Respawn,
+    Retire,
     RolloutReady,
     Save,
     Saved,
+    Scaled,
     Snapshot,
     Tell,
     Told,
@@ -70,8 +73,13 @@ class Audit:
         self.dropped = 0
         self.away: set[str] = set()  # died, and not ready again
         self.spawned: set[str] = set()  # of those, who was started anew
+        self.members = set(settings.env_nodes)
+        self.joining: set[str] = set()  # asked for, and not ready
+        self.retired: set[str] = set()  # told to stop, and not gone
+        self.scaled: list[Scaled] = []
         self.deaths: Counter[str] = Counter()
         self.returned = 0
+        self.lives: dict[str, int] = {}
         self.taken: set[tuple[int, int]] = set()  # shard, slot
         self.tickets: dict[int, list[Key]] = {}
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
@@ -123,6 +131,12 @@ class Audit:
                     self.acted[key] = event.version
             case Transformed():
                 self._transformed(event)
+            case NodeExited(node) if node in self.retired or node in self.joining:
+                self.retired.discard(node)
+                self.joining.discard(node)
+            case Ready(node) if node in self.joining:
+                self.joining.discard(node)
+                self.members.add(node)
             case NodeExited():
                 self._exited(event)
             case Ready(node) if node in self.away:
@@ -196,8 +210,14 @@ class Audit:
 
     def _respawn(self, command: Respawn) -> None:
         node = command.node
+        if node not in self.away:  # it was asked for
+            assert node not in self.members and node not in self.joining
+            assert not command.shards
+            self.joining.add(node)
+            return
         assert node in self.away and node not in self.spawned
-        assert command.life == self.deaths[node] + 1
+        assert command.life > self.lives.get(node, 1)
+        self.lives[node] = command.life
         self.spawned.add(node)
         shards = {each.shard: each.incarnation for each in command.shards}
         assert shards == {shard: self.incarnation[shard] for shard in self._shards(node)}
@@ -234,12 +254,29 @@ class Audit:
     def sends(self, sends: list[Send]) -> None:
         """Check what the scheduler answered."""
         told: set[str] = set()
+        moving: set[int] = set()  # released, and not assigned yet
         drawn: Train | None = None
         for node, command in sends:
             if self.ended is not None:
                 assert isinstance(command, Decision), f"{command!r} after the end"
             match command:
+                case Release(shard):
+                    assert self.owner.pop(shard) == node and shard not in self.running
+                    assert not self.changing and self.saving <= {self.settings.replay}
+                    moving.add(shard)
+                case Retire(name):
+                    assert node == LAUNCHER and not self._shards(name)
+                    assert not self.changing and self.saving <= {self.settings.replay}
+                    self.members.remove(name)
+                    self.retired.add(name)
+                case Scaled():
+                    assert node == LAUNCHER
+                    self.scaled.append(command)
                 case Assign():
+                    assert command.taken_over == (command.shard in moving)
+                    moving.discard(command.shard)
+                    assert command.shard not in self.owner, "two nodes have one shard"
+                    assert node in self.members
                     assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
                     assert node not in self.away and command.shard not in self.running
                     self.owner[command.shard] = node
@@ -274,6 +311,7 @@ class Audit:
                         self.checkpoint = command.checkpoint
                         self.saving.clear()
                     self.saving.add(node)
+                    assert node in self.members or not node.startswith("env")
                 case CommitCheckpoint():
                     assert node == LAUNCHER and not self.saving
                     self.committing = True
@@ -298,6 +336,7 @@ class Audit:
                     self.decisions.append(command)
                 case _:
                     raise AssertionError(f"unexpected {command!r}")
+        assert not moving, "a shard has no node"
         assert drawn is None, "the optimizer isn't told what the replay node draws for"
         if self.settings.replay is not None:
             self._check_ratio()

@@ -36,6 +36,7 @@ from fast_core.events import (
     Noted,
     Ready,
     Respawn,
+    Retire,
     RolloutOrder,
     RolloutReady,
     Save,
@@ -66,6 +67,7 @@ Task = (
     | CommitCheckpoint
     | Tell
     | Respawn
+    | Retire
 )
 
 
@@ -102,7 +104,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "repeat_timeout_s": 120.0,
     }
     more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
-    more |= {"comebacks", "comebacks_on_error"}
+    more |= {"comebacks", "comebacks_on_error", "spare_nodes"}
     more |= {
         "moments",
         "changeable",
@@ -119,6 +121,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
     values |= changes
     kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
     names = {kind: values.get(key) or () for kind, key in kinds.items()}
+    names["env"] = (*values["env_nodes"], *(values.get("spare_nodes") or ()))  # type: ignore[misc]
     values["restarts"] = tuple(
         Budget(kind, (named,) if isinstance(named, str) else named, restarts[kind])  # type: ignore[arg-type]
         for kind, named in names.items()
@@ -191,7 +194,7 @@ class World:
             before=resumed.audit if resumed else None,
         )
         self.now_s = 0.0
-        names = (*settings.nodes, STREAM, LAUNCHER, CALLBACKS)
+        names = (*settings.nodes, *(settings.spare_nodes or ()), STREAM, LAUNCHER, CALLBACKS)
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
@@ -243,6 +246,9 @@ class World:
             case Respawn():
                 node = command.node
                 assert not self.inbox[node] and node not in self.busy, "two processes of one node"
+                self.inbox[node].append(command)
+            case Retire():
+                node = command.node
                 self.inbox[node].append(command)
             case Change():
                 self.changes.append(command)
@@ -334,6 +340,8 @@ class World:
                 return Changed(node, number)
             case Respawn():
                 return Ready(node, 0)
+            case Retire():
+                return NodeExited(node, "", reaped=True)
             case Tell(moment):
                 return Told(moment, self.asks(task))
 

@@ -13,6 +13,7 @@ from fast_core.events import (
     Failed,
     RolloutReady,
     Saved,
+    ScaleRequested,
     StopRequested,
     Tick,
     Trained,
@@ -56,6 +57,9 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     }
     if draw(st.booleans()):
         values |= draw(replay_settings())
+    spare = values["shards"] - len(values["env_nodes"])  # type: ignore[operator,arg-type]
+    if draw(st.booleans()):
+        values["spare_nodes"] = tuple(f"env{3 + k}" for k in range(max(spare, 0)))
     if not values["stages"]:
         values["stragglers"] = draw(st.sampled_from(["wait", "drop"]))
     if values["eval_every_env_steps"] is not None:
@@ -86,6 +90,7 @@ class Nodes(RuleBasedStateMachine):
         self.settings = make_settings(**values)
         self.oldest, self.salt = oldest, salt
         self.interrupted = self.failed = False
+        self.scales = 0
         self.open(None)
 
     def open(self, resumed: object) -> None:
@@ -151,6 +156,23 @@ class Nodes(RuleBasedStateMachine):
     def another_degree(self, degree: int) -> None:
         """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
         self.world.use_degree(min(degree, self.settings.degree))
+
+    @precondition(lambda self: self.going and len(self.world.busy) > 1)
+    @rule(pick=PICK, picks=st.lists(PICK, min_size=30, max_size=90))
+    def straggle(self, pick: int, picks: list[int]) -> None:
+        """One takes its time while the others go on as far as they may."""
+        late = list(self.world.busy)[pick % len(self.world.busy)]
+        for pick in picks:
+            choices = [node for node in self.world.busy if node != late]
+            choices += self.world.can_start()
+            if not choices or not self.going:
+                return
+            node = choices[pick % len(choices)]
+            if node in self.world.busy:
+                self.world.now_s += 0.1
+                self.world.finish(node)
+            else:
+                self.world.start(node)
 
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))
@@ -245,7 +267,35 @@ class Nodes(RuleBasedStateMachine):
             if sum(audit.deaths[each] for each in budget.nodes) < budget.deaths
             for node in budget.nodes
             if node not in audit.away or node in audit.spawned
+            if node not in audit.retired
+            if budget.kind != "env" or node in audit.members
         ]
+
+    @precondition(lambda self: self.going)
+    @rule(count=st.integers(-3, 6), relative=st.booleans())
+    def scale(self, count: int, relative: bool) -> None:
+        """Env nodes come and go; what is out of range changes nothing."""
+        audit, settings = self.world.audit, self.settings
+        before, told = len(audit.members), len(audit.scaled)
+        wanted = before + count if relative else count
+        sends = self.world.deliver(ScaleRequested(1, "env", count, relative))
+        answers = audit.scaled[told:]
+        if settings.spare_nodes is None or not 1 <= wanted <= settings.shards:
+            assert [bool(answer.error) for answer in answers] == [True]
+            assert len(sends) == 1
+        elif not answers:
+            self.scales += 1
+
+    @precondition(lambda self: self.going and self.world.audit.joining)
+    @rule(pick=PICK, fails=st.booleans())
+    def newcomer_dies(self, pick: int, fails: bool) -> None:
+        """One that was asked for can't be: the run goes on as it was."""
+        audit = self.world.audit
+        node = sorted(audit.joining)[pick % len(audit.joining)]
+        if fails:
+            self.world.deliver(Failed(node, "starting", "ValueError", "", {}))
+        self.world.kill(node)
+        assert self.going or (self.world.ended is not None and self.world.ended.reason != "failed")
 
     @precondition(lambda self: not self.going)
     @rule(event=st.sampled_from([Tick(), StopRequested("x", True), Saved("optimizer", 1, ())]))
@@ -284,7 +334,7 @@ class Nodes(RuleBasedStateMachine):
         assert not audit.staged
         assert not audit.late
         assert statistics.rows_dropped >= audit.dropped * settings.rows_per_rollout
-        lost = [audit.deaths[node] for node in settings.env_nodes]
+        lost = [audit.deaths[node] for node in (*settings.env_nodes, *(settings.spare_nodes or ()))]
         assert statistics.env_nodes_lost == sum(lost)
         assert statistics.nodes_back == audit.returned
         assert not audit.evaluating, "a running evaluation was cancelled"

@@ -19,7 +19,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def folder_of(place: Path, owner: Owner, name: str = "fastloop-1") -> Path:
+def folder_of(place: Path, owner: Owner, name: str = "fastloop-00000001") -> Path:
     """A folder with what is in it while a run goes on."""
     path = place / name
     path.mkdir()
@@ -61,7 +61,7 @@ def test_what_a_link_in_it_leads_to_stays(place: Path, tmp_path: Path) -> None:
 
 
 def test_folder_of_a_living_run_stays(place: Path) -> None:
-    path = place / "fastloop-2"
+    path = place / "fastloop-00000002"
     remains.make_folder(str(path))
     assert path.stat().st_mode & 0o777 == 0o700
     assert remains.reclaim() == []
@@ -84,20 +84,23 @@ def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_folder_that_says_nothing_stays_unless_it_is_empty(place: Path) -> None:
-    full, empty = place / "fastloop-full", place / "fastloop-empty"
+    full, empty = place / "fastloop-0000000f", place / "fastloop-0000000e"
     full.mkdir()
     (full / "something").touch()
     empty.mkdir()
+    others = place / "fastloop-bench-e"
+    others.mkdir()
     assert remains.reclaim() == []
     assert full.exists()
     assert not empty.exists()
+    assert others.exists()
 
 
 def test_link_to_a_folder_is_no_folder_of_a_run(place: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     target = folder_of(elsewhere, the_dead())
-    (place / "fastloop-link").symlink_to(target)
+    (place / "fastloop-0000000a").symlink_to(target)
     assert remains.reclaim() == []
     assert target.exists()
 
@@ -106,7 +109,7 @@ def test_maker_begins_anew_when_its_empty_folder_is_removed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody reclaims between the two steps in which a folder is made."""
-    symlink, path = os.symlink, place / "fastloop-3"
+    symlink, path = os.symlink, place / "fastloop-00000003"
 
     def late(text: str, link: str) -> None:
         monkeypatch.setattr(os, "symlink", symlink)

@@ -21,7 +21,7 @@ def describe_death(
     """
     row = memory.stats(node).snapshot()
     state = NodeState(row.state).name.lower()
-    if node in plan.names.env:
+    if node in plan.names.steppers:
         context = describe_place(plan, memory, row)
     else:  # what a user's node wrote and others can still read, as its kind counts it
         context = {

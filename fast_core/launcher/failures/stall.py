@@ -144,7 +144,7 @@ class StallDetector:
         if pause_s > 2.0:
             self._forgiven_s = now_s
         for node, watched in [*self._watched.items()]:
-            if node in lost:
+            if node in lost and (watched.counters or watched.beat_s is not None):
                 self._renew(node)
             if node in lost or only not in (None, node):
                 continue
@@ -166,7 +166,7 @@ class StallDetector:
 
     def _hangs(self, node: str, watched: _Watched, now_s: float) -> Failed | None:
         row = watched.stats.snapshot()
-        executes = node in self._plan.names.env
+        executes = node in self._plan.names.steppers
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
         if not watched.look(counters, now_s):

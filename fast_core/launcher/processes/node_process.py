@@ -139,6 +139,7 @@ def _live(context: NodeContext, node_class: str) -> int:
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
+        begun = begun or context.life > 1  # the configuration fitted before
         context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:
         if node is not None:
@@ -156,7 +157,7 @@ def seed_globals(context: NodeContext) -> None:
 
     That of the first life is keyed by the node alone.
     """
-    row = context.plan.names.all.index(context.name)
+    row = context.plan.names.place(context.name)
     key = (0, row) if context.life == 1 else (0, row, context.life)
     sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=key)
     first, second = sequence.generate_state(2)

@@ -11,7 +11,6 @@ import json
 import os
 import pickle
 import re
-import secrets
 import select
 import signal
 import socket
@@ -42,8 +41,6 @@ _GIT_S = 2.0
 # Else setproctitle writes a title over the environment that the kernel shows of a process, and the
 # mark is lost on a node and on all that it forks without exec.
 _KEEP_ENVIRON = {"SPT_NOENV": "1"}
-# So that the path of a socket file in the private folder fits into the kernel's 107 bytes.
-_PARENT_BYTES = 79
 
 
 @dataclass
@@ -121,7 +118,7 @@ class ProcessTree:
     Attributes:
         preload: Modules that the fork server imports before it forks.
         children: Every child that was asked for, by name.
-        directory: Private folder of the socket file.
+        directory: The run's private folder.
         watchdog: Cleans up if this process is killed.
     """
 
@@ -138,7 +135,7 @@ class ProcessTree:
         self.log = log
         self._exited: list[Child] = []
         self._closed = False
-        self.directory = _choose_directory()
+        self.directory = Path(remains.new_path())
         self._spawned = 0
         self.watchdog = Watchdog(self.directory)
         # Made only now, so that there is no moment at which a killed launcher would leave it.
@@ -368,12 +365,3 @@ def git_commit(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):  # no git, or a slow disk
         return ""
     return done.stdout.strip()
-
-
-def _choose_directory() -> Path:
-    """A name for the short private folder of the socket file; nothing is made."""
-    for parent in remains.places():
-        short = len(os.fsencode(parent)) <= _PARENT_BYTES
-        if short and os.access(parent, os.W_OK | os.X_OK):
-            break
-    return Path(parent) / f"{remains.PREFIX}{secrets.token_hex(4)}"

@@ -80,7 +80,9 @@ class Display:
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
-                self._node(name, shell.stats[name].snapshot()) for name in shell.plan.names.all
+                self._node(name, shell.stats[name].snapshot())
+                for name in shell.plan.names.possible
+                if name not in shell.absent
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
@@ -138,7 +140,7 @@ class Display:
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
-        if name in plan.names.env:
+        if name in plan.names.steppers:
             count = self._shell.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
@@ -185,6 +187,8 @@ class Display:
             policy=best_policy_path(shell.run.path).exists(),
             begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
+            deaths=shell.lives,
+            nodes_back=now.nodes_back,
         )
 
     def _newest_checkpoint(self) -> str:

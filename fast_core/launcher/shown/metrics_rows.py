@@ -96,6 +96,7 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "scheduler/evaluations_finished": float(current.evaluations_finished),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
         "scheduler/rows_dropped": float(current.rows_dropped),
+        "scheduler/env_nodes": float(current.env_nodes),
         "scheduler/env_nodes_lost": float(current.env_nodes_lost),
         "scheduler/stale_events": float(current.stale_events),
         "time/collecting_s": current.collecting_s,

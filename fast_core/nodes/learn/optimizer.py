@@ -96,5 +96,6 @@ class OptimizerNode(LearningNode):
                 metrics=metrics,
                 digest=self.digest() if config.diagnostics.digests else "",
                 publish_s=publish_s,
+                checksum=self.checksum,
             )
         )

@@ -176,6 +176,7 @@ class ReplayOptimizerNode(LearningNode):
                 version=self._version,
                 publish_s=publish_s,
                 digest=self.digest() if plan.config.diagnostics.digests else "",
+                checksum=self.checksum,
             )
         )
         if not self._tickets:

@@ -42,7 +42,14 @@ class TicketFigures:
             counts[name] = counts.get(name, 0) + 1
 
     def trained(
-        self, node: str, *, before: int, version: int, publish_s: float, digest: str
+        self,
+        node: str,
+        *,
+        before: int,
+        version: int,
+        publish_s: float,
+        digest: str,
+        checksum: int,
     ) -> Trained:
         """The answer: metrics are means over the steps that report them.
 
@@ -55,6 +62,7 @@ class TicketFigures:
             version: Committed steps after it.
             publish_s: See `Trained`.
             digest: Of the learner.
+            checksum: Of its weights.
         """
         steps, train = max(1, self.updates + self.skipped), self.train
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
@@ -76,4 +84,5 @@ class TicketFigures:
             else {},
             digest=digest,
             publish_s=publish_s,
+            checksum=checksum,
         )
