@@ -6,7 +6,7 @@ The real scheduler core handles the events of a cluster in virtual time
 (`benchmarks.virtual_cluster`): one shard per node, rollouts of 1 s on average under four laws of
 duration, 1 % of the nodes dying on the way, one optimizer, `off_policy_degree` 5. The ratio is the
 least rate at 10,000 nodes over all laws, in events per second of processor time, divided by
-50,000. `wire` is what the messages cost beyond that, heartbeats included: MessagePack, and a
+50,000. `wire` is what the messages cost beyond that: MessagePack, and a
 ZeroMQ router over ipc in the launcher's thread.
 """
 
@@ -27,7 +27,6 @@ from fast_core.distributed.wire import encode
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.events import (
     Collect,
-    Heartbeat,
     Message,
     RolloutOrder,
     RolloutReady,
@@ -43,7 +42,6 @@ DEATHS = 0.01
 SENT = 5_000
 ARRIVAL_LIMIT_S = 10.0
 READY = RolloutReady("env-4711", 4711, 1, 3, 999, 999, 3999, (200.0,) * 3, (200,) * 3)
-HEARTBEAT = Heartbeat("env-4711")  # one a second, which the shell takes
 COLLECT = Collect((RolloutOrder(4711, 1, 3, 999, 999, 3999),))
 
 
@@ -116,8 +114,8 @@ def report(nodes: int, outcomes: dict[str, Outcome], wire: tuple[float, float]) 
     ticket_us = encoding_us(train)  # once for a ticket, that is once a second
     receiving_us, sending_us = wire
     core_share = (nodes + 1) / slowest
-    wire_share = 1e-6 * ((2 * receiving_us + sending_us) * nodes + ticket_us)
-    sent = sum(len(encode(message)) for message in (READY, COLLECT, HEARTBEAT))
+    wire_share = 1e-6 * ((receiving_us + sending_us) * nodes + ticket_us)
+    sent = sum(len(encode(message)) for message in (READY, COLLECT))
     return {
         "events_per_s": slowest,
         "events_needed_per_s": nodes + 1,

@@ -34,6 +34,7 @@ TARGET = 2.0
 PEERS = ("mujoco",)
 HALFCHEETAH_TARGET = 1.3
 THREADS = ("1", "2")
+PEER_S, QUICK_PEER_S = 10.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,10 @@ def fastloop_rate(case: Case, *, quick: bool) -> float:
 
 def peer_rates(task: str, *, quick: bool) -> Figures:
     """Updates per second of the serial trainer, by number of torch threads."""
-    seconds = "3" if quick else "10"
-    command = [sys.executable, "-m", "benchmarks.peer_gops", "--task", task, "--seconds", seconds]
+    seconds = QUICK_PEER_S if quick else PEER_S
+    command = [sys.executable, "-m", "benchmarks.peer_gops", "--task", task]
     done = subprocess.run(
-        [*command, "--threads", *THREADS],
+        [*command, "--seconds", str(seconds), "--threads", *THREADS],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ Named by import path in the configuration of `benchmarks.sampler_limit`:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -30,6 +31,10 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
         bool,
         Meta(description="Act as a trained CartPole policy does, so that episodes last 500 steps."),
     ] = False
+    update_s: Annotated[
+        float,
+        Meta(ge=0, description="Sleep for so long at each round, as if something were learnt."),
+    ] = 0.0
     normalize_observations: Annotated[bool, Meta(description="Never.")] = False
 
     def updates_granted(self, rows: int) -> int:
@@ -38,7 +43,7 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build the learner."""
-        return NullAlgorithm(self.parameters(environment, setup.seed))
+        return NullAlgorithm(self.parameters(environment, setup.seed), self.update_s)
 
     def parameters(self, environment: EnvironmentSpec, seed: int) -> list[Array]:
         """The policy's parameters, the same in the whole run; untrained unless ``balance``."""
@@ -57,11 +62,14 @@ class NullConfig(PPOConfig, frozen=True, kw_only=True):
 class NullAlgorithm:
     """Implements `fast_core.algorithm.Algorithm` and does nothing."""
 
-    def __init__(self, parameters: list[Array]) -> None:
-        self._parameters = parameters
+    def __init__(self, parameters: list[Array], update_s: float = 0.0) -> None:
+        """Each update takes ``update_s`` seconds."""
+        self._parameters, self._update_s = parameters, update_s
 
     def update(self, batch: RolloutBatch) -> UpdateReport:
-        """Throw the rows away."""
+        """Throw the rows away, in its time."""
+        if self._update_s:
+            time.sleep(self._update_s)
         return UpdateReport(updates=1, skipped=0)
 
     def policy_parameters(self) -> Sequence[Array]:

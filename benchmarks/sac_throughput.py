@@ -42,12 +42,13 @@ RACE = Race(
     last_round=40,
 )
 PEER_LIMIT_S, QUICK_PEER_LIMIT_S, QUICK_LAST_ROUND = 30.0, 8.0, 20
+BARE_S, QUICK_BARE_S = 8.0, 3.0
 
 
 def turn(last_round: int, *, peer: bool, quick: bool) -> Figures:
     """All rates once."""
     cores = min(2, len(os.sched_getaffinity(0)))
-    seconds = 3.0 if quick else 8.0
+    seconds = QUICK_BARE_S if quick else BARE_S
     figures = {}
     for name, overrides in VARIANTS.items():
         figures[f"{name}_env_steps_per_s"] = RACE.fastloop_rate(last_round, *overrides)

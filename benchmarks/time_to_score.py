@@ -27,6 +27,7 @@ TARGET = 0.5
 PEERS = ("stable-baselines3",)
 SCORE = 475.0
 TIMEOUT_S = 120.0
+SEEDS, QUICK_SEEDS = 5, 2
 
 
 def fastloop(seed: int) -> dict[str, float]:
@@ -67,7 +68,7 @@ def main() -> None:
     peer = installed(peer_sb3.DISTRIBUTION) is not None
     skipped = () if peer else (f"{peer_sb3.DISTRIBUTION} is not installed",)
     found = []
-    for number in range(2 if given.quick else 5):
+    for number in range(QUICK_SEEDS if given.quick else SEEDS):
         seed = given.first_seed + number
         measured = [fastloop, sb3][: 2 if peer else 1]
         figures: dict[str, float] = {}

@@ -22,16 +22,18 @@ from fast_core.events import (
     LauncherEvent,
     NodeExited,
     Ready,
+    Respawn,
     RolloutOrder,
     RolloutReady,
     Train,
     Trained,
 )
-from fast_core.scheduler import Scheduler, SchedulerSettings
+from fast_core.scheduler import Budget, Scheduler, SchedulerSettings
 
 ROWS, UPDATES = 1024, 4
 TRAINING_S = 0.5  # of the time of a mean rollout; then collecting is what bounds the run
 STRAGGLER_SHARE, STRAGGLER_FACTOR = 0.05, 10.0
+RETURN_S = 0.3  # from a death until the node is ready again
 OPTIMIZER = "optimizer-0"
 
 Law = Callable[[random.Random, int], float]
@@ -72,7 +74,7 @@ def settings(nodes: int, degree: int, tickets: int, deaths: int) -> SchedulerSet
         stop_score=None,
         stop_score_held=1,
         start_timeout_s=60.0,
-        env_restarts=deaths,
+        restarts=(Budget("env", tuple(f"env-{rank}" for rank in range(nodes)), deaths),),
     )
 
 
@@ -107,14 +109,18 @@ class VirtualCluster:
     """Runs to its end in `run`, once."""
 
     def __init__(self, nodes: int, law: Law, *, degree: int, tickets: int, deaths: int) -> None:
-        """``deaths`` env nodes die, evenly over the first ``tickets`` seconds of virtual time."""
+        """``deaths`` env nodes die, evenly over the first ``tickets`` seconds of virtual time.
+
+        Each is back after `RETURN_S`.
+        """
         self._settings = settings(nodes, degree, tickets, deaths)
         self._scheduler = Scheduler(self._settings)
         self._law, self._generator = law, random.Random(0)
         self._queues: dict[str, deque[RolloutOrder]] = {n: deque() for n in self._settings.nodes}
         self._busy: set[str] = set()
-        self._dead: set[str] = set()
-        self._heap: list[tuple[float, int, str, Event | LauncherEvent]] = []
+        self._deaths = 0
+        self._lives: Counter[str] = Counter()
+        self._heap: list[tuple[float, int, str, int, Event | LauncherEvent]] = []
         self._serial = self._version = self._ordered = 0
         self._free_s = 0.0  # when the optimizer is
         self._last_ticket: dict[int, int] = {}
@@ -138,20 +144,18 @@ class VirtualCluster:
             for pid, node in enumerate(self._settings.nodes):
                 self._deliver(Ready(node, pid), 0.0)
             while self._ended is None:
-                now_s, _, node, event = heapq.heappop(self._heap)
-                self._happen(node, event, now_s)
+                now_s, _, node, life, event = heapq.heappop(self._heap)
+                self._happen(node, life, event, now_s)
         finally:
             gc.enable()
         return self._conclude(now_s)
 
-    def _happen(self, node: str, event: Event | LauncherEvent, now_s: float) -> None:
+    def _happen(self, node: str, life: int, event: Event | LauncherEvent, now_s: float) -> None:
         if isinstance(event, NodeExited):
-            if node in self._dead:
-                return
-            self._dead.add(node)
+            self._deaths += 1
+            self._lives[node] += 1
             self._queues[node].clear()
-            self._busy.discard(node)
-        elif node in self._dead:
+        elif life != self._lives[node]:
             return  # what it was doing died with it
         self._busy.discard(node)
         if isinstance(event, Trained):
@@ -175,6 +179,8 @@ class VirtualCluster:
                     self._ordered += len(rollouts)
                     self._queues[node].extend(rollouts)
                     self._start(node, now_s)
+                case Respawn():
+                    self._at(now_s + RETURN_S, command.node, Ready(command.node, 1))
                 case Train():
                     self._train(command, now_s)
                 case EndRun():
@@ -207,7 +213,7 @@ class VirtualCluster:
 
     def _at(self, at_s: float, node: str, event: Event | LauncherEvent) -> None:
         self._serial += 1
-        heapq.heappush(self._heap, (at_s, self._serial, node, event))
+        heapq.heappush(self._heap, (at_s, self._serial, node, self._lives[node], event))
 
     def _conclude(self, now_s: float) -> Outcome:
         outcome, end = self._outcome, self._ended
@@ -216,7 +222,7 @@ class VirtualCluster:
         outcome.dropped = found.rows_dropped // ROWS
         assert self._ordered == len(self._seen) + outcome.dropped, "a rollout was lost"
         assert found.env_steps_collected == found.env_steps_trained == len(self._seen) * ROWS
-        assert found.env_nodes_lost == len(self._dead)
+        assert found.env_nodes_lost == self._deaths
         outcome.virtual_s = now_s
         return outcome
 

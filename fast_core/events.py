@@ -70,6 +70,12 @@ class Assign(Message, frozen=True):
     taken_over: bool = False
 
 
+class Release(Message, frozen=True):
+    """Execute a shard no more: another node does; none of its rollouts is open."""
+
+    shard: int
+
+
 class RolloutOrder(msgspec.Struct, frozen=True):
     """One shard rollout to collect.
 
@@ -269,7 +275,9 @@ class Trained(Message, frozen=True):
         skipped: Granted steps not taken.
         lag_mean: Mean policy lag of the rows, in versions, when they were consumed.
         lag_max: Largest policy lag of the rows.
+        publish_s: Time from the last optimizer step until those who act could have the weights.
         digest: SHA-256 of the learner's whole state, empty unless asked for.
+        checksum: CRC-32 of the weights published last, 0 unless the schedule is recorded.
     """
 
     node: str
@@ -281,6 +289,8 @@ class Trained(Message, frozen=True):
     lag_max: int
     metrics: dict[str, float]
     digest: str = ""
+    publish_s: float = 0.0
+    checksum: int = 0
 
 
 class SnapshotTaken(Message, frozen=True):
@@ -371,12 +381,6 @@ class Changed(Message, frozen=True):
     number: int
 
 
-class Heartbeat(Message, frozen=True):
-    """The node's I/O thread is alive."""
-
-    node: str
-
-
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -401,6 +405,8 @@ class Failed(Message, frozen=True):
         traceback: The node's own traceback.
         context: Further facts by name: shard, environment, episode, seed, step, last action.
         refused: Whether it would not begin, because of the configuration; ``error`` says why.
+        hangs: Whether its process lives and does not come back, hung or stopped: somebody else
+            says this of it, and it must be killed and reaped before its work is given away.
     """
 
     node: str
@@ -409,6 +415,7 @@ class Failed(Message, frozen=True):
     traceback: str
     context: dict[str, str]
     refused: bool = False
+    hangs: bool = False
 
 
 # --- events that the launcher itself raises ----------------------------------------------------
@@ -437,6 +444,28 @@ class StopRequested(Message, frozen=True):
     save: bool
 
 
+class Requested(Message, frozen=True):
+    """Somebody outside the run asks for something."""
+
+    asked: Asked
+
+
+class ScaleRequested(Message, frozen=True):
+    """Somebody outside the run asks for more nodes, or fewer.
+
+    Attributes:
+        number: Tells this request from others.
+        kind: Of node, as ``nodes`` of the configuration names it.
+        count: How many there shall be.
+        relative: It is added to how many there are.
+    """
+
+    number: int
+    kind: str
+    count: int
+    relative: bool
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -449,10 +478,10 @@ class CheckpointWritten(Message, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a callback asked for while it was called.
+    """What a callback asked for while it was called, or somebody outside the run.
 
     Attributes:
-        by: Its method, as ``module:Class.method``.
+        by: Its method, as ``module:Class.method``, or the command.
         stop: Why the run shall end; None if it need not.
         save: Whether a checkpoint is wanted now.
         changes: New values by key of the configuration.
@@ -476,8 +505,21 @@ class Told(Message, frozen=True):
     asked: tuple[Asked, ...] = ()
 
 
+class Late(Message, frozen=True):
+    """Something arrived from an earlier life of a node, and was not read."""
+
+    node: str
+
+
 class Tick(Message, frozen=True):
-    """Time passed; carries nothing but the clock that comes with it."""
+    """Time passed.
+
+    Attributes:
+        idle_since_s: Since when no node that the scheduler waits for has been at work, on the
+            scheduler's clock; None if one is, or that isn't known.
+    """
+
+    idle_since_s: float | None = None
 
 
 # --- commands to the launcher ------------------------------------------------------------------
@@ -500,6 +542,41 @@ class AbandonCheckpoint(Message, frozen=True):
     error: str
 
 
+class Respawn(Message, frozen=True):
+    """Start a node anew that died; it reports `Ready` like any other.
+
+    Attributes:
+        life: The number of its life, 2 for the first that is not the one it began with.
+        shards: What it executes, if it is an env node; nobody tells it again.
+        changed: Values that are not the configuration's, by key.
+    """
+
+    node: str
+    life: int
+    shards: tuple[Assign, ...] = ()
+    changed: dict[str, Value] = {}
+
+
+class Retire(Message, frozen=True):
+    """Have a node stop that is needed no more; its end is no failure."""
+
+    node: str
+
+
+class Scaled(Message, frozen=True):
+    """What came of a `ScaleRequested`.
+
+    Attributes:
+        number: Of the request.
+        text: How many nodes there are now.
+        error: Why it was not done, empty if it was.
+    """
+
+    number: int
+    text: str
+    error: str = ""
+
+
 class Tell(Message, frozen=True):
     """Tell the callbacks what has just happened, and answer with `Told`."""
 
@@ -507,11 +584,16 @@ class Tell(Message, frozen=True):
 
 
 class EndRun(Message, frozen=True):
-    """Stop every node and finish with this outcome."""
+    """Stop every node and finish with this outcome.
+
+    Attributes:
+        again: Whether it has not ended for good: it goes on from its newest checkpoint.
+    """
 
     reason: StopReason
     text: str
     cause: Failed | None = None
+    again: bool = False
 
 
 class Decision(Message, frozen=True):
@@ -523,6 +605,7 @@ class Decision(Message, frozen=True):
 
 WireCommand = (
     Assign
+    | Release
     | Collect
     | Transform
     | Train
@@ -546,7 +629,6 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
-    | Heartbeat
     | LogLine
     | Figures
     | Failed
@@ -554,5 +636,9 @@ WireEvent = (
 )
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
-LauncherEvent = NodeExited | StopRequested | CheckpointWritten | Told | Tick
-LauncherCommand = CommitCheckpoint | AbandonCheckpoint | Tell | EndRun | Decision
+LauncherEvent = (
+    NodeExited | StopRequested | Requested | ScaleRequested | CheckpointWritten | Told | Late | Tick
+)
+LauncherCommand = (
+    CommitCheckpoint | AbandonCheckpoint | Respawn | Retire | Scaled | Tell | EndRun | Decision
+)

@@ -56,6 +56,7 @@ OWNERS = {
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.launcher.processes.tree",
+        "fast_core.launcher.processes.watched",
         "fast_core.tools.doctor",
         "fast_core.tools.sweep.child",
         "fast_core.export.header",  # the C compiler

@@ -21,8 +21,9 @@ from fast_core.config import file as config_file
 from fast_core.errors import RunFailed
 from fast_core.events import StopReason
 from fast_core.launcher import Outcome
+from fast_core.launcher.control import client
 from fast_core.metrics import MetricsRow
-from fast_core.monitor.figures import count, duration, evaluation_text
+from fast_core.monitor.figures import count, duration, evaluation_text, times
 from fast_core.monitor.journal import JournalEntry, read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
@@ -51,7 +52,9 @@ class Checkpoint:
 
 
 class Run:
-    """A run that has ended, or goes on in some process; nothing here changes it but `resume`.
+    """A run that has ended, or goes on in some process.
+
+    Nothing here changes it but `resume`, and `stop` and `save` where it goes on elsewhere.
 
     Every attribute is read anew each time, so a run can be watched.
 
@@ -114,7 +117,7 @@ class Run:
 
     @property
     def crash(self) -> str | None:
-        """Why it failed, the first cause last; None if it did not."""
+        """Everything that failed, why the run did last; None if nothing did."""
         try:
             return self._files.crash.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -143,6 +146,27 @@ class Run:
 
         return result_of(resume(self.directory, override_lines(overrides), callbacks=callbacks))
 
+    def stop(self, *, wait: bool = True) -> None:
+        """End it in order where it goes on in another process, as Ctrl-C does: it saves first.
+
+        Args:
+            wait: Whether to return only when it has ended.
+
+        Raises:
+            ConfigError: It does not run, or does not answer.
+        """
+        client.stop(self._files, wait=wait)
+
+    def save(self) -> Checkpoint:
+        """Have it write a checkpoint where it goes on in another process, and wait for that.
+
+        Raises:
+            ConfigError: It does not run, has trained nothing yet, or can't be saved; says why.
+        """
+        path = Path(client.save(self._files).path)
+        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+        return Checkpoint(path, manifest.version, manifest.env_steps)
+
     def __fspath__(self) -> str:
         return str(self.directory)
 
@@ -167,6 +191,7 @@ class Result:
         env_steps: Environment steps trained on, earlier parts of a resumed run included.
         updates: Optimizer steps, likewise.
         time_s: Seconds of training, likewise.
+        comebacks: Times that it came back from a checkpoint by itself, in this call.
         run: Its metrics, events and checkpoints.
     """
 
@@ -178,6 +203,7 @@ class Result:
     updates: int
     time_s: float
     run: Run
+    comebacks: int = 0
 
     @cached_property
     def policy(self) -> Policy:
@@ -192,6 +218,8 @@ class Result:
             "updates": count(self.updates),
             "time": duration(self.time_s),
         }
+        if self.comebacks:
+            figures["came back"] = times(self.comebacks)
         for name, evaluation in (("best", self.best), ("last", self.evaluation)):
             if evaluation is not None:
                 at = f" at {count(evaluation.env_steps)} env steps"
@@ -262,4 +290,5 @@ def _result(outcome: Outcome) -> Result | None:
         updates=summary.updates,
         time_s=summary.elapsed_s,
         run=Run(outcome.directory),
+        comebacks=summary.comebacks,
     )

@@ -45,7 +45,10 @@ def problems(config: RunConfig) -> list[Problem]:
         *_schedules(config),
         *_policy(config),
         *_nodes(config),
+        *_restarts(config),
         *_optimizers(config),
+        *_degree(config),
+        *_recording(config),
         *learning,
     ]
 
@@ -117,6 +120,13 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
 
 def _evaluation(config: RunConfig) -> Iterator[Problem]:
     evaluation = config.evaluation
+    if evaluation.enable_async_eval and evaluation.mode == "sync":
+        yield Problem(
+            "evaluation.enable_async_eval",
+            "is the older name of evaluation.mode, which is 'sync'",
+            "true",
+            "Leave it out, or set mode to async.",
+        )
     key = "evaluation.environments"
     for name, environment in evaluation.environments.items():
         if not _LABEL.fullmatch(name):
@@ -192,15 +202,11 @@ def _policy(config: RunConfig) -> Iterator[Problem]:
 
 
 def _nodes(config: RunConfig) -> Iterator[Problem]:
-    restarts, placement = config.supervision.env_restarts, config.policy.placement
-    if restarts and placement != "env":
-        yield Problem(
-            "supervision.env_restarts",
-            f"can be above 0 only with policy.placement env; that is {placement!r}",
-            repr(restarts),
-            "Set policy.placement to env, or supervision.env_restarts to 0.",
-        )
-    count, shards = config.nodes.env.count, config.rollout.shards
+    count, shards, placement = (
+        config.nodes.env.count,
+        config.rollout.shards,
+        config.policy.placement,
+    )
     if placement != "env" and config.nodes.policy.count > shards:
         yield Problem(
             "nodes.policy.count",
@@ -214,6 +220,37 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
             repr(count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
+        )
+
+
+def _restarts(config: RunConfig) -> Iterator[Problem]:
+    supervision, restarts = config.supervision, config.supervision.restarts
+    older = supervision.env_restarts
+    if older and restarts.env not in (0, older):
+        yield Problem(
+            "supervision.env_restarts",
+            f"is the older name of supervision.restarts.env, which is {restarts.env}",
+            repr(older),
+            "Set it to 0, or both alike.",
+        )
+    if restarts.max_backoff_s < restarts.backoff_s:
+        yield Problem(
+            "supervision.restarts.max_backoff_s",
+            f"must be at least supervision.restarts.backoff_s, which is {restarts.backoff_s:g}",
+            f"{restarts.max_backoff_s:g}",
+            f"Raise it to {restarts.backoff_s:g}, or lower the other.",
+        )
+
+
+def _degree(config: RunConfig) -> Iterator[Problem]:
+    if config.scheduler.off_policy_degree == "legacy-auto" and config.batch_rows is None:
+        key = "batch_size" if config.replays else "minibatch_size"
+        yield Problem(
+            "scheduler.off_policy_degree",
+            f"can be legacy-auto only for an algorithm with the key algorithm.{key}, by which the "
+            f"buffer is divided; {config.algorithm.name!r} has none",
+            "'legacy-auto'",
+            "Set a number, or -1 to let the run choose.",
         )
 
 
@@ -274,6 +311,38 @@ def _collective(config: RunConfig) -> Iterator[Problem]:
             f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
             got,
             "Set it to auto, or nodes.optimizer.device to cuda.",
+        )
+
+
+def _recording(config: RunConfig) -> Iterator[Problem]:
+    """What a record does not hold yet would come out otherwise when it is run again."""
+    if not config.diagnostics.schedule:
+        return
+    optimizer, restarts = config.nodes.optimizer, config.supervision.restarts
+    deaths = {
+        "supervision.env_restarts": config.supervision.env_restarts,
+        "supervision.restarts.env": restarts.env,
+        "supervision.restarts.policy": restarts.policy,
+        "supervision.restarts.replay": restarts.replay,
+        "supervision.restarts.evaluator": restarts.evaluator,
+        "supervision.restarts.optimizer": restarts.optimizer,
+    }
+    beyond = {
+        "nodes.policy.device": (
+            config.policy.placement != "env" and config.nodes.policy.device != "cpu",
+            config.nodes.policy.device,
+            "cpu",
+        ),
+        "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
+        "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
+    }
+    for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):
+        yield Problem(
+            "diagnostics.schedule",
+            f"does not record runs with {key} {value} yet",
+            "true",
+            f"Set it to false, or {key} to {instead}.",
         )
 
 

@@ -19,6 +19,7 @@ from fast_core.errors import ConfigError
 Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+MOST_DEGREE = 1000
 DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
 
 
@@ -408,14 +409,35 @@ class SchedulerConfig(Section, frozen=True):
     """How far collection may run ahead of training."""
 
     off_policy_degree: Annotated[
-        int,
+        Annotated[int, Meta(ge=-1, le=MOST_DEGREE)] | Literal["auto", "legacy-auto"],
         Meta(
-            ge=0,
-            le=1000,
+            title=f"an integer from 0 to {MOST_DEGREE}, or -1 or 'auto' to let the run choose, or "
+            "'legacy-auto'",
             description="Tickets collected ahead of training; 0 is strictly synchronous and "
-            "bit for bit repeatable.",
+            "bit for bit repeatable. -1 or auto: the run measures and chooses, and adjusts it "
+            "while it trains. legacy-auto: max(1, (buffer // batch) // 10), of replay.capacity and "
+            "algorithm.batch_size, or without replay of a ticket's rows and "
+            "algorithm.minibatch_size.",
         ),
     ] = 0
+    stragglers: Annotated[
+        Literal["wait", "drop"],
+        Meta(
+            description="What becomes of a rollout that is still being collected when the next "
+            "ticket can't do without it, since rows would become older than the degree allows. "
+            "wait: training waits for it. drop: it is counted in scheduler/rows_dropped, never "
+            "trained on, and another one is collected in its place. At degree 0 nothing is late."
+        ),
+    ] = "wait"
+    max_auto_degree: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MOST_DEGREE,
+            description="Largest degree that off_policy_degree -1 may choose; memory is laid out "
+            "for it. Lowered where its rollouts would take more than an eighth of what is free.",
+        ),
+    ] = 16
     replay_ratio: Annotated[
         Annotated[float, Meta(gt=0, le=1000)]
         | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
@@ -425,6 +447,11 @@ class SchedulerConfig(Section, frozen=True):
             "off_policy_degree + 1 rounds.",
         ),
     ] = 1.0
+
+    @property
+    def auto(self) -> bool:
+        """Whether the run chooses the degree by itself."""
+        return self.off_policy_degree in (-1, "auto")
 
     @property
     def ratio(self) -> Fraction:
@@ -455,6 +482,10 @@ class EvaluationConfig(Section, frozen=True):
             "sync evaluates that of its own moment and waits for the result."
         ),
     ] = "async"
+    enable_async_eval: Annotated[
+        bool | None,
+        Meta(description="Older name of `mode`: true is async, false sync; null says nothing."),
+    ] = None
     attributes: Annotated[
         Literal["configured", "current"],
         Meta(
@@ -488,6 +519,11 @@ class EvaluationConfig(Section, frozen=True):
             description="Which of `environments` stop.score is about; null: `environment` itself."
         ),
     ] = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether training waits for evaluations, whichever name says so."""
+        return self.mode == "sync" or self.enable_async_eval is False
 
 
 class CheckpointConfig(Section, frozen=True):
@@ -584,6 +620,53 @@ class MetricsConfig(Section, frozen=True):
         return tuple(s for s in self.sinks if self.tensorboard or s.name != "tensorboard")
 
 
+class RestartsConfig(Section, frozen=True):
+    """Deaths of nodes that the run survives: each is started anew and goes on.
+
+    Beyond them a death ends the run with its first cause. Runs in one process (`mode: inline`)
+    have no nodes that could die alone.
+    """
+
+    env: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of env nodes, in all. What was being collected is dropped, "
+            "counted and ordered anew, and the shards go on with new episodes.",
+        ),
+    ] = 0
+    policy: Annotated[int, Meta(ge=0, description="Deaths of policy nodes, in all.")] = 0
+    replay: Annotated[int, Meta(ge=0, description="Deaths of the replay node.")] = 0
+    evaluator: Annotated[
+        int,
+        Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),
+    ] = 0
+    optimizer: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of optimizers, in all: the whole run goes back to its newest "
+            "checkpoint, or begins once more where there is none.",
+        ),
+    ] = 0
+    backoff_s: Annotated[
+        Seconds,
+        Meta(
+            description="Wait before a node is started anew the second time, and twice as long "
+            "each time after that; the first time there is none. It begins again once the node "
+            "has lived for max_backoff_s."
+        ),
+    ] = 0.5
+    max_backoff_s: Annotated[Seconds, Meta(description="Longest wait.")] = 30.0
+    on_error: Annotated[
+        Literal["end", "restart"],
+        Meta(
+            description="What an error that a node raises is, an environment's say: end of the "
+            "run, or restart: a death like others, for simulators that fail now and then."
+        ),
+    ] = "end"
+
+
 class SupervisionConfig(Section, frozen=True):
     """Limits on waiting for nodes."""
 
@@ -595,24 +678,34 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 120.0
     heartbeat_timeout_s: Annotated[
-        Seconds, Meta(description="Silence of a node's I/O thread that counts as a failure.")
+        Seconds,
+        Meta(
+            description="Silence of a node's process that counts as a failure. A thread of the "
+            "native core gives the sign of life, so a long call is none, whatever it holds."
+        ),
     ] = 30.0
     work_timeout_s: Annotated[
         Seconds | None,
         Meta(
             description="Longest that anything else of a node may take in which no counter of it "
-            "moves: an update of the learner, a forward pass, a call of a node of your own; null "
-            "waits for ever."
+            "moves: an update of the learner, a forward pass, a checkpoint, a call of a node of "
+            "your own. The first time of each kind may take all of it, since something may be "
+            "compiled or tuned; null waits for ever, the next times too."
         ),
     ] = 600.0
+    repeat_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="Likewise, from the second time of each kind on. Where the longest so far "
+            "took more than a twentieth of it, a node may take 20 times that instead, but never "
+            "more than work_timeout_s. Both also limit how long a run may stand still, in which "
+            "something is owed, nothing comes and no node is at work."
+        ),
+    ] = 120.0
+    restarts: RestartsConfig = RestartsConfig()
     env_restarts: Annotated[
         int,
-        Meta(
-            ge=0,
-            description="Deaths of env nodes that the run survives: their shards move to other "
-            "env nodes and go on with new episodes. An error that an environment raises ends it "
-            "all the same. Needs policy.placement env.",
-        ),
+        Meta(ge=0, description="Older name of `restarts.env`; 0 says nothing."),
     ] = 0
     save_s: Annotated[
         Seconds,
@@ -630,12 +723,24 @@ class SupervisionConfig(Section, frozen=True):
         ),
     ] = 2.5
 
+    @property
+    def env_deaths(self) -> int:
+        """Deaths of env nodes that the run survives, whichever name says so."""
+        return max(self.env_restarts, self.restarts.env)
+
 
 class DiagnosticsConfig(Section, frozen=True):
     """Switches for tests and for finding faults; all off by default."""
 
     digests: Annotated[
         bool, Meta(description="Write a SHA-256 of the learner's whole state after every ticket.")
+    ] = False
+    schedule: Annotated[
+        bool,
+        Meta(
+            description="Record in which order things happened, so that `fastloop rerun` can run "
+            "it again, bit for bit, in one process."
+        ),
     ] = False
     delay_ms: Annotated[
         float,
@@ -749,6 +854,28 @@ class RunConfig(Section, frozen=True, kw_only=True):
     def progress(self, env_steps: int) -> float:
         """The share of `horizon` that has passed, at most 1; 0 where there is none."""
         return min(1.0, env_steps / self.horizon) if self.horizon else 0.0
+
+    @property
+    def degree(self) -> int:
+        """The off-policy degree; the largest that may be in force where the run chooses it."""
+        asked = self.scheduler.off_policy_degree
+        if self.scheduler.auto:
+            return self.scheduler.max_auto_degree
+        return asked if isinstance(asked, int) else self._legacy_degree
+
+    @property
+    def batch_rows(self) -> int | None:
+        """Rows of one optimizer step, None where the algorithm has no such key."""
+        key = "batch_size" if self.replays else "minibatch_size"
+        rows: object = getattr(self.algorithm, key, None)
+        return rows if isinstance(rows, int) and rows > 0 else None
+
+    @property
+    def _legacy_degree(self) -> int:
+        if self.batch_rows is None:  # refused by the rules
+            return 1
+        buffer = self.replay.capacity if self.replays else self.rows_per_ticket
+        return min(max(1, buffer // self.batch_rows // 10), MOST_DEGREE)
 
     @property
     def replays(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fast_core.events import Command, Event
+from fast_core.events import Command, Event, Late
 
 Notify = Callable[[], None]
 
@@ -50,7 +50,7 @@ class Hub(Protocol):
         """
         ...
 
-    def receive(self) -> list[Event]:
+    def receive(self) -> Sequence[Event | Late]:
         """What arrived, oldest first per node; never blocks. Ask again: there may be more."""
         ...
 

@@ -6,7 +6,7 @@ queued for a node is refused and counted, never dropped.
 
 A node's sockets belong to its I/O thread. The node's own thread hands over bytes through a
 deque and an event descriptor; what arrives goes into a deque and rings the node's doorbell.
-So a node that computes for a minute still answers heartbeats.
+So a node that computes for a minute still takes what arrives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import zmq
 from fast_core.distributed.channel import Notify
 from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Heartbeat, Stop
+from fast_core.events import Command, Envelope, Event, Late, LogLine, Stop
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
@@ -33,12 +33,13 @@ INBOX_LIMIT = 10_000
 # Events that the launcher takes at once. Without a limit, nodes that send as fast as it receives
 # would keep it from everything else.
 RECEIVE_LIMIT = 5_000
-HEARTBEAT_INTERVAL_S = 1.0
 UNIX_PATH_LIMIT = 107
 
 
 class ZmqHub:
     """The scheduler's end; used by one thread of the launcher.
+
+    A node's peer name is its own name in its first life, and another one in each that follows.
 
     Attributes:
         path: The socket file that nodes connect to.
@@ -66,6 +67,17 @@ class ZmqHub:
         self._poller.register(self._router, zmq.POLLIN)
         self._others: tuple[int, ...] = ()
         self._unreadable: TransportError | None = None
+        self._peers: dict[str, str] = {}  # of nodes that are not in their first life
+        self._gone: dict[bytes, str] = {}  # peers of earlier lives
+
+    def retire(self, node: str) -> None:
+        """Take nothing any more from the process that was this node; another one will be it."""
+        self._gone[self.peer(node).encode()] = node
+        self._peers[node] = f"{node}/{1 + sum(gone == node for gone in self._gone.values())}"
+
+    def peer(self, node: str) -> str:
+        """What this node calls itself when it connects."""
+        return self._peers.get(node, node)
 
     def send(self, node: str, command: Command) -> None:
         """Queue a command for one node.
@@ -74,7 +86,7 @@ class ZmqHub:
             TransportError: The node is not connected, or has stopped reading.
         """
         try:
-            self._router.send_multipart([node.encode(), encode(command)], zmq.NOBLOCK)
+            self._router.send_multipart([self.peer(node).encode(), encode(command)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             reason = (
                 f"does not read: {HIGH_WATER_MARK} messages wait for it"
@@ -86,8 +98,10 @@ class ZmqHub:
                 what = f"{command.kind!r} of node {command.node!r}"
             raise TransportError(f"{what} for node {node!r} was refused: it {reason}") from error
 
-    def receive(self) -> list[Event]:
+    def receive(self) -> list[Event | Late]:
         """What arrived, oldest first per node, at most `RECEIVE_LIMIT` events; never blocks.
+
+        Of an earlier life of a node only log lines are, and `Late` in place of everything else.
 
         Raises:
             TransportError: A message is not an event of this protocol version. What came before
@@ -96,19 +110,24 @@ class ZmqHub:
         if self._unreadable is not None:
             error, self._unreadable = self._unreadable, None
             raise error
-        events: list[Event] = []
+        events: list[Event | Late] = []
         while len(events) < RECEIVE_LIMIT:
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             try:
-                events.append(decode_event(frames[-1]))
+                event = decode_event(frames[-1])
             except TransportError as error:
                 if not events:
                     raise
                 self._unreadable = error
                 break
+            late = self._gone.get(frames[0])
+            if late is None or isinstance(event, LogLine):
+                events.append(event)
+            else:
+                events.append(Late(late))
         return events
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
@@ -144,9 +163,13 @@ class ZmqNodeChannel:
     A lock would do too, but a process forked while it is held could never log again.
     """
 
-    def __init__(self, path: str, node: str, notify: Notify) -> None:
-        """Connect to the launcher's socket file; ``notify`` is called after each arrival."""
+    def __init__(self, path: str, node: str, notify: Notify, peer: str = "") -> None:
+        """Connect to the launcher's socket file; ``notify`` is called after each arrival.
+
+        ``peer`` is what `ZmqHub.peer` said, the node's name unless it is given.
+        """
         self._path, self._node, self._notify = path, node, notify
+        self._peer = peer or node
         self._outbox: deque[bytes] = deque()
         self._inbox: deque[Command] = deque()
         self._stop = False
@@ -217,7 +240,7 @@ class ZmqNodeChannel:
             with zmq.Context(io_threads=1) as context, context.socket(zmq.DEALER) as dealer:
                 dealer.linger = LINGER_MS
                 dealer.sndhwm = dealer.rcvhwm = HIGH_WATER_MARK
-                dealer.identity = self._node.encode()
+                dealer.identity = self._peer.encode()
                 dealer.connect(f"ipc://{self._path}")
                 self._pump(dealer)
         except TransportError as error:
@@ -237,8 +260,6 @@ class ZmqNodeChannel:
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(self._wake, zmq.POLLIN)
-        heartbeat = encode(Heartbeat(self._node))
-        next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
         deadline_s: float | None = None
         while True:
             blocked = not self._flush(dealer)
@@ -249,15 +270,11 @@ class ZmqNodeChannel:
             # A full inbox is left alone: ZeroMQ's queues fill, and then the hub is refused.
             full = len(self._inbox) >= INBOX_LIMIT
             poller.register(dealer, (0 if full else zmq.POLLIN) | (zmq.POLLOUT if blocked else 0))
-            wait_s = max(0.0, next_heartbeat_s - time.monotonic())
-            ready = dict(poller.poll(round(min(wait_s, HEARTBEAT_INTERVAL_S) * 1000)))
+            ready = dict(poller.poll(None if deadline_s is None else LINGER_MS))
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             if ready.get(dealer, 0) & zmq.POLLIN:
                 self._drain(dealer)
-            if time.monotonic() >= next_heartbeat_s:
-                self._outbox.append(heartbeat)
-                next_heartbeat_s = time.monotonic() + HEARTBEAT_INTERVAL_S
 
     def _flush(self, dealer: zmq.Socket[bytes]) -> bool:
         """Send what is queued; False when ZeroMQ takes no more for now."""

@@ -41,4 +41,11 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
     return implementation(run, overrides, callbacks=callbacks)
 
 
-__all__ = ["Outcome", "launch", "resume", "validate"]
+def rerun(run: Path, until: str | None = None) -> Outcome:
+    """Do again, inline, what was recorded of a run."""
+    from fast_core.launcher.rerunning.run import rerun as implementation
+
+    return implementation(run, until)
+
+
+__all__ = ["Outcome", "launch", "rerun", "resume", "validate"]

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
@@ -34,7 +35,7 @@ from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.system import forks, threads
+from fast_core.system import forks, remains, threads
 from fast_core.system.text import error_text
 
 OTHERS_WAIT_S = 0.1  # between looks at the interrupts
@@ -48,6 +49,11 @@ class InlineMode:
     def __init__(self, session: Session, stack: ExitStack) -> None:
         """Watch over calls into user code; ``stack`` closes every node."""
         self._session, self._stack = session, stack
+        self.folder = Path(remains.new_path())
+        remains.make_folder(str(self.folder))
+        stack.callback(remains.remove_folder, str(self.folder))
+        for text in remains.reclaim():  # a run of processes has its watchdog do it
+            session.progress.log(LogLine("launcher", "INFO", text))
         self._hub = InprocHub()
         session.interrupts.raises = True
         self._limits = stack.enter_context(Limits(session.interrupts, self._end))
@@ -190,8 +196,10 @@ class InlineRun:
         """Wait for what does not happen in this thread: a commit, a callback."""
         if not self._shell.await_others(OTHERS_WAIT_S):
             raise FastLoopError(
-                "no node has anything to do and the run has not ended; this is a fault in "
-                f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
+                "no node has anything to do and the run has not ended: "
+                f"{self._shell.owed() or 'nobody owes anything'}. Where that is no node of your "
+                "own, it is a fault in FastLoop, please report it with "
+                f"{self._shell.run.path / 'events.jsonl'}"
             )
 
     def _step(self, node: Node) -> bool:
@@ -227,7 +235,7 @@ class InlineRun:
             self._shell.take(StopRequested(interrupts.text, save=not again))
 
     def _stop(self) -> None:
-        self._shell.stop_nodes()
+        self._shell.stop_nodes(self._plan.names.all)
         for node in self._nodes:
             self._step(node)  # the metrics node has a last row to write
         self.close()

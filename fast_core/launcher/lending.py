@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError
 from fast_core.seeding import generators_kept
-from fast_core.system import threads
+from fast_core.system import caches, threads
 from fast_core.system.surroundings import variables_kept
 
 _lent = threading.Lock()
@@ -32,8 +32,9 @@ def process_lent() -> Iterator[None]:
             "or use mode process."
         )
     try:
-        with variables_kept((*VARIABLES, *threads.ENVIRONMENT)):
-            for name, value in threads.ENVIRONMENT.items():
+        ours = {**threads.ENVIRONMENT, **caches.variables()}
+        with variables_kept((*VARIABLES, *ours)):
+            for name, value in ours.items():
                 os.environ.setdefault(name, value)
             with generators_kept(), threads.threads_kept():
                 yield

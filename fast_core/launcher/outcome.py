@@ -21,7 +21,8 @@ class Outcome:
         text: Why, with figures.
         directory: The run's folder; None where it was interrupted before there was one.
         summary: What it reached; None where it was interrupted before it began.
-        signal: The signal that asked it to end, even if that came too late.
+        signal: The signal that asked it to end, even if that came too late; None where it was
+            asked otherwise, as by ``fastloop stop``.
         cause: First cause of a failure.
         report: The same for people: first cause last, with its traceback; empty without a failure.
     """
@@ -36,8 +37,10 @@ class Outcome:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 finished, 1 failed, 128 + signal number when interrupted."""
+        """The exit status: 0 finished, 1 failed, 128 + signal number when interrupted.
+
+        What else interrupts counts as Ctrl-C.
+        """
         if self.reason == "failed":
             return EXIT_FAILED
-        interrupted = self.reason == "interrupted" and self.signal is not None
-        return 128 + int(self.signal or 0) if interrupted else 0
+        return 128 + int(self.signal or signal.SIGINT) if self.reason == "interrupted" else 0

@@ -17,12 +17,13 @@ from fast_core.memory import ANYONE, EXECUTOR, STAGES, Doorbell, EvaluationSlot,
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, structures
+from fast_core.system.text import error_text
 
 Nodes = Mapping[str, type[Node]]
 
 # Who writes because of a command: the nodes that consume it.
 _HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, STAGES: Transform}
-_LAUNCHER_READS = {"spans", "stats", "progress"}
+_LAUNCHER_READS = {"pulse", "spans", "stats", "progress", "works"}
 _ONE_READER = (Ring, EvaluationSlot)  # the reader has a word of its own in these
 _NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_.-]+)?")
 
@@ -67,9 +68,9 @@ def own_structures(plan: RunPlan, extras: Sequence[ExtraNode]) -> Iterator[Struc
     for extra in extras:
         try:
             rows = tuple(extra.kind.structures(plan, extra.name))
-        except Exception as error:  # user code
+        except BaseException as error:  # a user's code may raise anything
             raise TopologyError(
-                f"{_who(extra)}: structures() raised {type(error).__name__}: {error}"
+                f"{_who(extra)}: structures() raised {error_text(error)}"
             ) from error
         for row in rows:
             if type(row) is not Structure or not _NAME.fullmatch(row.name):

@@ -16,7 +16,7 @@ from fast_core.run.changes import changeable
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
-from fast_core.scheduler import SchedulerSettings
+from fast_core.scheduler import Budget, SchedulerSettings
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
 
@@ -80,6 +80,14 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     )
 
 
+def choosing_nothing_inline(config: RunConfig) -> RunConfig:
+    """Degree 0 where the run would choose it inline: any other would only make rows older."""
+    if config.mode != "inline" or not config.scheduler.auto:
+        return config
+    scheduler = msgspec.structs.replace(config.scheduler, off_policy_degree=0)
+    return msgspec.structs.replace(config, scheduler=scheduler)
+
+
 def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     """Replace ``rollout.steps: auto`` by a number.
 
@@ -140,7 +148,7 @@ def make_plan(
         _check_granted(plan)
     exact = config.checkpoint.exact
     promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
-    must = exact == "require" or (exact == "auto" and config.scheduler.off_policy_degree == 0)
+    must = exact == "require" or (exact == "auto" and config.degree == 0)
     if plan.saves and must and not environment.repeatable:
         why, remedy = _unrepeatable(config.environment)
         raise ConfigError(
@@ -172,16 +180,20 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     return why, "Use environment.backend: gymnasium"
 
 
-def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSettings:
-    """What the scheduler is told."""
+def scheduler_settings(
+    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+) -> SchedulerSettings:
+    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
+    dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.nodes.extra))
     others = [name for name in plan.names.extra if name not in wired.savers]
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
+        spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
@@ -190,8 +202,14 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        env_restarts=config.supervision.env_restarts,
-        degree=config.scheduler.off_policy_degree,
+        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks_on_error=config.supervision.restarts.on_error == "restart",
+        restarts=_budgets(plan),
+        backoff_s=config.supervision.restarts.backoff_s,
+        max_backoff_s=config.supervision.restarts.max_backoff_s,
+        degree=config.degree,
+        stragglers=config.scheduler.stragglers,
+        auto_degree=config.scheduler.auto,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,
@@ -201,7 +219,7 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
-        eval_mode=evaluation.mode,
+        eval_mode="sync" if evaluation.waits else "async",
         eval_at_end=evaluation.at_end,
         checkpoint_every_updates=config.checkpoint.every_updates,
         checkpoint_at_end=config.checkpoint.at_end,
@@ -213,6 +231,20 @@ def scheduler_settings(plan: RunPlan, checkpoint_directory: str) -> SchedulerSet
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=config.supervision.start_timeout_s,
+        work_timeout_s=config.supervision.work_timeout_s,
+        repeat_timeout_s=config.supervision.repeat_timeout_s,
+    )
+
+
+def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
+    """Deaths that the run survives, by kind of node."""
+    names, supervision = plan.names, plan.config.supervision
+    restarts = supervision.restarts
+    return (
+        Budget("env", names.steppers, supervision.env_deaths),
+        Budget("policy", names.policy, restarts.policy),
+        Budget("replay", names.replay, restarts.replay),
+        Budget("evaluator", names.evaluator, restarts.evaluator),
     )
 
 

@@ -17,15 +17,20 @@ from fast_core.launcher.processes.tree import ProcessTree
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
-from fast_core.launcher.supervisor import PROBE, TERMINATE_GRACE_S, Supervisor, ask_probe
+from fast_core.launcher.supervisor import (
+    NODE_TARGET,
+    PROBE,
+    TERMINATE_GRACE_S,
+    Supervisor,
+    ask_probe,
+)
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.verdict import Found
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.system import resources, threads
+from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
 
-NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 
@@ -38,6 +43,7 @@ class ProcessMode:
         self.sources: Sources | None = Sources()
         self._config, self._interrupts = session.config, session.interrupts
         self._tree = process_tree(session.config, session.run.logs / "fork-server.log", stack)
+        self.folder = self._tree.directory
         self._hub: ZmqHub | None = None
 
     def look(self) -> Found:
@@ -69,7 +75,9 @@ def process_tree(config: RunConfig, log: Path, stack: ExitStack) -> ProcessTree:
         check_descriptors(descriptors_needed(config, resources.cores().granted))
     with blaming(config.algorithm):
         preload = preloaded(config)
-    tree = ProcessTree(preload=preload, environment=threads.ENVIRONMENT, log=log)
+    tree = ProcessTree(
+        preload=preload, environment={**threads.ENVIRONMENT, **caches.variables()}, log=log
+    )
     stack.callback(tree.close, TERMINATE_GRACE_S)
     return tree
 

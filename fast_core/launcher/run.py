@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -21,27 +22,32 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import LogLine
+from fast_core.events import Failed, LogLine
 from fast_core.launcher.checkpoints.store import (
     check_identity,
     copy_newest,
     drop_abandoned,
     newest_valid,
 )
+from fast_core.launcher.comeback import come_back, lost_early, survives_early
 from fast_core.launcher.lending import process_lent
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.prepare import identity
+from fast_core.launcher.parts import LostPart
+from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
+from fast_core.launcher.supervisor import LostEarly
 from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
+from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
+from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.system.durable import write_durably
 
@@ -112,7 +118,7 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return _run(Session(config, run, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, run, continuation, progress, interrupts, callbacks))
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -162,7 +168,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         continuation = Continuation(path, manifest, same_directory=True)
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
-        return _run(Session(config, found, continuation, progress, interrupts, callbacks))
+        return carry_through(Session(config, found, continuation, progress, interrupts, callbacks))
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -235,24 +241,70 @@ def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     return lock
 
 
-def _run(session: Session) -> Outcome:
+def carry_through(session: Session) -> Outcome:
+    """Run it to its outcome, one part after the other while optimizers die and it comes back.
+
+    Nothing is left of a run that could not begin.
+
+    Raises:
+        FastLoopError: It could not be started, or failed in FastLoop itself.
+    """
+    if session.follower is None:  # else it did choose, and chooses the same again
+        config = choosing_nothing_inline(session.config)
+        if config is not session.config:
+            text = "scheduler.off_policy_degree -1 becomes 0: inline nothing happens side by side"
+            session.progress.log(LogLine("launcher", "INFO", text))
+            session = replace(session, config=config)
+    while True:
+        ended = _part(session)
+        if isinstance(ended, Outcome):
+            return ended
+        try:
+            checking = Checking(session.interrupts, session.progress)
+            session = come_back(session, ended, checking)
+        except Interrupted as interrupt:
+            return _never_began(
+                interrupt, session.progress, session.interrupts, session.run, ended.reached
+            )
+        except CheckpointError as error:
+            raise _given_up(session, ended, error) from error
+
+
+def _part(session: Session) -> Outcome | LostPart:
     run, progress, interrupts = session.run, session.progress, session.interrupts
+    lost = session.comebacks[-1].lost if session.comebacks else None
     try:
         with ExitStack() as stack:
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
-        return _never_began(interrupt, progress, interrupts, run)
-    except (ConfigError, TopologyError, SegmentError):
+        reached = None if lost is None else lost.reached
+        return _never_began(interrupt, progress, interrupts, run, reached)
+    except (ConfigError, TopologyError, SegmentError) as error:
+        if lost is not None:
+            raise _given_up(session, lost, error) from error
         # Nothing has begun, so nothing is left of the attempt but the run it would have continued.
         if not session.continued:
             run.remove()
         raise
     except FastLoopError as error:
         interrupts.check_forced()
+        if isinstance(error, LostEarly) and survives_early(session, error):
+            return lost_early(session, error)
+        if lost is not None:
+            raise _given_up(session, lost, error) from error
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
         raise RunFailed(str(error), run.path, "launcher", str(error), "") from error
+
+
+def _given_up(session: Session, lost: LostPart, error: FastLoopError) -> RunFailed:
+    """The error for a run that could not come back: why not, and then the first cause."""
+    run, cause = session.run, lost.cause
+    why = Failed("launcher", "coming back", f"the run could not come back: {error}", "", {})
+    report = crash_report(cause, [why], run_directory=str(run.path))
+    write_crash(run, report, session.progress)
+    return RunFailed(report, run.path, cause.node, cause.error, cause.traceback)
 
 
 def _mode(session: Session, stack: ExitStack) -> Mode:
@@ -266,9 +318,14 @@ def _mode(session: Session, stack: ExitStack) -> Mode:
 
 
 def _never_began(
-    interrupt: Interrupted, progress: Progress, interrupts: Interrupts, run: RunDirectory | None
+    interrupt: Interrupted,
+    progress: Progress,
+    interrupts: Interrupts,
+    run: RunDirectory | None,
+    reached: RunSummary | None = None,
 ) -> Outcome:
-    text = f"{interrupt} before training began"
+    """The outcome of a run that was interrupted while it started, or came back."""
+    text = f"{interrupt} before training {'began' if reached is None else 'went on'}"
     progress.log(LogLine("launcher", "INFO", text))
     directory = None if run is None else run.path
-    return Outcome("interrupted", text, directory, signal=interrupts.number)
+    return Outcome("interrupted", text, directory, reached, signal=interrupts.signal)

@@ -21,9 +21,14 @@ from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.outcome import Outcome
+from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
@@ -34,9 +39,11 @@ from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system import remains
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Session:
         progress: The screen.
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
+        comebacks: What its part after each part that was lost goes on from.
+        follower: What of a recorded run it is to do again, None for a run of its own.
     """
 
     config: RunConfig
@@ -73,10 +82,14 @@ class Session:
     progress: Progress
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
+    comebacks: tuple[Comeback, ...] = ()
+    follower: Follower | None = None
 
     @property
     def continued(self) -> bool:
         """Whether an earlier part of the run lies in its directory."""
+        if self.comebacks:
+            return True
         return self.continuation is not None and self.continuation.same_directory
 
 
@@ -96,9 +109,11 @@ class Mode(Protocol):
     """What differs between processes and one process; made for one session.
 
     Attributes:
+        folder: The run's private folder.
         sources: The files that nodes import while they start; None where that is over.
     """
 
+    folder: Path
     sources: Sources | None
 
     def look(self) -> Found:
@@ -124,26 +139,34 @@ class Mode(Protocol):
         ...
 
 
-def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
+def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostPart:
     """Run it; ``stack`` closes what is opened.
+
+    Returns:
+        How it ended, or what is left where it is to come back.
 
     Raises:
         FastLoopError: The run could not be started.
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
+    remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
+    if session.follower is not None:
+        plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
     interrupts.check()
+    desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources, callbacks)
+    shell = _shell(session, plan, hub, memory, mode.sources, callbacks, desk)
     stack.callback(shell.close)
+    _tell_comeback(shell, session)
     _tell(shell, verdict)
     trace = TraceDrain(plan, memory)
     display = Display(shell, progress, trace)
@@ -152,13 +175,25 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome:
     write_versions(run, datetime.now())  # while the nodes get ready
     nodes.run()
     before = interrupts.count
-    shell.end_callbacks(lambda: interrupts.count > before)
-    return _finish(shell, display, trace, progress, interrupts)
+
+    def hurry() -> bool:
+        return interrupts.count > before
+
+    assert shell.end is not None
+    summary = _with_comebacks(display.summary(), session)
+    if shell.end.again and shell.rest_callbacks(hurry):
+        assert shell.end.cause is not None
+        report = _report(shell, session)
+        return LostPart(plan.config, shell.end.cause, report, summary, callbacks)
+    shell.end_callbacks(hurry)
+    return _finish(shell, session, display, trace)
 
 
 def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
     continuation, run = session.continuation, session.run
-    before = continuation.manifest.env_steps if continuation and session.continued else None
+    before = None
+    if session.continued:
+        before = continuation.manifest.env_steps if continuation else 0
     verdict = judge(
         session.config,
         look,
@@ -167,7 +202,7 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
         continued_env_steps=before,
         kept_bytes=checkpoints_bytes(run.checkpoints),
     )
-    if not session.continued:  # a new run keeps it even if it never begins; else see Shell
+    if not run.config.exists():  # a new run keeps it even if it never begins; else see Shell
         run.write_config(config_file.dumps(verdict.plan.config))
     return verdict
 
@@ -182,10 +217,11 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     host, lost = None, tuple[str, ...]()
     checkpoint = session.continuation.checkpoint if session.continuation else None
     if plan.config.callbacks or session.callbacks:
-        host = Host(plan.config, session.callbacks, session.run.path)
+        earlier = session.comebacks[-1].lost.callbacks if session.comebacks else None
+        host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None:
+    elif checkpoint is not None and session.follower is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -196,6 +232,19 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     return host
 
 
+def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
+    """Where others may ask; with a warning where nobody can."""
+    server = None
+    if session.follower is not None:  # what comes from outside is in its record
+        return Desk(session.config.checkpoint, session.interrupts)
+    try:
+        server = listen(folder, session.run, stack)
+    except OSError as error:
+        text = f"no socket in {folder}, so nobody can stop or save this run by a command: {error}"
+        session.progress.log(LogLine("launcher", "WARNING", text))
+    return Desk(session.config.checkpoint, session.interrupts, server)
+
+
 def _shell(
     session: Session,
     plan: RunPlan,
@@ -203,12 +252,27 @@ def _shell(
     memory: RunMemory,
     sources: Sources | None,
     callbacks: Host | None,
+    desk: Desk,
 ) -> Shell:
     continuation = session.continuation
     state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
     text = config_file.dumps(plan.config)
-    stats = memory.all_stats()
-    return Shell(plan, session.run, hub, stats, session.progress, state, text, sources, callbacks)
+    stats, run, progress = memory.all_stats(), session.run, session.progress
+    if session.follower is None:
+        came_back = len(session.comebacks)
+        return Shell(
+            plan, run, hub, stats, progress, state, text, sources, callbacks, desk, came_back
+        )
+    published = memory.weights().published
+    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
+
+
+def _tell_comeback(shell: Shell, session: Session) -> None:
+    """Write down what this part goes on from, where it does after a death."""
+    if session.comebacks:
+        last = session.comebacks[-1]
+        facts = {"from_env_steps": last.lost.reached.env_steps, "to_env_steps": last.env_steps}
+        shell.decide("come back", last.text, facts)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:
@@ -238,24 +302,35 @@ def _tell_placement(shell: Shell, placed: Choice | str) -> None:
         shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
 
 
-def _finish(
-    shell: Shell, display: Display, trace: TraceDrain, progress: Progress, interrupts: Interrupts
-) -> Outcome:
+def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain) -> Outcome:
     """Say and write how it ended."""
-    end, run = shell.end, shell.run
+    end, run, progress, interrupts = shell.end, shell.run, session.progress, session.interrupts
     assert end is not None
     report = ""
     if end.reason == "failed":
         assert end.cause is not None
-        if end.cause.refused:
+        if end.cause.refused and not session.comebacks:
             raise ConfigError(end.cause.error)
-        later = [failure for failure in shell.failures if failure.node != end.cause.node]
-        report = crash_report(end.cause, later, run_directory=str(run.path))
+        report = _report(shell, session)
         write_crash(run, report, progress)
-    summary = display.summary()
+    summary = _with_comebacks(display.summary(), session)
     shell.write_summary(summary)
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    number = interrupts.number if interrupts.count else None
-    return Outcome(end.reason, end.text, run.path, summary, number, end.cause, report)
+    return Outcome(end.reason, end.text, run.path, summary, interrupts.signal, end.cause, report)
+
+
+def _report(shell: Shell, session: Session) -> str:
+    """What failed, for people."""
+    assert shell.end is not None and shell.end.cause is not None
+    cause, run = shell.end.cause, shell.run
+    later = [failure for failure in shell.failures if failure.node != cause.node]
+    life = len(session.comebacks) + shell.lives.get(cause.node, 0) + 1
+    return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
+
+
+def _with_comebacks(summary: RunSummary, session: Session) -> RunSummary:
+    comebacks = session.comebacks
+    redone = sum(each.redone for each in comebacks)
+    return replace(summary, comebacks=len(comebacks), redone_env_steps=redone)

@@ -21,6 +21,7 @@ from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.events import (
     AbandonCheckpoint,
+    CheckpointWritten,
     Command,
     CommitCheckpoint,
     Decision,
@@ -30,15 +31,19 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
-    Heartbeat,
     LauncherEvent,
     LogLine,
     NodeExited,
     Ready,
+    Requested,
+    Respawn,
     Restoring,
+    Retire,
     RolloutReady,
     Save,
     Saved,
+    Scaled,
+    ScaleRequested,
     Stop,
     Tell,
     Tick,
@@ -50,27 +55,37 @@ from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.launcher.control.desk import Desk
+from fast_core.launcher.control.messages import Status
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
+from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.memory import StatsRow
+from fast_core.memory import StatsColumn, StatsRow
 from fast_core.metrics import RunEnd
+from fast_core.monitor.crash import survived_report
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView, RunSummary
+from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
+from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
-NOT_EXACT = "not exact"
+# Those that are told in words, too.
+TOLD = ("not exact", "standstill")
+DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
 
@@ -84,8 +99,11 @@ class Shell:
         failures: Everything that went wrong, in order of arrival.
         evaluations: The last evaluation in each environment by name; None is that of training.
         bests: The best one, of earlier parts of the run too, likewise.
-        heard_s: When each node was last heard, on the monotonic clock.
-        lost: Env nodes that died and without which the run goes on.
+        absent: Nodes that may come while the run goes on and are not there.
+        coming: Those that were started for it and are not ready.
+        lost: Nodes that died and come back.
+        lives: How often each of them died so far.
+        dying: Nodes whose end is known before their exit: when to help, and why.
         restoring: Since when env nodes step open episodes again, and how far they are.
     """
 
@@ -100,31 +118,40 @@ class Shell:
         config_text: str,
         sources: Sources | None = None,
         callbacks: Host | None = None,
+        desk: Desk | None = None,
+        came_back: int = 0,
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
         whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
-        by then is told.
+        by then is told. Who asks at ``desk`` is answered. ``came_back`` is how often the run has,
+        in this call.
         """
         self._config_text, self._sources = config_text, sources
         self.run, self.hub, self.stats = run, hub, stats
         self.progress = progress
         self.end: EndRun | None = None
+        self._recorder: Recorder | None = None
         self.failures: list[Failed | NodeExited] = []
         self.evaluations: dict[str | None, EvaluationView] = {}
         self.bests: dict[str | None, EvaluationView] = {}
         for name in (None, *plan.config.evaluation.environments):
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
-        self.heard_s: dict[str, float] = {}
         self.lost: set[str] = set()
+        self.absent = set(plan.names.spare)
+        self.coming: set[str] = set()
+        self.lives: dict[str, int] = {}
+        self.dying: dict[str, tuple[float, Failed]] = {}
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
         self._directory = ""
         self._quarantined = self._unsaved = 0
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
+        self._respawns: list[Respawn] = []
+        self._retired: list[str] = []
         self._store = CheckpointStore(
             run.checkpoints, keep=plan.config.checkpoint.keep, identity=identity(plan.config)
         )
@@ -135,8 +162,12 @@ class Shell:
         )
         self._logs = NodeLogs(run, wall=datetime.now, report=report)
         checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
+        self._desk = desk or Desk(plan.config.checkpoint, Interrupts())
+        self._env_steps_per_s = 0.0
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = self._telling.settle(scheduler_settings(plan, str(run.checkpoints)))
+        settings = self._settle(scheduler_settings(plan, str(run.checkpoints), came_back=came_back))
+        evaluator = () if settings.evaluator is None else (settings.evaluator,)
+        self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
         begun = self._scheduler.statistics()
         self.plan = replace(plan, changed=begun.changed)
@@ -145,6 +176,20 @@ class Shell:
         counters = ReplayCounters(plan, stats) if plan.replays else None
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
+        self._recorder = self._record(settings) if plan.config.diagnostics.schedule else None
+
+    def _settle(self, settings: SchedulerSettings) -> SchedulerSettings:
+        """The scheduler's settings, with what it must wait for."""
+        return self._telling.settle(settings)
+
+    def _record(self, settings: SchedulerSettings) -> Recorder | None:
+        """What writes down the schedule from now on, on the scheduler's clock."""
+        text, now_s = self._config_text, self._now_s()
+        return Recorder(self.plan, text, self.stats, settings, now_s, self._report)
+
+    def _now_s(self) -> float:
+        """The scheduler's time."""
+        return time.monotonic()
 
     @property
     def evaluation(self) -> EvaluationView | None:
@@ -158,12 +203,31 @@ class Shell:
 
     # --- events --------------------------------------------------------------------------------
 
-    def receive(self) -> bool:
-        """Take all that hub, callbacks and a commit have come to; True if there was anything."""
-        events = [*self.hub.receive(), *self._telling.take()]
+    def receive(self, ready: Sequence[int] | None = None) -> bool:
+        """Take all that hub, callbacks and a commit have come to; True if there was anything.
+
+        Who asks is heard if their source is among those that are ``ready``, or it is None.
+        """
+        events: list[Event | LauncherEvent] = [*self.hub.receive(), *self._telling.take()]
+        if ready is None or not set(self._desk.filenos()).isdisjoint(ready):
+            events += self._requests()
         for event in events:
             self.take(event)
         return self._take_commit() or bool(events)
+
+    def _requests(self) -> list[Requested | ScaleRequested]:
+        return self._desk.take(self._status, lambda: self._scheduler.statistics().checkpoint)
+
+    def _status(self) -> Status:
+        now = self._scheduler.statistics(time.monotonic())
+        return Status(
+            phase=now.phase,
+            env_steps=now.env_steps_trained,
+            env_steps_per_s=self._env_steps_per_s,
+            degree=now.degree,
+            elapsed_s=now.elapsed_s,
+            env_nodes=now.env_nodes,
+        )
 
     def _take_commit(self) -> bool:
         try:
@@ -188,9 +252,9 @@ class Shell:
         return SavedSoFar(nbytes, self._committer.pieces, self._committer.busy)
 
     def filenos(self) -> tuple[int, ...]:
-        """One is readable once a commit is over or callbacks have answered: `receive` takes it."""
-        host = self._telling.host
-        return (self._committer.fileno(), *(() if host is None else (host.fileno(),)))
+        """One is readable once a commit is over, callbacks answer or somebody asks: `receive`."""
+        others = [each.fileno() for each in (self._telling.host,) if each is not None]
+        return (self._committer.fileno(), *others, *self._desk.filenos())
 
     def await_others(self, timeout_s: float) -> bool:
         """Wait for a commit or for callbacks, whose threads work; False if neither does."""
@@ -202,11 +266,8 @@ class Shell:
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         match event:
-            case Heartbeat(node):
-                self.heard_s[node] = now_s
-                return
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
@@ -219,7 +280,10 @@ class Shell:
                 self.restoring[node] = since_s, event
             case Ready(node, pid):
                 self.pids[node] = pid
-                self.heard_s[node] = now_s
+                if node in self.lost:
+                    self.lost.discard(node)
+                    self._report(f"{node} is back", "INFO")
+                self.coming.discard(node)
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -231,15 +295,50 @@ class Shell:
                 self._telling.hear(event)
             case RolloutReady(node, quarantined=count) if count:
                 self._count_quarantined(node, count)
-            case NodeExited(node, cause) if self._scheduler.survives(event):
-                if node not in self.lost:
-                    self.lost.add(node)
-                    self._report(f"{node} {cause}; the run goes on without it")
+            case Failed(node) | NodeExited(node) if self._scheduler.spares(event):
+                self._leave(node)
+            case NodeExited() if self._scheduler.survives(event):
+                if event.reaped:
+                    self._bury(event)
+            case Failed(node) if self._is_death(event):
+                grace_s = self.plan.config.supervision.grace_s
+                self.dying.setdefault(node, (now_s + grace_s, event))
+                return
             case Failed() | NodeExited():
                 self._failed(event)
+        if self._recorder is not None and self.end is None:
+            self._recorder.note(event, now_s)
         self._carry_out(self._scheduler.handle(event, now_s))
-        if isinstance(event, Trained):
-            self._write_metrics(now_s)
+        match event:
+            case Trained():
+                self._write_metrics(now_s)
+            case CheckpointWritten():
+                self._desk.written(event)
+            case ScaleRequested(number):
+                self._desk.scales(number)
+            case Requested() if not self._scheduler.saving:
+                names = complete_names(self.run.checkpoints)
+                self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
+
+    def _is_death(self, event: Failed) -> bool:
+        """Whether what a node raised only ends the node, which comes back."""
+        config = self.plan.config
+        restarts = config.mode == "process" and config.supervision.restarts.on_error == "restart"
+        if not restarts or event.refused or self.end is not None:
+            return False
+        return self.survives(NodeExited(event.node, event.error, reaped=True))
+
+    def _bury(self, event: NodeExited) -> None:
+        """Let nothing of a dead node reach the one that comes back."""
+        node = event.node
+        self.lost.add(node)
+        self._unreachable.pop(node, None)
+        self._report(f"{node} is gone: {event.cause}; it is started anew")
+        life = self.lives[node] = self.lives.get(node, 0) + 1
+        if event.report is not None:
+            where = str(self.run.path)
+            text = survived_report(event.report, incarnation=life, run_directory=where)
+            add_crash(self.run, text, self.progress)
 
     def _failed(self, event: Failed | NodeExited) -> None:
         """Keep it; a node that reported its failure and then exits is one failure, not two."""
@@ -262,6 +361,26 @@ class Shell:
             self.end = EndRun("failed", text, failed)
         else:
             self._report(f"{failed.traceback}{text}")
+
+    def _leave(self, node: str) -> None:
+        self.absent.add(node)
+        self.coming.discard(node)
+        self.pids.pop(node, None)
+        self._unreachable.pop(node, None)
+
+    def survives(self, event: NodeExited) -> bool:
+        """Whether the run would go on after this death."""
+        return self._scheduler.survives(event) or self._scheduler.spares(event)
+
+    def take_retired(self) -> list[str]:
+        """Nodes that were told to stop while the run goes on and were not taken yet."""
+        retired, self._retired = self._retired, []
+        return retired
+
+    def take_respawns(self) -> list[Respawn]:
+        """Nodes to start anew that were not taken yet."""
+        respawns, self._respawns = self._respawns, []
+        return respawns
 
     def has_failed(self, node: str) -> bool:
         """Whether this node's failure is known already."""
@@ -294,22 +413,39 @@ class Shell:
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
             match command:
+                case Respawn():
+                    if command.node in self.absent:
+                        self.absent.discard(command.node)
+                        self.coming.add(command.node)
+                    self._respawns.append(command)
+                case Retire(name):
+                    self._leave(name)
+                    self._retired.append(name)
+                    self._send(name, Stop("finished"))
+                case Scaled():
+                    self._desk.scaled(command)
                 case Tell(moment):
                     self._telling.tell(moment, self._scheduler.statistics())
                 case CommitCheckpoint():
                     self._telling.committing(command, self._directory)
                     self._committer.begin(command, self._directory)
-                case AbandonCheckpoint(error=error):
+                    self._desk.committing(self._directory)
+                case AbandonCheckpoint(number, error):
                     self._abandon(error)
+                    self._desk.abandoned(number, error)
                 case Decision(what, why):
                     self._journal.write(what, why)
                     if what in BEGIN:
                         self._write_config()
                         self._tell_changed_sources()
-                    elif what == NOT_EXACT:
+                    elif what in TOLD:
                         self._report(why)
+                    elif what == DEGREE:
+                        text = f"off-policy degree {why}"
+                        self.progress.log(LogLine("launcher", "INFO", text))
                 case EndRun():
                     self.end = command
+                    self._desk.ended(command.text)
                 case _:
                     assert node != LAUNCHER
                     if isinstance(command, Save) and (error := self._prepare(command)):
@@ -373,6 +509,7 @@ class Shell:
         if record is not None:
             self._send(METRICS, record)
             self._telling.metrics(record)
+            self._env_steps_per_s = record.values.get("time/env_steps_per_s", 0.0)
 
     # --- for the loops -------------------------------------------------------------------------
 
@@ -382,7 +519,25 @@ class Shell:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
-            self.take(Tick())
+            self.take(Tick(self._idle_since_s()))
+
+    def _idle_since_s(self) -> float | None:
+        """Since when none of the nodes that the scheduler waits for has been at work."""
+        if self.lost:  # others may wait for it to be back
+            return None
+        since_ns = 0
+        for name in (*self._awaited, *self.plan.names.spare):
+            if name in self.absent:
+                continue
+            words = self.stats[name].words
+            if words[StatsColumn.STATE] != NodeState.WAITING:
+                return None
+            since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])
+        return since_ns / 1e9
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who."""
+        return self._scheduler.owed()
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
@@ -409,18 +564,18 @@ class Shell:
         """The node that executes each shard now, by shard."""
         return self._scheduler.executors()
 
-    def stop_nodes(self) -> list[str]:
-        """Write the last row of metrics and tell every node to stop; see `tell_stop`."""
+    def stop_nodes(self, nodes: Sequence[str]) -> list[str]:
+        """Write the last row of metrics and tell these nodes to stop; see `tell_stop`."""
         self._write_metrics(time.monotonic(), force=True)
         if self.end is not None:
             self._send(METRICS, Finish(self._run_end(self.end)))
-        return self.tell_stop([name for name in self.plan.names.all if name not in self.lost])
+        return self.tell_stop(nodes)
 
     def _run_end(self, end: EndRun) -> RunEnd:
         now = self._scheduler.statistics()
         return RunEnd(
-            outcome=end.reason,
-            text=end.text,
+            outcome="interrupted" if end.again else end.reason,
+            text=f"{end.text}; it comes back" if end.again else end.text,
             env_steps=now.env_steps_trained,
             updates=now.updates,
             elapsed_s=now.elapsed_s,
@@ -448,9 +603,13 @@ class Shell:
         for failed in faults:
             self.take(failed)
 
-    def decide(self, what: str, why: str) -> None:
+    def rest_callbacks(self, hurry: Callable[[], bool]) -> bool:
+        """Wait until callbacks know of all that has happened; False if one fails or hangs."""
+        return self._telling.rest(hurry)
+
+    def decide(self, what: str, why: str, facts: Mapping[str, Fact] | None = None) -> None:
         """Add a line of the launcher's own to the journal."""
-        self._journal.write(what, why)
+        self._journal.write(what, why, facts)
 
     def write_summary(self, summary: RunSummary) -> None:
         """Add how the run ended to the journal, for the report."""
@@ -460,6 +619,8 @@ class Shell:
         """Close the files; what is there of an unfinished checkpoint goes."""
         self._committer.close()
         self._remove_partial()
+        if self._recorder is not None:
+            self._recorder.close()
         self._logs.close()
         self._journal.close()
 
@@ -467,8 +628,8 @@ class Shell:
         """Seconds since this process began, after those of earlier parts of the run."""
         return self.began_elapsed_s + time.monotonic() - self.started_s
 
-    def _report(self, text: str) -> None:
-        self.progress.log(LogLine("launcher", "WARNING", text))
+    def _report(self, text: str, level: str = "WARNING") -> None:
+        self.progress.log(LogLine("launcher", level, text))
 
 
 def _more_digits(before: int, now: int) -> bool:

@@ -5,40 +5,45 @@ One thread, one poll: the router, the fork server's reports, signals, timers.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
-from fast_core.errors import ConfigError, NodeFailed
-from fast_core.events import Failed, LogLine, NodeExited, StopRequested
+from fast_core.errors import ConfigError, NodeFailed, TransportError
+from fast_core.events import Failed, LogLine, NodeExited, Respawn, StopRequested
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.processes.early import warm
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import (
     Child,
     ProcessTree,
-    describe_exit,
     innermost,
     tail,
     unframe,
 )
+from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.process_state import process_state
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
+NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
 FORCED_GRACE_S = 0.3
@@ -48,6 +53,18 @@ EXIT_NEWS_S = 0.5
 # Whoever signals every process of a job reaches the launcher this much later at most.
 SIGNAL_NEWS_S = 0.1
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
+
+
+class LostEarly(NodeFailed):
+    """A node is gone that has not got its plan yet.
+
+    Attributes:
+        node: Its name.
+    """
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -185,7 +202,7 @@ def _check_alive(children: Iterable[Child], interrupts: Interrupts) -> None:
             raise _early_end(child, interrupts)
 
 
-def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
+def _early_end(child: Child, interrupts: Interrupts) -> LostEarly:
     """The error for a child that did not live until the run began.
 
     Raises:
@@ -193,9 +210,10 @@ def _early_end(child: Child, interrupts: Interrupts) -> NodeFailed:
     """
     select.select([interrupts.fileno()], [], [], SIGNAL_NEWS_S)
     interrupts.check()
-    return NodeFailed(
+    return LostEarly(
+        child.name,
         f"{child.name} {describe_exit(child.status)} before the run began; its output is in "
-        "logs/fork-server.log"
+        "logs/fork-server.log",
     )
 
 
@@ -239,6 +257,10 @@ class Supervisor:
         self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
         self._oom_kills = oom_kills()
+        self._specs: dict[str, NodeSpec] = {}
+        self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
+        self._due_s: dict[str, float] = {}  # when those that come back must be ready
+        self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
     def start(self, specs: tuple[NodeSpec, ...]) -> None:
         """Hand every waiting child its plan.
@@ -247,6 +269,7 @@ class Supervisor:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
+        self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
@@ -259,18 +282,25 @@ class Supervisor:
         shell, interrupts = self._shell, self._interrupts
         while shell.end is None:
             next_draw_s = self._refresh()
+            watchdog = self._tree.watchdog.fileno
             sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
+            sources += () if watchdog is None else (watchdog,)
             ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
-            shell.receive()
+            shell.receive(ready)
             # First, because what sent the signal may have killed nodes by it too.
             if interrupts.fileno() in ready:
                 interrupts.drain()
             self._take_interrupts()
             if self._tree.fileno() in ready:
                 self._take_exits()
+            if watchdog in ready:
+                self._hear_watchdog()
             self._check_stalls()
             shell.give_up_unreachable()
             shell.tick_if_due()
+            for respawn in shell.take_respawns():
+                self.spawn(respawn)
+            self._watch_retired(shell.take_retired())
         self._stop()
 
     def _timeout_s(self, next_draw_s: float) -> float:
@@ -290,15 +320,96 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.all and not self._shell.has_failed(child.name):
-                cause = self._cause(child)
-                printed = self._log_tail(child.name)
-                report = describe_death(self._plan, self._memory, child.name, cause, printed)
-                may_survive = self._plan.config.supervision.env_restarts > 0
-                if may_survive and child.name in self._plan.names.env:
-                    self._shell.take(NodeExited(child.name, cause, reaped=True, report=report))
-                else:
-                    self._shell.take(report)
+            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
+                self._take_exit(child)
+        self._give_plans()
+
+    def _watch_retired(self, names: Iterable[str]) -> None:
+        """Kill those that were told to stop and do not."""
+        now_s = time.monotonic()
+        self._retired_s |= {name: now_s + self._plan.grace_s(name) for name in names}
+        for name, due_s in list(self._retired_s.items()):
+            if now_s >= due_s:
+                del self._retired_s[name]
+                text = self._describe_kill(name)
+                self._shell.decide("kill", text)
+                self._shell.progress.log(LogLine("launcher", "WARNING", text))
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+
+    def _take_exit(self, child: Child) -> None:
+        if child.name in self._shell.absent:  # it was told to
+            self._retired_s.pop(child.name, None)
+            self._shell.dying.pop(child.name, None)
+            self._hub.retire(child.name)
+            self._shell.take(NodeExited(child.name, "", reaped=True))
+            return
+        name, cause = child.name, self._cause(child)
+        if (known := self._shell.dying.pop(name, None)) is not None:
+            report = known[1]
+            cause = f"{report.doing}: {report.error}"
+        else:
+            printed = self._log_tail(name)
+            report = describe_death(self._plan, self._memory, name, cause, printed)
+        event = NodeExited(name, cause, reaped=True, report=report)
+        if self._shell.survives(event):
+            self._hub.retire(name)
+        self._shell.take(event)
+
+    # --- nodes that come back ------------------------------------------------------------------
+
+    def spawn(self, command: Respawn) -> None:
+        """Start a node in the running run: forked now, it gets its plan once its pid is known."""
+        name, spec = command.node, self._specs[command.node]
+        plan = replace(self._plan, changed=command.changed)
+        self._begins[name] = NodeStart(
+            plan,
+            spec.node_class,
+            spec.rank,
+            self._hub.path,
+            self._hub.peer(name),
+            command.life,
+            command.shards,
+        )
+        limit_s = self._plan.config.supervision.start_timeout_s
+        self._due_s[name] = time.monotonic() + limit_s
+        try:
+            self._tree.spawn(name, NODE_TARGET, warm=warm(name, plan.config))
+        except TransportError as error:
+            self._shell.take(NodeExited("fork server", str(error)))
+
+    def _give_plans(self) -> None:
+        for name, start in list(self._begins.items()):
+            child = self._tree.children[name]
+            if child.pid:
+                del self._begins[name]
+                with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
+                    child.give(start, self._memory.segment.fd)
+
+    def _end_dying(self, now_s: float) -> None:
+        """Kill nodes that hang, and those that raised and do not come to their end."""
+        for name, (at_s, _) in self._shell.dying.items():
+            if now_s >= at_s:
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+
+    def _overdue(self, now_s: float) -> Failed | None:
+        """A node that was started anew and is not ready in time."""
+        for name, due_s in list(self._due_s.items()):
+            if name not in self._shell.lost | self._shell.coming:
+                del self._due_s[name]
+            elif now_s >= due_s and name not in self._shell.dying:
+                limit_s = self._plan.config.supervision.start_timeout_s
+                text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
+                return Failed(name, "starting", text, "", {})
+        return None
+
+    def _hear_watchdog(self) -> None:
+        done, death = self._tree.watchdog.take()
+        for text in done:
+            self._shell.decide("reclaimed", text)
+            self._shell.progress.log(LogLine("launcher", "INFO", text))
+        if death:
+            self._shell.decide("watchdog", death)
+            self._shell.progress.log(LogLine("launcher", "WARNING", death))
 
     def _hear_out(self, child: Child) -> None:
         """What it said last comes before the news of its end, though that may be quicker."""
@@ -306,7 +417,8 @@ class Supervisor:
         deadline_s = time.monotonic() + EXIT_NEWS_S
         while self._shell.end is None and (child.status or 0) > 0:
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or self._shell.has_failed(child.name):
+            known = self._shell.has_failed(child.name) or child.name in self._shell.dying
+            if left_s <= 0 or known:
                 return
             self._hub.wait(left_s)
             self._shell.receive()
@@ -350,32 +462,49 @@ class Supervisor:
         elif (nbytes := save.due_news(now_s)) is not None:
             text = (
                 f"saving a last checkpoint: {nbytes / 2**20:,.0f} MiB are written; "
-                f"{self._interrupts.text} once more ends at once, without it"
+                f"{self._interrupts.again} ends at once, without it"
             )
             self._shell.progress.log(LogLine("launcher", "INFO", text))
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
-        stall = self._stalls.check(now_s, self._shell.heard_s, self._shell.lost)
+        shell = self._shell
+        gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
+        stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
         if stall is not None:
-            stack = self._stack(stall.node)
-            self._shell.take(msgspec.structs.replace(stall, traceback=stack))
-        elif overdue := self._shell.overdue():
+            stall = self._seen_from_outside(stall)
+            news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
+            if self._shell.survives(news):
+                self._shell.dying[stall.node] = (now_s, stall)
+            elif stall.node in self._plan.names.optimizers:  # which is no better than dead
+                self._shell.take(msgspec.structs.replace(news, reaped=False))
+            else:
+                self._shell.take(stall)
+        self._end_dying(now_s)
+        if stall is None and (overdue := self._shell.overdue()):
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
             told = [event for _, event in self._shell.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
 
+    def _seen_from_outside(self, stall: Failed) -> Failed:
+        """With what the kernel says of the process that hangs, and its stack."""
+        state = process_state(self._tree.children[stall.node].pid)
+        context = stall.context | ({"process": state} if state else {})
+        stack = self._stack(stall.node) or "It could not be made to write its stack.\n"
+        return msgspec.structs.replace(stall, traceback=stack, context=context)
+
     def _stack(self, name: str) -> str:
-        """Where a node that hangs is, as it wrote itself; empty if it is stopped."""
+        """Where a node that hangs is, as it wrote itself; empty if it can't."""
         return self._tree.stack(self._tree.children[name], self._shell.run.log(name))
 
     # --- the end -------------------------------------------------------------------------------
 
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
-        untold = self._shell.stop_nodes()
+        living = {child.name for child in self._tree.living()}
+        untold = self._shell.stop_nodes([name for name in self._specs if name in living])
         terminated = frozenset(untold)
         for name in untold:  # most likely still importing; it has nothing to close
             self._tree.send_signal(self._tree.children[name], signal.SIGTERM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fast_core.config import RunConfig
@@ -19,6 +19,7 @@ from fast_core.events import (
     Noted,
     Ready,
     Record,
+    Release,
     Restoring,
     RolloutReady,
     Save,
@@ -76,10 +77,20 @@ def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
     for name in plan.names.all:
         if name in extras:
             specs.append(NodeSpec(name, extras[name], 0))
-            continue
-        role, _, rank = name.partition("-")
-        specs.append(NodeSpec(name, classes[role], int(rank)))
+        else:
+            specs.append(_spec(name, classes))
     return tuple(specs)
+
+
+def spare_specs(plan: RunPlan) -> tuple[NodeSpec, ...]:
+    """The nodes that may be added while a run goes on."""
+    classes = role_classes(plan.config)
+    return tuple(_spec(name, classes) for name in plan.names.spare)
+
+
+def _spec(name: str, classes: Mapping[str, str]) -> NodeSpec:
+    role, _, rank = name.partition("-")
+    return NodeSpec(name, classes[role], int(rank))
 
 
 def role_classes(config: RunConfig) -> dict[str, str]:
@@ -121,14 +132,15 @@ def with_structures(plan: RunPlan) -> RunPlan:
     """
     own = tuple(own_structures(plan, extra_nodes(plan.config.nodes.extra)))
     plan = replace(plan, own=own)
-    nodes = {spec.name: node_class(spec.node_class) for spec in topology(plan)}
+    specs = (*topology(plan), *spare_specs(plan))
+    nodes = {spec.name: node_class(spec.node_class) for spec in specs}
     check_writers(tuple(structures(plan)), nodes, plan.names.extra)
     return plan
 
 
 def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
     """Commands that the scheduler will send in a run."""
-    emits: set[type[Message]] = {Assign, Collect, Train, Change, Save, Record, Finish}
+    emits: set[type[Message]] = {Assign, Release, Collect, Train, Change, Save, Record, Finish}
     if evaluates:
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)

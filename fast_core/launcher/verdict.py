@@ -10,9 +10,11 @@ from fast_core.launcher.calling.given import check_named
 from fast_core.launcher.checkpoints.disk_room import check_disk
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
+from fast_core.launcher.sizing.auto_degree import with_room
 from fast_core.launcher.sizing.budget import CoreBudget
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
+from fast_core.memory import memory_available
 from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
@@ -83,6 +85,7 @@ def judge(
         plan = make_plan(
             resolved, found.environment, run_directory, checkpoint, continued_env_steps
         )
+        plan = with_room(plan, memory_available())
         scheduler_settings(plan, "")  # has rules of its own
         check_disk(plan, kept_bytes)
         check_memory(plan)

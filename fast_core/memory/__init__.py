@@ -17,9 +17,11 @@ except ImportError as error:
 from fast_core.memory.arena import Arena, Layout
 from fast_core.memory.available import MemoryAvailable, memory_available
 from fast_core.memory.doorbell import Doorbell
+from fast_core.memory.kept_priorities import KeptPriorities
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.mailbox import Mailbox
 from fast_core.memory.priorities import PriorityTree, beta_at
+from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
 from fast_core.memory.replay import ReplayArrays, ReplayReader
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
@@ -32,17 +34,20 @@ from fast_core.memory.weights import EvaluationSlot, WeightBoard
 __all__ = [
     "ANYONE",
     "EXECUTOR",
+    "PULSE_PERIOD_S",
     "STAGES",
     "STATS_WORDS",
     "Arena",
     "Doorbell",
     "EvaluationSlot",
+    "KeptPriorities",
     "Layout",
     "LogRestore",
     "LogSnapshot",
     "Mailbox",
     "MemoryAvailable",
     "PriorityTree",
+    "Pulse",
     "ReplayArrays",
     "ReplayFields",
     "ReplayLog",

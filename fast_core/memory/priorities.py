@@ -45,8 +45,8 @@ class PriorityTree(_native.PriorityTree):
     divided by the greatest of the batch and not of the whole memory, so that the size of an update
     never depends on one rare row.
 
-    It is private to the replay node and used by one thread. What a dead one held is built anew
-    from the logs, or `load` from a checkpoint.
+    It belongs to the replay node and is used by one thread. Its leaves may lie in shared memory
+    (`KeptPriorities`), where what a dead one held is found again.
 
     Source: Schaul et al. 2016, "Prioritized Experience Replay", arXiv:1511.05952, section 3.3,
     with independent draws instead of one from each of N ranges.
@@ -77,6 +77,14 @@ class PriorityTree(_native.PriorityTree):
     def refused(self) -> Refused:
         """Updates that were refused so far."""
         return Refused(*self._refused())
+
+    def stream(self) -> tuple[int, int, int]:
+        """Where the random stream is."""
+        return self._stream()
+
+    def resume(self, refused: tuple[int, int], stream: tuple[int, int, int]) -> None:
+        """Go on with these counters and from this place of the random stream."""
+        self._resume(refused, stream)
 
     def priorities(self) -> NDArray[np.float64]:
         """A copy of all leaves, 0 where there is no row."""

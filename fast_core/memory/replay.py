@@ -166,6 +166,18 @@ class ReplayReader:
         """
         return self._native.draw(to.in_order(), len(to.row), priorities, beta)
 
+    def looked_at(self, target: NDArray[np.uint64]) -> bool:
+        """Writes into ``target`` how many rows of each log the last draw looked at.
+
+        Returns:
+            Whether these decided it: no writer overtook it, nor gave it more rows half-way.
+        """
+        return self._native._looked_at(target)
+
+    def look_at(self, most: NDArray[np.uint64]) -> None:
+        """Lets draws look at so many rows of each log at most, as if later ones weren't there."""
+        self._native._look_at(most)
+
     def sync(self, priorities: PriorityTree) -> None:
         """Gives new valid rows a leaf, and empties those of rows that are gone."""
         self._native.sync(priorities)
@@ -212,6 +224,18 @@ class ReplayReader:
     def statistics(self) -> ReplayReaderStatistics:
         """Figures as of now."""
         return ReplayReaderStatistics(*self._native._counters(), live=self._native.live())
+
+    def counters(self) -> tuple[int, int, int]:
+        """Windows drawn, rejected and lapped; see `ReplayReaderStatistics`."""
+        return self._native._counters()
+
+    def stream(self) -> tuple[int, int, int]:
+        """Where the random stream is."""
+        return self._native._stream()
+
+    def positions(self, to: NDArray[np.uint64]) -> None:
+        """Write how far the priority tree has followed the logs, ``[logs, 2]``."""
+        self._native._positions(to)
 
     def state(self) -> dict[str, object]:
         """Random stream, and how far the priority tree has followed the logs."""

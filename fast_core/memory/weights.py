@@ -75,8 +75,8 @@ class EvaluationSlot:
         The owning optimizer writes payload, version and steps, then ``committed`` with release.
         The evaluator reads ``committed`` with acquire, copies, and when it is through writes
         ``released``; until then ``write`` is refused. A writer killed before the commit leaves
-        the slot free; an evaluator that dies leaves the snapshot, and its successor evaluates it
-        or the launcher releases it.
+        the slot free; an evaluator that dies leaves the snapshot, and its successor evaluates it,
+        after ``hold_again`` where the dead one had released it and nobody was told.
     """
 
     def __init__(self, memory: memoryview, payload_bytes: int) -> None:
@@ -148,6 +148,13 @@ class EvaluationSlot:
             raise SegmentError("the evaluation slot holds no snapshot; read after Snapshot")
         _native.copy(target, self._payload)
         return version, self._words.load(_ENV_STEPS)
+
+    def hold_again(self) -> None:
+        """Take a release back. Only while nothing may be written: before `Evaluated` was sent."""
+        committed = self._words.load(_COMMITTED)
+        if committed:
+            # Release: pairs with the acquire load of released in held.
+            self._words.store(_RELEASED, committed - 1)
 
     def release(self, version: int) -> None:
         """Frees the slot; the reader calls it when the evaluation is over.

@@ -8,6 +8,8 @@ from fast_core.events import Failed, NodeExited
 from fast_core.monitor.figures import printable
 
 SCHEDULER = "scheduler"  # what it says, not a node
+# The last line of a failure that the run survived begins so.
+WENT_ON = "The run went on"
 _SHOWN = 20
 _LINE = 160
 
@@ -50,6 +52,17 @@ def crash_report(
     if lines[-len(error) :] != error:
         lines += error
     return "\n".join(lines) + "\n"
+
+
+def survived_report(first: Failed, *, incarnation: int, run_directory: str = "") -> str:
+    """Explain a death after which the node comes back, for ``crash.txt``."""
+    report = crash_report(first, incarnation=incarnation, run_directory=run_directory)
+    return report + went_on(f"{first.node} was started anew")
+
+
+def went_on(how: str) -> str:
+    """What follows the report of a failure that the run survived."""
+    return f"{WENT_ON}: {how}.\n\n"
 
 
 def _followed(secondary: Sequence[Failed | NodeExited]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fast_core.monitor.view import EvaluationView, ReplayView, StopCondition
+from fast_core.monitor.view import EvaluationView, ReplayView, RoundsView, StopCondition
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 UNKNOWN = "-"
@@ -15,6 +15,11 @@ _STOP_WORDS = {"env_steps": "env steps", "updates": "updates", "time_s": "time",
 def count(value: float) -> str:
     """A whole number with thousands separated: ``240,128``."""
     return f"{value:,.0f}"
+
+
+def times(value: int) -> str:
+    """How often: ``once``, ``3 times``."""
+    return "once" if value == 1 else f"{count(value)} times"
 
 
 def number(value: float | None) -> str:
@@ -100,6 +105,39 @@ def quarantined_text(part: float) -> str:
 def info_text(info: Mapping[str, float]) -> str:
     """``info: cost 0.5, is_success 0.92``."""
     return "info: " + ", ".join(f"{printable(name)} {number(info[name])}" for name in sorted(info))
+
+
+def rounds_text(rounds: RoundsView) -> str:
+    """``rounds 12 collected, 11 merged, 10 trained, busy 60 % / 97 %, ESS 0.98, clipped 8 %``.
+
+    Busy are env nodes and the learner; ESS is the effective sample size, as a share of the rows.
+    """
+    parts = [
+        f"rounds {count(rounds.collected)} collected, {count(rounds.merged)} merged",
+        f"{count(rounds.trained)} trained",
+    ]
+    if rounds.collecting is not None:
+        parts.append(f"busy {share(rounds.collecting)} / {share(rounds.training)}")
+    if rounds.ess is not None:
+        parts.append(f"ESS {number(rounds.ess)}")
+    if rounds.clip_fraction is not None:
+        parts.append(f"clipped {share(rounds.clip_fraction)}")
+    return ", ".join(parts)
+
+
+def losses_text(rounds: RoundsView) -> str:
+    """``4,096 rows dropped, 1 env node lost, 3 stale messages``; empty without any."""
+    parts = []
+    if rounds.rows_dropped:
+        parts.append(f"{count(rounds.rows_dropped)} rows dropped")
+    if rounds.env_nodes_lost:
+        parts.append(f"{rounds.env_nodes_lost} env node{'s' * (rounds.env_nodes_lost > 1)} lost")
+    if rounds.stale_events:
+        word = "stale messages" if rounds.stale_events > 1 else "stale message"
+        parts.append(f"{count(rounds.stale_events)} {word}")
+    if rounds.coalesced:
+        parts.append(f"{rounds.evaluations} evaluations and {rounds.coalesced} coalesced")
+    return ", ".join(parts)
 
 
 def replay_text(replay: ReplayView, env_steps: int) -> str:

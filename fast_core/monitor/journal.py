@@ -93,6 +93,7 @@ class EventJournal:
             "updates": summary.updates,
             "best_evaluation": None if summary.best is None else summary.best.mean,
             "checkpoint": summary.checkpoint,
+            "comebacks": summary.comebacks,
         }
         self.write(SUMMARY, summary.text, facts)
 

@@ -15,11 +15,13 @@ from fast_core.monitor.figures import (
     duration,
     evaluation_text,
     info_text,
+    losses_text,
     number,
     others_text,
     printable,
     quarantined_text,
     replay_text,
+    rounds_text,
     share,
     stop_text,
 )
@@ -141,7 +143,7 @@ def _figures(
         (
             ("evaluation", evaluation_text(view.evaluation)),
             ("best", evaluation_text(view.best)),
-            ("policy lag", f"{lag}, degree {view.degree}"),
+            ("policy lag", f"{lag}, degree {view.degree}{_chosen(view)}"),
         ),
     )
     table = Table.grid(expand=True, padding=(0, 1))
@@ -157,6 +159,7 @@ def _figures(
         for label, figure in (pair for column in columns for pair in column):
             table.add_row(label, figure)
     lines = [] if view.replay is None else [_line(replay_text(view.replay, view.env_steps))]
+    lines += [_line(text) for text in _rounds(view)]
     if view.others:
         lines.append(_line(others_text(view.others)))
     if view.info:
@@ -166,7 +169,19 @@ def _figures(
     return Group(table, *lines)
 
 
+def _chosen(view: ProgressView) -> str:
+    return " (auto)" if view.rounds is not None and view.rounds.way == "auto" else ""
+
+
+def _rounds(view: ProgressView) -> list[str]:
+    """How collecting and training keep up, and what was lost, in one line each."""
+    if view.rounds is None:
+        return []
+    texts = (rounds_text(view.rounds), losses_text(view.rounds))
+    return [text for text in texts if text]
+
+
 def fixed_rows(view: ProgressView, width: int) -> int:
     """Rows of the table that are not nodes, log lines included."""
-    lines = (view.replay is not None) + bool(view.others) + bool(view.info)
+    lines = (view.replay is not None) + bool(view.others) + bool(view.info) + len(_rounds(view))
     return (15 if width >= ABREAST else 22) + lines

@@ -47,6 +47,8 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     if view.info:
         parts.append(info_text(view.info))
     parts.append(f"{number(updates_rate)} updates/s")
+    if view.rounds is not None and view.rounds.rows_dropped:
+        parts.append(f"{count(view.rounds.rows_dropped)} rows dropped")
     if view.lag_mean:
         parts.append(f"lag {number(view.lag_mean)}")
     if view.replay is not None:

@@ -147,6 +147,11 @@ class RunDirectory:
         return self.path / "lock"
 
     @property
+    def control(self) -> Path:
+        """Leads to the socket at which the run listens while it goes on."""
+        return self.path / "control.sock"
+
+    @property
     def stamp(self) -> datetime | None:
         """When it was made; None if the folder was renamed."""
         match = _STAMP.fullmatch(self.path.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 
-from fast_core.monitor.figures import count, duration, evaluation_text, number
+from fast_core.monitor.figures import count, duration, evaluation_text, number, times
 from fast_core.monitor.progress_line import LONGEST
 from fast_core.monitor.rates import per_second
 from fast_core.monitor.view import RunSummary
@@ -28,9 +28,19 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
         rows.append(("last evaluation", evaluation_text(summary.last)))
     for name, best in summary.others.items():
         rows.append((f"best in {name}", evaluation_text(best)))
+    if summary.comebacks:
+        often = times(summary.comebacks)
+        redone = f"{count(summary.redone_env_steps)} env steps were trained again"
+        rows.append(("came back", f"{often} after the death of an optimizer; {redone}"))
     if summary.begun_anew:
         text = f"a resume gave up {count(summary.begun_anew)} open episodes for new ones"
         rows.append(("not exact", text))
+    if summary.deaths:
+        died = ", ".join(f"{node} {times}" for node, times in sorted(summary.deaths.items()))
+        total = sum(summary.deaths.values())
+        plural = "s" if total > 1 else ""
+        text = f"{count(total)} death{plural} of nodes ({died}), {count(summary.nodes_back)} back"
+        rows.append(("restarts", f"{text}; see {summary.run_directory}/crash.txt"))
     if summary.warnings:
         rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
     rows.append(("run directory", summary.run_directory))

@@ -114,6 +114,41 @@ class ReplayView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsView:
+    """How the two sides of a run keep up with each other, since it began.
+
+    Attributes:
+        way: Whether rounds are collected one after the other, ahead, or ahead as the run chooses.
+        collected: Rounds that all complete rollouts come to.
+        merged: Rounds handed to the learner.
+        trained: Rounds that it is done with.
+        collecting: Share of the time that env nodes had work; None before it began.
+        training: Share of the time that the learner had.
+        ess: Effective sample size of the last update, as a share of its rows; None where unknown.
+        clip_fraction: Share of its ratios that were clipped; None where unknown.
+        evaluations: Evaluations that have a result.
+        coalesced: Those that a newer one replaced before they began.
+        rows_dropped: Environment steps that were collected or ordered, and not trained on.
+        env_nodes_lost: Env nodes that died in this part of the run.
+        stale_events: Messages that were passed over because nothing was expected of the kind.
+    """
+
+    way: str
+    collected: int
+    merged: int
+    trained: int
+    collecting: float | None = None
+    training: float | None = None
+    ess: float | None = None
+    clip_fraction: float | None = None
+    evaluations: int = 0
+    coalesced: int = 0
+    rows_dropped: int = 0
+    env_nodes_lost: int = 0
+    stale_events: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
     """One refresh of the display.
 
@@ -127,6 +162,7 @@ class ProgressView:
         updates: Optimizer steps.
         version: Newest policy version.
         degree: The off-policy degree in force.
+        rounds: How collecting and training keep up with each other; None before that is known.
         stops: The conditions that end the run.
         mean_return: Mean return of the last 100 training episodes; None before the first.
         mean_length: Their mean length in environment steps.
@@ -153,6 +189,7 @@ class ProgressView:
     updates: int
     version: int = 0
     degree: int = 0
+    rounds: RoundsView | None = None
     stops: tuple[StopCondition, ...] = ()
     mean_return: float | None = None
     mean_length: float | None = None
@@ -193,6 +230,10 @@ class RunSummary:
         policy: Whether the policy with the best evaluation is on file.
         begun_anew: Episodes that no resume went on with; if any, the run is not exact.
         warnings: Warnings and errors logged.
+        comebacks: Times that it came back from a checkpoint after the death of an optimizer.
+        redone_env_steps: Environment steps that were trained on again because of that.
+        deaths: How often each node died that was started anew, by name.
+        nodes_back: How many of them came back.
     """
 
     outcome: StopReason
@@ -213,3 +254,7 @@ class RunSummary:
     policy: bool = False
     begun_anew: int = 0
     warnings: int = 0
+    comebacks: int = 0
+    redone_env_steps: int = 0
+    deaths: Mapping[str, int] = field(default_factory=dict)
+    nodes_back: int = 0

@@ -19,7 +19,7 @@ from typing import ClassVar
 from fast_core.config import Values
 from fast_core.distributed.channel import NodeChannel
 from fast_core.distributed.wire import MessageReader
-from fast_core.events import Command, Envelope, Figures, Message, Save, Saved, Stop
+from fast_core.events import Assign, Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -30,10 +30,7 @@ from fast_core.system.threads import default_threads
 WAIT_LIMIT_S = 1.0
 # Of states that change with every hand-over, the trace keeps those that last this long.
 SHORT_NS = 1_000_000
-# Environment variable of all processes of a run but the launcher and the watchdog: the run's
-# private folder, which is gone however the run ends.
-RUN_FOLDER = "FASTLOOP_RUN"
-_PROGRESS = int(StatsColumn.PROGRESS)
+_PROGRESS, _STATE = int(StatsColumn.PROGRESS), int(StatsColumn.STATE)
 
 
 class NodeState(IntEnum):
@@ -52,6 +49,7 @@ class NodeState(IntEnum):
     TRANSFORMING = 10
     DRAWING = 11
     TRYING = 12
+    HANDLING = 13
 
 
 @dataclass
@@ -67,6 +65,8 @@ class NodeContext:
         doorbell: Where the node waits.
         stats: The node's own row of counters.
         spans: Ring of finished states, for the trace; what does not fit is not recorded.
+        life: The number of its life: 1, and one more each time it died and came back.
+        shards: What it executes from the beginning, if it is an env node that came back.
     """
 
     name: str
@@ -77,6 +77,8 @@ class NodeContext:
     doorbell: Doorbell
     stats: StatsRow
     spans: Ring
+    life: int = 1
+    shards: tuple[Assign, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
 
     @property
@@ -111,9 +113,12 @@ class Node(ABC):
         self._messages = MessageReader(self.consumes)
         self._state = NodeState.STARTING
         self._since_ns = time.monotonic_ns()
+        self._works = context.memory.works(context.name)
+        for state in NodeState:  # what stands there is of an earlier process
+            self._works[state] = 0
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
-        row = context.plan.names.all.index(context.name)
+        row = context.plan.names.place(context.name)
         self._delays = stream(context.plan.config.seed, Role.DELAY, row)
 
     # --- for subclasses ------------------------------------------------------------------------
@@ -183,6 +188,7 @@ class Node(ABC):
             self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))
         words[StatsColumn.STATE] = int(state)
         words[StatsColumn.STATE_SINCE_NS] = now_ns
+        self._works[self._state] += 1
         self._state, self._since_ns, self.doing = state, now_ns, doing
 
     def report_unsaved(self, checkpoint: int, error: OSError) -> None:
@@ -206,7 +212,8 @@ class Node(ABC):
             if isinstance(command, Envelope):
                 command = self._messages.open(command)
             try:
-                self.handle(command)
+                with self._handling(command):
+                    self.handle(command)
             except OSError as error:
                 if not isinstance(command, Save):
                     raise
@@ -224,6 +231,19 @@ class Node(ABC):
         if self.finishes_inbox:
             self.step()
         self.enter(NodeState.STOPPED, "stopping")
+
+    @contextmanager
+    def _handling(self, command: Command) -> Iterator[None]:
+        """Show whose turn it is, for whatever `handle` does in no state of its own."""
+        words, before = self.context.stats.words, self.doing
+        words[_STATE] = NodeState.HANDLING
+        self.doing = doing = f"handling {type(command).__name__}"
+        yield
+        self._works[NodeState.HANDLING] += 1
+        if words[_STATE] == NodeState.HANDLING:
+            words[_STATE] = self._state
+        if self.doing is doing:
+            self.doing = before
 
     def _delay(self) -> None:
         if self._delay_s:

@@ -46,6 +46,24 @@ class Drawn(NamedTuple):
     env_steps: int
 
 
+class Moment(NamedTuple):
+    """How far the replay node is with what tickets grant; the number counts moments.
+
+    Attributes:
+        ticket: The last ticket of which steps were drawn.
+        left: How many of its steps are not.
+    """
+
+    ticket: int
+    left: int
+
+
+class Carried(NamedTuple):
+    """Whether an answer of the part of the run before has errors; the rows are those."""
+
+    has_errors: bool
+
+
 class Learnt(NamedTuple):
     """What an optimizer says of a batch that it is done with.
 

@@ -17,6 +17,7 @@ from fast_core.memory import (
     Arena,
     Doorbell,
     EvaluationSlot,
+    KeptPriorities,
     Layout,
     Mailbox,
     ReplayLog,
@@ -29,7 +30,18 @@ from fast_core.memory import (
     Trace,
     WeightBoard,
 )
-from fast_core.run.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
+from fast_core.run.mail import (
+    Applied,
+    Base,
+    Carried,
+    Drawn,
+    Gradient,
+    Learnt,
+    Meeting,
+    Moment,
+    Reply,
+    Request,
+)
 from fast_core.run.needs import arithmetic, fitting, private_nbytes
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
@@ -155,6 +167,14 @@ class RunMemory:
         rows = [row for row in self._table.values() if row.family == "stats"]
         return {row.writer: self.stats(row.writer) for row in rows}
 
+    def pulse(self, node: str) -> memoryview:
+        """The word in which a node's `Pulse` counts; 0 before it begins."""
+        return self.at(Trace, f"pulse/{node}").words
+
+    def works(self, node: str) -> memoryview:
+        """How often a node has left each of its states, in this process of it."""
+        return self.at(Trace, f"works/{node}").words
+
     def weights(self) -> WeightBoard:
         """Newest published policy parameters."""
         return self.at(WeightBoard, "weights")
@@ -186,6 +206,18 @@ class RunMemory:
     def result(self, optimizer: int, slot: int) -> Mailbox[Learnt]:
         """What the optimizer says of the batch in ``slot`` when it is done with it."""
         return self.at(Mailbox, f"results/{optimizer}.{slot}")
+
+    def moment(self, box: int) -> Mailbox[Moment]:
+        """One of the two places for moments of the replay node; the greater number counts."""
+        return self.at(Mailbox, f"moments/{box}")
+
+    def kept_priorities(self) -> KeptPriorities:
+        """Priorities that outlive the replay node."""
+        return self.at(KeptPriorities, "priorities")
+
+    def carried(self, optimizer: int, place: int) -> Mailbox[Carried]:
+        """An answer that a checkpoint held; those of the newest step have place 0."""
+        return self.at(Mailbox, f"carried/{optimizer}.{place}")
 
     def gradient(self, optimizer: int, box: int = 0) -> Mailbox[Gradient]:
         """The gradient of one of several optimizers, in one of its `gradient_boxes`."""

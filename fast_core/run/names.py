@@ -24,6 +24,7 @@ class Names:
         evaluator: The one that evaluates, if any.
         metrics: The one that writes.
         extra: The user's, in the order of ``nodes.extra``.
+        spare: Env nodes that may be added while the run goes on; none of `all`.
     """
 
     env: tuple[str, ...]
@@ -33,10 +34,15 @@ class Names:
     evaluator: tuple[str, ...]
     metrics: tuple[str, ...]
     extra: tuple[str, ...]
+    spare: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig, env_nodes: int, policy_nodes: int) -> Names:
         """The names in a run of ``config`` with so many of the nodes that depend on the machine."""
+        # Each shard has one executor. Inline there is one process, and a schedule that is recorded
+        # is run again inline.
+        scales = config.mode == "process" and not config.diagnostics.schedule
+        most = config.rollout.shards if scales else 0
         return cls(
             env=_ranked("env", env_nodes),
             policy=_ranked("policy", policy_nodes),
@@ -45,13 +51,28 @@ class Names:
             evaluator=(EVALUATOR,) if config.evaluation.every_env_steps is not None else (),
             metrics=(METRICS,),
             extra=tuple(extra.node_name for extra in config.nodes.extra),
+            spare=_ranked("env", most)[env_nodes:],
         )
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every node; its place here tells its random streams from those of others."""
+        """Every node that a run begins with."""
         acting = (*self.env, *self.policy, *self.replay)
         return (*acting, *self.optimizers, *self.evaluator, *self.metrics, *self.extra)
+
+    @property
+    def steppers(self) -> tuple[str, ...]:
+        """Env nodes that are there or may come, by rank."""
+        return (*self.env, *self.spare)
+
+    @property
+    def possible(self) -> tuple[str, ...]:
+        """Every node that is there or may come, in the order in which they are shown."""
+        return (*self.steppers, *self.all[len(self.env) :])
+
+    def place(self, name: str) -> int:
+        """What tells the random streams of a node from those of others."""
+        return (*self.all, *self.spare).index(name)
 
     def policy_of(self, shard: int) -> str:
         """The policy node that acts for ``shard``."""

@@ -11,12 +11,16 @@ COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is writ
 
 
 def private_nbytes(plan: RunPlan) -> int:
-    """What the replay node takes by itself that grows with the replay: the priorities."""
+    """What the replay node takes by itself that grows with the replay: the priorities' sums.
+
+    Their leaves too, unless they are in the segment because they are to outlive it.
+    """
     if not (plan.replays and plan.config.replay.prioritized):
         return 0
     leaves = rows_per_log(plan) * plan.config.envs
     copied = COPIED_BYTES * leaves if plan.saves and plan.config.checkpoint.replay else 0
-    return PriorityTree.nbytes(leaves) + copied
+    shared = COPIED_BYTES * leaves if plan.keeps_replay else 0
+    return PriorityTree.nbytes(leaves) - shared + copied
 
 
 def arithmetic(plan: RunPlan, layout: Layout) -> str:
@@ -39,7 +43,8 @@ def fitting(plan: RunPlan, layout: Layout) -> str:
     """The capacity of the replay with which the rest would fit, if that is what is too large."""
     if not plan.replays:
         return ""
-    replay = sum(each.nbytes for each in layout.describe() if each.name.startswith("replay/"))
+    grows = ("replay/", "priorities")
+    replay = sum(each.nbytes for each in layout.describe() if each.name.startswith(grows))
     growing = replay + private_nbytes(plan)
     free = memory_available()
     limits = [free.ram_bytes, free.cgroup_bytes]

@@ -33,6 +33,7 @@ class RunPlan:
             where they begin.
         own: Shared memory that the user's nodes add.
         changed: What is not as the configuration says, by key, because callbacks have changed it.
+        follows: Recorded part of a run that this one does again, None for a run of its own.
     """
 
     config: RunConfig
@@ -46,6 +47,7 @@ class RunPlan:
     continued_env_steps: int | None = None
     own: tuple[Structure, ...] = ()
     changed: Values = field(default_factory=dict)
+    follows: str | None = None
 
     @cached_property
     def names(self) -> Names:
@@ -110,6 +112,11 @@ class RunPlan:
     def replays(self) -> bool:
         """Whether the run learns from replay."""
         return self.config.replays
+
+    @property
+    def keeps_replay(self) -> bool:
+        """Whether a replay node that dies is to have a successor that goes on where it was."""
+        return self.replays and self.config.supervision.restarts.replay > 0
 
     @property
     def optimizers(self) -> int:

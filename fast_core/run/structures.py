@@ -18,6 +18,7 @@ from fast_core.memory import (
     STATS_WORDS,
     Doorbell,
     EvaluationSlot,
+    KeptPriorities,
     Mailbox,
     ReplayLog,
     Ring,
@@ -28,7 +29,18 @@ from fast_core.memory import (
     replay_fields,
     reserve_of,
 )
-from fast_core.run.mail import Applied, Base, Drawn, Gradient, Learnt, Meeting, Reply, Request
+from fast_core.run.mail import (
+    Applied,
+    Base,
+    Carried,
+    Drawn,
+    Gradient,
+    Learnt,
+    Meeting,
+    Moment,
+    Reply,
+    Request,
+)
 from fast_core.run.names import OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
@@ -38,18 +50,24 @@ Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 SPANS_KEPT = 4096
-# Families that every node has without declaring them: all doorbells, its own trace and counters.
-GIVEN = frozenset({"doorbell", "spans", "stats"})
+SPARE_SPANS_KEPT = 256  # of a node that may never come
+STATES = 16  # room for as many as a node can be in
+# Families that every node has without declaring them: all doorbells, and of its own its trace,
+# counters, pulse and works.
+GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.names.all:
+    for name in plan.names.possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        yield Structure(f"spans/{name}", Ring, (SPANS_KEPT, SPAN.size), name, "published spans")
-    for name in plan.names.all:
+        kept = SPARE_SPANS_KEPT if name in plan.names.spare else SPANS_KEPT
+        yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
+    for name in plan.names.possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
+        yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
+        yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
     if plan.evaluates:
@@ -58,6 +76,8 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield from _of_shard(plan, shard)
     if plan.replays:
         yield from _of_batches(plan)
+        if plan.keeps_replay:
+            yield from _of_replay(plan)
     if plan.optimizers > 1:
         yield from _of_optimizers(plan)
     yield from plan.own
@@ -101,6 +121,24 @@ def _of_batches(plan: RunPlan) -> Iterator[Structure]:
             yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)
 
 
+def _of_replay(plan: RunPlan) -> Iterator[Structure]:
+    """What a replay node that takes over goes on from."""
+    moment = Moment, moment_fields(plan), 1
+    left = "the last moment, to which its successor goes back"
+    for box in range(MOMENTS):
+        yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
+    if not plan.config.replay.prioritized:
+        return
+    leaves = (rows_per_log(plan) * plan.config.envs,)
+    left = "some changes since the last moment, which its successor makes once more"
+    yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
+    answer = Carried, CARRIED_FIELDS, rows_per_batch(plan)
+    for rank in range(plan.optimizers):
+        for place in range(plan.config.replay.slots - 1):
+            left = "whole: written before the run begins"
+            yield Structure(f"carried/{rank}.{place}", Mailbox, answer, REPLAY, left)
+
+
 def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
     """What several optimizers tell each other."""
     gradient = Gradient, gradient_fields(plan), 1
@@ -130,7 +168,7 @@ def networks_nbytes(plan: RunPlan) -> int:
 
 def slots_per_shard(plan: RunPlan) -> int:
     """Rollout slots of a shard: one being trained on and one per ticket of asynchrony."""
-    return plan.config.scheduler.off_policy_degree + 1
+    return plan.config.degree + 1
 
 
 def gradient_boxes(plan: RunPlan) -> int:
@@ -157,7 +195,7 @@ def rows_per_burst(plan: RunPlan) -> int:
     """
     scheduler = plan.config.scheduler
     granted = scheduler.ratio * plan.config.rows_per_ticket
-    tickets = scheduler.off_policy_degree + max(1, math.ceil(1 / granted))
+    tickets = plan.config.degree + max(1, math.ceil(1 / granted))
     return 2 * plan.config.steps * tickets
 
 
@@ -170,6 +208,30 @@ def rows_in_reserve(plan: RunPlan) -> int:
 
 # What an optimizer answers to a batch: the absolute errors of its rows.
 RESULT_FIELDS = (FieldSpec("priority", (), "float32", "rollout"),)
+# An answer that a checkpoint holds, and that is not applied yet when the run begins.
+CARRIED_FIELDS = (
+    FieldSpec("log", (), "int32", "rollout"),
+    FieldSpec("row", (), "int64", "rollout"),
+    FieldSpec("error", (), "float32", "rollout"),
+)
+MOMENTS = 2  # one is whole while the other is written
+
+
+def moment_fields(plan: RunPlan) -> Fields:
+    """A moment of the replay node: `fast_core.nodes.replay.moments` says what it is.
+
+    Per log how far the priorities have followed it; the random streams of rows and priorities;
+    windows drawn, rejected, lapped and priorities refused for their value, or as stale; and how
+    far each group of optimizers is.
+    """
+    together = plan.optimizers == 1 or plan.averages
+    groups = 1 if together else plan.optimizers
+    return (
+        FieldSpec("positions", (plan.config.envs, 2), "uint64", "rollout"),
+        FieldSpec("streams", (2, 3), "uint64", "rollout"),
+        FieldSpec("counters", (5,), "uint64", "rollout"),
+        FieldSpec("groups", (groups, 5), "int64", "rollout"),
+    )
 
 
 def rollout_fields(plan: RunPlan) -> Fields:

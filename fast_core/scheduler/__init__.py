@@ -1,8 +1,17 @@
 """The pure core that decides who works next."""
 
 from fast_core.scheduler.core import Scheduler
+from fast_core.scheduler.failures import Budget
 from fast_core.scheduler.run import CALLBACKS, LAUNCHER, Send
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics
 
-__all__ = ["CALLBACKS", "LAUNCHER", "Scheduler", "SchedulerSettings", "Send", "Statistics"]
+__all__ = [
+    "CALLBACKS",
+    "LAUNCHER",
+    "Budget",
+    "Scheduler",
+    "SchedulerSettings",
+    "Send",
+    "Statistics",
+]

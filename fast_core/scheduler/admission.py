@@ -1,6 +1,7 @@
 """How many rollouts may be started now.
 
 Ticket ``i`` starts only if ``i <= settled + degree``: one counter over accepted and running work.
+Where the degree has fallen since, a ticket that has begun is filled once it may begin again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def places(
         hold: Begin no further ticket. One that has begun is still filled: its rollouts could not
             be trained on otherwise, and the run would never come to rest.
     """
+    if started // shards > settled + degree:
+        return 0
     if hold:
         return -started % shards
     tickets = settled + 1 + degree
@@ -33,7 +36,7 @@ def places(
 
 
 def start_rollouts(
-    ledger: Ledger, tickets: Tickets, count: int, degree: int, version: int
+    ledger: Ledger, tickets: Tickets, count: int, degree: int, version: int, now_s: float = 0.0
 ) -> list[tuple[str, Collect]]:
     """Start up to ``count`` rollouts on idle shards.
 
@@ -49,6 +52,7 @@ def start_rollouts(
     last_ticket = tickets.settled + degree
     while count > 0 and ledger.has_idle:
         rollout = ledger.start(tickets.started // tickets.shards, version, last_ticket)
+        rollout.began_s = now_s
         tickets.begin(rollout)
         orders.setdefault(ledger.owners[rollout.order.shard], []).append(rollout.order)
         count -= 1

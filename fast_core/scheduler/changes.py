@@ -91,6 +91,11 @@ class Changes:
         """Whether nodes are to be told as soon as nothing is open."""
         return bool(self.wanted) and not self._missing
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Nodes that have not said that they go on with the new values."""
+        return tuple(sorted(self._missing))
+
     def ask(self, key: str, value: Value, why: str) -> None:
         """Want another value from the next ticket on."""
         assert key in self._configured
@@ -121,5 +126,5 @@ class Changes:
         return True
 
     def bury(self, node: str) -> None:
-        """Wait no more for a node that died; those that take its shards over know the values."""
+        """Wait no more for a node that died; when it is back it begins with the values."""
         self._missing.discard(node)

@@ -97,6 +97,12 @@ class Checkpoints:
             self._settings.checkpoint_at_end
         )
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Nodes whose part of the current one is."""
+        saving = self.cut in (Cut.SAVING, Cut.STREAMING)
+        return tuple(node for node in self._nodes if saving and node in self._missing)
+
     def trained(self, updates: int) -> None:
         """Ask for a checkpoint if training crossed a multiple of the interval."""
         if self._next_updates is not None and updates >= self._next_updates:
@@ -134,14 +140,16 @@ class Checkpoints:
         """Keep what the launcher will be told but for the files: it belongs to the cut, too."""
         self._commit = commit
 
-    def again(self) -> None:
-        """Begin anew what is being saved, under another number: a node that had a part is dead.
+    def again(self, node: str) -> None:
+        """Begin anew what is being saved, under another number, if this node had a part: it died.
 
         Where only the replay node is still writing, every other part is there, and nothing is
-        lost by the death.
+        lost by the death of another one.
         """
-        if self.cut is Cut.SAVING:
+        had = node in (self._missing if self.cut is Cut.STREAMING else self._nodes)
+        if self.cut in (Cut.SAVING, Cut.STREAMING) and had:
             self.cut = Cut.DUE
+            self._unnoted.clear()
 
     def owes(self, event: Saved) -> bool:
         """Whether the node was asked for this part and has not answered yet."""

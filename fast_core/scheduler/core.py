@@ -16,13 +16,16 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
+    Late,
     LauncherEvent,
     NodeExited,
     Noted,
     Ready,
+    Requested,
     Restoring,
     RolloutReady,
     Saved,
+    ScaleRequested,
     SnapshotTaken,
     StopRequested,
     Tell,
@@ -31,12 +34,23 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
+from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.decisions import advance, begin, check_start_timeout
-from fast_core.scheduler.failures import describe, describe_move
+from fast_core.scheduler.comeback import comes_back
+from fast_core.scheduler.decisions import (
+    advance,
+    begin,
+    check_standstill,
+    check_start_timeout,
+    debts,
+    steer,
+)
+from fast_core.scheduler.failures import describe
+from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.standstill import owed_text
 from fast_core.scheduler.state import SavedState
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.stopping import Ending
@@ -64,9 +78,12 @@ class Scheduler:
         run.now_s = now_s
         if run.start_deadline_s is None:
             run.start_deadline_s = now_s + run.settings.start_timeout_s
+        if run.began_s is not None:
+            run.times.pass_until(now_s)
         if run.ended:
             _after_the_end(run, event)
         else:
+            run.standstill.take(event, now_s)
             _dispatch(run, event)
             if not run.ended:
                 advance(run)
@@ -77,7 +94,14 @@ class Scheduler:
         run = self._run
         if not isinstance(event, NodeExited) or run.ended or run.began_s is None:
             return False
-        return event.node in run.deaths.lost or run.deaths.survives(event)
+        return run.restarts.knows(event) or run.restarts.survives(event)
+
+    def spares(self, event: Event | LauncherEvent) -> bool:
+        """Whether this is about a node that is no part of the run, not yet or not any more."""
+        crew = self._run.crew
+        if self._run.ended or not isinstance(event, Failed | NodeExited):
+            return False
+        return event.node in crew.retired or event.node in crew.joining
 
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
@@ -86,7 +110,13 @@ class Scheduler:
             return None
         if run.began_s is None:
             return 0.0 if run.start_deadline_s is None else run.start_deadline_s
-        return run.time_limit_s if run.ending is None else None
+        limit_s = run.time_limit_s if run.ending is None else None
+        wanted_s = (limit_s, run.restarts.next_s, run.standstill.check_s)
+        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
+
+    def owed(self) -> str:
+        """What nodes have not done yet, and who; empty where they owe nothing."""
+        return owed_text(list(debts(self._run)))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -99,6 +129,11 @@ class Scheduler:
     def executors(self) -> tuple[str, ...]:
         """The node that executes each shard now, by shard; empty names before the run begins."""
         return tuple(self._run.ledger.owners)
+
+    @property
+    def saving(self) -> bool:
+        """Whether a checkpoint is due, or being written."""
+        return self._run.checkpoints.cut is not Cut.IDLE
 
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
@@ -145,9 +180,16 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _stop_requested(run, event)
         case Told():
             _told(run, event)
-        case Tick():
+        case ScaleRequested():
+            scaling.scale(run, event)
+        case Requested():
+            _do_what_was_asked(run, event.asked)
+        case Tick(idle_since_s):
             check_start_timeout(run)
-        case _:  # Heartbeat, LogLine and Figures are the shell's business
+            check_standstill(run, idle_since_s)
+        case Late():
+            run.counters.stale += 1
+        case _:  # LogLine and Figures are the shell's business
             pass
 
 
@@ -166,7 +208,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
-        case Ready() if node not in run.awaited:
+        case Ready() if node not in run.awaited and not run.restarts.awaits(node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
             return (
@@ -177,12 +219,30 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
 
 
 def _ready(run: Run, event: Ready) -> None:
+    if run.restarts.awaits(event.node):
+        _come_back(run, event.node)
+        return
+    if event.node in run.crew.joining:
+        scaling.join(run, event.node)
+        return
     if event.node not in run.awaited:
         run.counters.stale += 1
         return
     run.awaited.discard(event.node)
     if not run.awaited:
         begin(run)
+
+
+def _come_back(run: Run, node: str) -> None:
+    """A node that died is ready again."""
+    run.restarts.back(node, run.now_s)
+    run.ledger.resume(node)
+    if node == run.settings.replay:  # which knows what it has drawn of them
+        for train in run.drawing:
+            run.send(node, train)
+    if node == run.settings.evaluator and run.evaluations.open is not None:
+        run.send(node, run.evaluations.open)
+    run.decide("node back", f"{node} is ready again")
 
 
 def _restoring(run: Run, event: Restoring) -> None:
@@ -203,6 +263,11 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"{event.node} collected rollout {event.rollout_id} of shard {event.shard} with "
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
+        return
+    run.times.completed(event.node, rollout.began_s, run.now_s)
+    if rollout.place is Place.LATE:
+        run.tickets.late -= 1
+        run.ledger.release([rollout])
         return
     run.collected += run.settings.rows_per_rollout
     if run.settings.stages:
@@ -249,7 +314,11 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.ledger.release(tickets.settle())
+    if run.drawing:
+        run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
+    run.reported = event.metrics or run.reported
+    steer(run, event)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:
         run.fail(fault)
@@ -263,7 +332,9 @@ def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
         run.counters.stale += 1
         return
-    run.send(evaluator, evaluations.snapshot_taken(event))
+    evaluate = evaluations.snapshot_taken(event)
+    if evaluator not in run.restarts.away:  # else it is told when it is back
+        run.send(evaluator, evaluate)
 
 
 def _evaluated(run: Run, event: Evaluated) -> None:
@@ -347,35 +418,40 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
 
 
 def _exited(run: Run, event: NodeExited) -> None:
-    if event.node in run.deaths.lost:
+    if run.restarts.knows(event):
         run.counters.stale += 1
-    elif run.began_s is not None and run.deaths.survives(event):
-        _go_on_without(run, event)
+    elif event.node in run.crew.retired:
+        if event.reaped:
+            scaling.gone(run, event.node)
+    elif event.node in run.crew.joining:
+        scaling.give_up(run, event)
+    elif run.began_s is not None and run.restarts.survives(event):
+        _lose(run, event)
     else:
         _failed(run, event)
 
 
-def _go_on_without(run: Run, event: NodeExited) -> None:
-    """Give the shards of a dead env node to others; what it was collecting is ordered anew."""
-    dropped = 0
-    shards = run.deaths.bury(event.node)
-    for shard in shards:
-        rollout = run.ledger.drop(shard)
-        if rollout is not None:
-            run.tickets.drop(rollout)
-            dropped += 1
-        node = run.deaths.least_loaded()
-        run.deaths.give(shard, node)
-        run.send(node, run.ledger.assign(shard, node, taken_over=True))
+def _lose(run: Run, event: NodeExited) -> None:
+    """A node is gone and comes back; what it was collecting will be ordered anew."""
+    node = event.node
+    dropped = sum(run.tickets.drop(rollout) for rollout in run.ledger.park(node))
     run.counters.rollouts_dropped += dropped
-    run.checkpoints.again()
-    run.changes.bury(event.node)
-    run.decide("env node lost", describe_move(event, shards, dropped, run.deaths.left))
+    run.checkpoints.again(node)
+    run.changes.bury(node)
+    run.times.bury(node)
+    text = run.restarts.describe(event, run.restarts.bury(node, run.now_s))
+    if dropped:
+        text += f"; {dropped} open rollouts are dropped and ordered anew"
+    run.decide("node lost", text)
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
+    if event.node in run.crew.joining:
+        scaling.give_up(run, event)
+        return
     text, cause = describe(event)
-    run.end("failed", text, cause)
+    again = comes_back(run.settings, event, run.ending)
+    run.end("failed", text, cause, again=again)
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from fast_core.events import CommitCheckpoint, Tell, Train
+from collections.abc import Iterator
+
+from fast_core.events import (
+    Changed,
+    CommitCheckpoint,
+    Evaluated,
+    Failed,
+    NodeExited,
+    Respawn,
+    RolloutReady,
+    Saved,
+    SnapshotTaken,
+    Tell,
+    Train,
+    Trained,
+    Transformed,
+)
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.comeback import comes_back
+from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.scaling import move
+from fast_core.scheduler.standstill import Debt
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
@@ -14,8 +34,9 @@ def begin(run: Run) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
     settings, progress = run.settings, run.settled
     run.began_s = run.now_s
+    run.times.pass_until(run.now_s)
     why = (
-        f"{len(settings.nodes)} nodes are ready; degree {settings.degree}, "
+        f"{len(settings.nodes)} nodes are ready; degree {_degree(run)}, "
         f"{progress.env_steps} env steps and {progress.updates} updates done"
     )
     if progress.env_steps < run.ratio.learning_from:
@@ -36,7 +57,6 @@ def begin(run: Run) -> None:
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
             run.send(node, run.ledger.assign(shard, node))
-            run.deaths.give(shard, node)
     run.decide(
         "assign",
         f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
@@ -50,6 +70,9 @@ def begin(run: Run) -> None:
 
 def advance(run: Run) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
+    for node, life in run.restarts.take_due(run.now_s):
+        begins = run.ledger.parked(node)
+        run.send(LAUNCHER, Respawn(node, life, begins, run.changes.values))
     if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
@@ -57,15 +80,32 @@ def advance(run: Run) -> None:
     # A snapshot goes out before the next Train, so it stands before it in the optimizer's channel.
     _start_evaluation(run)
     _merge(run)
-    if run.changes.due and run.tickets.quiescent:
+    if run.changes.due and _rests(run) and not run.crew.joining:
         _change(run)
+    if run.ending is None:
+        move(run)
     _admit(run)
+    run.times.training = run.tickets.training > 0
     if run.changes.holds:
         return
     if run.ending is not None:
         _finish(run, run.ending)
-    elif run.checkpoints.cut is Cut.DUE and run.tickets.quiescent and not _waits(run):
+    elif run.checkpoints.cut is Cut.DUE and _rests(run) and not _waits(run):
         _save(run)
+
+
+def steer(run: Run, event: Trained) -> None:
+    """Let the degree follow where time goes, once learning has begun."""
+    auto, spent = run.auto, run.times.spent
+    if auto is None:
+        return
+    if run.settled.env_steps - run.settings.rows_per_ticket < run.ratio.learning_from:
+        spent.clear()  # tickets that grant nothing tell nothing
+        return
+    spent.settled(event.publish_s, effective_share(event.metrics))
+    why = auto.settled(spent)
+    if why is not None:
+        run.decide("degree", why)
 
 
 def check_start_timeout(run: Run) -> None:
@@ -80,6 +120,50 @@ def check_start_timeout(run: Run) -> None:
         return
     missing = [node for node in run.settings.nodes if node in run.awaited]
     run.fail(late_text(missing, run.settings.start_timeout_s, restoring=run.restoring))
+
+
+def check_standstill(run: Run, idle_since_s: float | None) -> None:
+    """Tell of a run that stands still, and end it after its time."""
+    standstill = run.standstill
+    if run.began_s is None or standstill.check_s is None or run.now_s < standstill.check_s:
+        return
+    verdict = standstill.look(debts(run), idle_since_s, run.now_s)
+    if verdict is None:
+        return
+    text = verdict.text(run.tickets.settled)
+    run.decide("standstill", text)
+    if verdict.over:
+        node = verdict.owed[0].node
+        cause = Failed(node, "waiting for work", text, "", {})
+        lost = NodeExited(node, text, report=cause)  # it is no better than dead
+        run.end("failed", text, cause, again=comes_back(run.settings, lost, run.ending))
+
+
+def debts(run: Run) -> Iterator[Debt]:
+    """What nodes were told to do and have not said to have done; nothing of the launcher's own."""
+    settings = run.settings
+    for node, rollout in run.stages.open():
+        what = f"has not sent Transformed of rollout {_name(rollout)}"
+        yield Debt(node, Transformed, what)
+    for node, rollout in run.ledger.open():
+        yield Debt(node, RolloutReady, f"has not collected rollout {_name(rollout)}")
+    if run.tickets.training:
+        what = f"has not trained on ticket {run.tickets.settled}"
+        yield Debt(settings.optimizer, Trained, what)
+    request = run.evaluations.kept.request
+    if run.evaluations.stage == "snapshot":
+        yield Debt(settings.optimizer, SnapshotTaken, f"has taken no snapshot {request}")
+    if run.evaluations.stage == "evaluate" and settings.evaluator is not None:
+        yield Debt(settings.evaluator, Evaluated, f"has no result of evaluation {request}")
+    for node in run.changes.missing:
+        yield Debt(node, Changed, "has not said that it goes on with changed values")
+    for node in run.checkpoints.missing:
+        what = f"has not sent Saved of checkpoint {run.checkpoints.number}"
+        yield Debt(node, Saved, what)
+
+
+def _name(rollout: Rollout) -> str:
+    return f"{rollout.order.rollout_id} of shard {rollout.order.shard}"
 
 
 def late_text(missing: list[str], limit_s: float, *, restoring: bool) -> str:
@@ -137,7 +221,9 @@ def _merge(run: Run) -> None:
     settings = run.settings
     while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
-        rollouts = run.tickets.merge(granted)
+        late = run.tickets.late
+        rollouts = run.tickets.merge(granted, in_shard_order=run.degree == 0)
+        _count_late(run, run.tickets.late - late)
         if rollouts is None:
             return
         run.episodes.add(rollouts)
@@ -145,8 +231,23 @@ def _merge(run: Run) -> None:
         run.merged_env_steps += settings.rows_per_ticket
         run.ratio.granted += granted
         if settings.replay is not None:  # before the optimizer, which waits for what it draws
-            run.send(settings.replay, train)
+            run.drawing.append(train)
+            if settings.replay not in run.restarts.away:
+                run.send(settings.replay, train)
         run.send(settings.optimizer, train)
+
+
+def _count_late(run: Run, late: int) -> None:
+    """Count rollouts that were given up, and tell of the first, the tenth, the hundredth..."""
+    before = run.counters.rollouts_dropped
+    now = run.counters.rollouts_dropped = before + late
+    if late and (before == 0 or len(str(now)) > len(str(before))):
+        run.decide(
+            "rollouts dropped",
+            f"{now} so far, with {now * run.settings.rows_per_rollout} rows: without the last of "
+            f"them, ticket {run.tickets.merged} would have waited for env nodes or broken the "
+            "bound on old rows (scheduler.stragglers: drop)",
+        )
 
 
 def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
@@ -163,19 +264,35 @@ def _admit(run: Run) -> None:
     if not run.ledger.has_idle:
         return
     settings, tickets = run.settings, run.tickets
+    needed = tickets_needed(settings, run.settled, run.ratio, tickets.settled)
+    hold = _hold(run)
     count = places(
         started=tickets.started,
         settled=tickets.settled,
         shards=settings.shards,
-        degree=settings.degree,
-        needed=tickets_needed(settings, run.settled, run.ratio, tickets.settled),
-        hold=_hold(run),
+        degree=run.degree,
+        needed=needed,
+        hold=hold,
     )
+    run.times.held = hold or (needed is not None and needed <= tickets.settled + 1 + run.degree)
     if count <= 0:
         return
     version = run.settled.version
-    for node, collect in start_rollouts(run.ledger, tickets, count, settings.degree, version):
+    batches = start_rollouts(run.ledger, tickets, count, run.degree, version, run.now_s)
+    for node, collect in batches:
+        run.times.ordered(node, len(collect.rollouts))
         run.send(node, collect)
+
+
+def _rests(run: Run) -> bool:
+    """Whether nothing is open and every node is there that has to take part."""
+    return run.tickets.quiescent and run.complete
+
+
+def _degree(run: Run) -> str:
+    if run.auto is None:
+        return str(run.degree)
+    return f"{run.degree}, chosen by itself from 0 to {run.settings.degree}"
 
 
 def _hold(run: Run) -> bool:
@@ -243,7 +360,8 @@ def _finish(run: Run, ending: Ending) -> None:
     wanted = ending.save or checkpoints.cut is Cut.DUE
     if wanted and not checkpoints.is_settled(run.tickets.settled):
         checkpoints.ask()
-        _save(run)
+        if run.complete:
+            _save(run)
         return
     run.end(ending.reason, _final_text(run, ending))
 

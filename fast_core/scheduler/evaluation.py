@@ -69,6 +69,7 @@ class Evaluations:
         self._settings = settings
         self._stage: str | None = None
         self._version = 0
+        self._command: Evaluate | None = None
         self._changed: dict[str, Value] = {}
         self.replaced = 0
         self.solved_by: Solved | None = None
@@ -86,14 +87,19 @@ class Evaluations:
 
     def state(self) -> EvaluationState:
         """What a checkpoint keeps."""
-        open = self.in_flight and not self.telling
-        due = self.kept.due or open
-        return msgspec.structs.replace(self.kept, due=due, request=self.kept.request - open)
+        flying = self.in_flight and not self.telling
+        due = self.kept.due or flying
+        return msgspec.structs.replace(self.kept, due=due, request=self.kept.request - flying)
 
     @property
     def in_flight(self) -> bool:
         """Whether an evaluation has begun and is not over."""
         return self._stage is not None
+
+    @property
+    def stage(self) -> str | None:
+        """What the one in flight waits for: ``snapshot``, ``evaluate`` or ``told``."""
+        return self._stage
 
     @property
     def telling(self) -> bool:
@@ -152,7 +158,15 @@ class Evaluations:
             self.kept.due, self.replaced = False, 0
             self.kept.coalesced += 1
         episodes = self._settings.eval_episodes
-        return Evaluate(event.request, event.version, event.env_steps, episodes, self._changed)
+        self._command = Evaluate(
+            event.request, event.version, event.env_steps, episodes, self._changed
+        )
+        return self._command
+
+    @property
+    def open(self) -> Evaluate | None:
+        """What the evaluator was told and has not answered; a successor is told the same."""
+        return self._command if self._stage == "evaluate" else None
 
     def expects(self, event: Evaluated) -> bool:
         """Whether this is the result of the evaluation in flight."""

@@ -1,15 +1,31 @@
-"""What happens when a node fails: the run ends with the first cause, or goes on without the node.
+"""What happens when a node fails: the run ends with the first cause, or the node comes back.
 
-It goes on after a death only, never after an error, and only of an env node, whose shards others
-can take over, as often as `Deaths` has leave for.
+It comes back after a death only, never after an error, as often as the budget of its kind allows.
+A death after which nobody knows whether the process is gone ends the run: two nodes that write the
+same words would be worse.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
+import msgspec
+
 from fast_core.events import Failed, NodeExited
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """Deaths that the run survives.
+
+    Attributes:
+        kind: Of node, as ``supervision.restarts`` names it.
+        nodes: All of that kind.
+        deaths: How many of them all together.
+    """
+
+    kind: str
+    nodes: tuple[str, ...]
+    deaths: int
 
 
 class Failure(NamedTuple):
@@ -35,61 +51,91 @@ def describe(event: Failed | NodeExited) -> Failure:
     return Failure(report.error, report)
 
 
-class Deaths:
-    """The shards of each living env node and the budget of deaths.
+class Restarts:
+    """Who is gone and comes back, when, and how often that may be.
 
-    A death costs O(log nodes) for each shard that moves. In the heap of loads an entry is valid
-    only while it says the load that its node has; others are skipped when they come up.
+    A node is started anew at once the first time, then after ``backoff_s``, and after twice as long
+    each time, at most ``max_backoff_s``. Once it has lived for that long it counts as well again.
 
     Attributes:
-        lost: Env nodes that died and whose death the run survived.
-        left: Further deaths that it survives.
+        away: Nodes that died and are not ready again.
+        deaths: Deaths so far that the run survived, by kind.
+        left: Further ones that it survives, by kind.
+        returned: How many nodes came back, by kind.
     """
 
-    def __init__(self, env_nodes: tuple[str, ...], budget: int):
-        self.lost: set[str] = set()
-        self.left = budget
-        self._rank = {node: rank for rank, node in enumerate(env_nodes)}
-        self._nodes = env_nodes
-        self._shards: dict[str, list[int]] = {node: [] for node in env_nodes}
-        self._loads: list[tuple[int, int]] = [(0, rank) for rank in range(len(env_nodes))]
-
-    def give(self, shard: int, node: str) -> None:
-        """Note that ``node`` executes ``shard`` from now on."""
-        shards = self._shards[node]
-        shards.append(shard)
-        if self.left or self.lost:  # otherwise nobody will ever ask
-            heapq.heappush(self._loads, (len(shards), self._rank[node]))
+    def __init__(self, budgets: tuple[Budget, ...], backoff_s: float, max_backoff_s: float):
+        self._kinds = {node: budget.kind for budget in budgets for node in budget.nodes}
+        self._backoff_s, self._max_backoff_s = backoff_s, max_backoff_s
+        self.left = {budget.kind: budget.deaths for budget in budgets}
+        self.deaths = dict.fromkeys(self.left, 0)
+        self.returned = dict.fromkeys(self.left, 0)
+        self.away: set[str] = set()
+        self._due_s: dict[str, float] = {}  # of those that are to be started anew
+        self._lives: dict[str, int] = {}
+        self._waits_s: dict[str, float] = {}  # before the next start, where it is not at once
+        self._since_s: dict[str, float] = {}
 
     def survives(self, event: NodeExited) -> bool:
-        """Whether the run goes on without this node.
+        """Whether the run goes on and the node comes back."""
+        return event.reaped and self.left.get(self._kinds.get(event.node, ""), 0) > 0
 
-        Only if it is gone for sure: two nodes that write the same shard would be worse than the
-        end of the run.
-        """
-        others = len(self._shards) > 1
-        return event.reaped and event.node in self._shards and others and self.left > 0
+    def knows(self, event: NodeExited) -> bool:
+        """Whether this is news of a death that is known."""
+        node = event.node
+        return node in self.away and (node in self._due_s or not event.reaped)
 
-    def bury(self, node: str) -> list[int]:
-        """Take the node out; returns the shards that it executed."""
-        self.lost.add(node)
-        self.left -= 1
-        return self._shards.pop(node)
+    def bury(self, node: str, now_s: float) -> float:
+        """Take note of a death that is survived; returns the wait before it is started anew."""
+        kind, since_s = self._kinds[node], self._since_s.get(node)
+        self.left[kind] -= 1
+        self.deaths[kind] += 1
+        self.away.add(node)
+        if node not in self._lives or (
+            since_s is not None and now_s - since_s >= self._max_backoff_s
+        ):
+            self._waits_s[node] = 0.0
+        wait_s = self._waits_s[node]
+        self._waits_s[node] = min(max(2 * wait_s, self._backoff_s), self._max_backoff_s)
+        self._since_s.pop(node, None)
+        self._due_s[node] = now_s + wait_s
+        return wait_s
 
-    def least_loaded(self) -> str:
-        """The living env node with the fewest shards, the first of those in order."""
-        while True:
-            load, rank = self._loads[0]
-            shards = self._shards.get(self._nodes[rank])
-            if shards is not None and len(shards) == load:
-                return self._nodes[rank]
-            heapq.heappop(self._loads)
+    @property
+    def next_s(self) -> float | None:
+        """When the next one is to be started anew; None while there is none."""
+        return min(self._due_s.values()) if self._due_s else None
 
+    def take_due(self, now_s: float) -> list[tuple[str, int]]:
+        """Those to be started anew now, each with the number of its life."""
+        if not self._due_s:
+            return []
+        due = [node for node, at_s in self._due_s.items() if now_s >= at_s]
+        for node in due:
+            del self._due_s[node]
+            self._lives[node] = self._lives.get(node, 1) + 1
+        return [(node, self._lives[node]) for node in due]
 
-def describe_move(event: NodeExited, shards: list[int], dropped: int, left: int) -> str:
-    """What happened, for people."""
-    return (
-        f"{event.node} is gone: {event.cause}; its {len(shards)} shards move to other env nodes, "
-        f"{dropped} open rollouts are dropped and ordered anew; {left} more deaths of env nodes "
-        "would be survived (supervision.env_restarts)"
-    )
+    def renew(self, node: str) -> int:
+        """The number of the next life of a node that is started without having died."""
+        self._lives[node] = self._lives.get(node, 1) + 1
+        return self._lives[node]
+
+    def awaits(self, node: str) -> bool:
+        """Whether this node was started anew and is not ready yet."""
+        return node in self.away and node not in self._due_s
+
+    def back(self, node: str, now_s: float) -> None:
+        """It is ready again."""
+        self.away.discard(node)
+        self._since_s[node] = now_s
+        self.returned[self._kinds[node]] += 1
+
+    def describe(self, event: NodeExited, wait_s: float) -> str:
+        """A death that is survived, for people."""
+        kind = self._kinds[event.node]
+        when = f"in {wait_s:g} s" if wait_s else "now"
+        return (
+            f"{event.node} is gone: {event.cause}; it is started anew {when}; {self.left[kind]} "
+            f"more such deaths would be survived (supervision.restarts.{kind})"
+        )

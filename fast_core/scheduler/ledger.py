@@ -2,13 +2,14 @@
 
 A rollout is in exactly one place: running in an env node, on its way through the user's nodes,
 ready in its slot, or training. Its slot is taken when it starts and freed by `release`, or by
-`drop` where its env node died.
+`park` where its env node died. One that came too late to train on runs on, since its shard can do
+nothing else meanwhile, and is released when it is complete.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,6 +22,7 @@ class Place(Enum):
     """Where a rollout is."""
 
     RUNNING = "running"
+    LATE = "late"  # running, and no ticket may train on it any more
     STAGED = "staged"  # complete, and on its way through the user's nodes
     READY = "ready"
     DUE = "due"  # ready, and the next ticket must train on it
@@ -39,6 +41,7 @@ class Rollout:
         place: Where it is now.
         result: What the env node reported, None while it runs.
         completion: Serial number among rollouts that became ready.
+        began_s: When it was ordered.
     """
 
     order: RolloutOrder
@@ -46,6 +49,7 @@ class Rollout:
     place: Place = Place.RUNNING
     result: RolloutReady | None = None
     completion: int = 0
+    began_s: float = 0.0
 
     @property
     def ref(self) -> RolloutRef:
@@ -75,9 +79,15 @@ class ShardCounts(msgspec.Struct):
 class Ledger:
     """Shards, their nodes and slots; every operation is O(log shards).
 
-    A shard runs one rollout at a time. It is *idle* when it runs none and has a free slot; idle
-    shards wait in a heap, least started first and ties by index. The key of a waiting shard can't
-    change, because only starting a rollout changes it and that takes the shard out.
+    A shard runs one rollout at a time. It is *idle* when some node has it, it runs none and has a
+    free slot; idle shards wait in a heap, least started first and ties by index. The key of a
+    waiting shard can't change, because only starting a rollout changes it and that takes the shard
+    out. One that was taken from its node leaves an entry of an earlier incarnation, which is
+    skipped when it comes up.
+
+    Attributes:
+        owners: The node that executes each shard; empty while none does.
+        held: The shards that each node was given, also while it is gone.
     """
 
     def __init__(self, slots_per_shard: int, incarnations: list[int], rollout_ids: list[int]):
@@ -92,10 +102,11 @@ class Ledger:
         self.incarnations = incarnations
         self.rollout_ids = rollout_ids
         self.owners: list[str] = [""] * shards
+        self.held: dict[str, list[int]] = {}
         self.running = 0
         self._free = [(1 << slots_per_shard) - 1] * shards
         self._running: list[Rollout | None] = [None] * shards
-        self._idle: list[tuple[int, int]] = []
+        self._idle: list[tuple[int, int, int]] = []
 
     def state(self) -> ShardCounts:
         """What a checkpoint keeps."""
@@ -104,20 +115,48 @@ class Ledger:
     @property
     def has_idle(self) -> bool:
         """Whether some shard could start a rollout now."""
-        return bool(self._idle)
+        while self._idle:
+            _, shard, incarnation = self._idle[0]
+            if self.owners[shard] and incarnation == self.incarnations[shard]:
+                return True
+            heapq.heappop(self._idle)
+        return False
 
-    def assign(self, shard: int, node: str, *, taken_over: bool = False) -> Assign:
-        """Give a shard that runs nothing to a node, as its next incarnation."""
-        assert self._running[shard] is None
-        if not self.owners[shard] and self._free[shard]:
-            heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
-        self.owners[shard] = node
+    def open(self) -> Iterator[tuple[str, Rollout]]:
+        """Every rollout that runs, and the node that was told to collect it."""
+        for node, rollout in zip(self.owners, self._running, strict=True):
+            if rollout is not None:
+                yield node, rollout
+
+    def assign(self, shard: int, node: str) -> Assign:
+        """Give a shard that nobody has to a node, as its next incarnation."""
         self.incarnations[shard] += 1
-        return Assign(shard, self.incarnations[shard], taken_over)
+        self.held.setdefault(node, []).append(shard)
+        self._begin(shard, node)
+        return Assign(shard, self.incarnations[shard])
+
+    def rests(self, shard: int) -> bool:
+        """Whether some node has the shard and collects none of its rollouts."""
+        return bool(self.owners[shard]) and self._running[shard] is None
+
+    def move(self, shard: int, node: str) -> Assign:
+        """Give a shard that rests to another node, as its next incarnation."""
+        assert self.rests(shard)
+        self.held[self.owners[shard]].remove(shard)
+        return Assign(shard, self.assign(shard, node).incarnation, True)
+
+    def _begin(self, shard: int, node: str) -> None:
+        self.owners[shard] = node
+        if self._free[shard]:
+            self._wait(shard)
+
+    def _wait(self, shard: int) -> None:
+        entry = (self.rollout_ids[shard], shard, self.incarnations[shard])
+        heapq.heappush(self._idle, entry)
 
     def start(self, ticket: int, min_version: int, last_ticket: int) -> Rollout:
-        """Start the next rollout of the idle shard that has started fewest."""
-        _, shard = heapq.heappop(self._idle)
+        """Start the next rollout of the idle shard that started fewest; ask `has_idle` first."""
+        _, shard, _ = heapq.heappop(self._idle)
         free = self._free[shard]
         # The lowest free slot, not the oldest: once all slots are free again the next choice
         # depends on nothing but the number of slots, so a restored run takes the same ones.
@@ -154,37 +193,54 @@ class Ledger:
             return None
         self._running[shard] = None
         self.running -= 1
-        rollout.place, rollout.result = Place.STAGED, event
+        rollout.result = event
+        if rollout.place is Place.RUNNING:
+            rollout.place = Place.STAGED
         if self._free[shard]:
-            heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
+            self._wait(shard)
         return rollout
 
-    def drop(self, shard: int) -> Rollout | None:
-        """Forget what a dead node was collecting for a shard; None if it was nothing.
+    def park(self, node: str) -> list[Rollout]:
+        """Take the shards of a node that is gone from it; returns what it was collecting.
 
-        The number is given out again, to the shard's next incarnation, so that the shard stays
-        the one that has started fewest.
+        They begin their next incarnation with it, once it is back (`resume`). The number of an
+        open rollout is given out again, so that the shard stays the one that has started fewest.
         """
-        rollout = self._running[shard]
-        if rollout is None:
-            return None
-        rollout.place = Place.DROPPED
-        self._running[shard] = None
-        self.running -= 1
-        self.rollout_ids[shard] -= 1
-        self._free[shard] |= 1 << rollout.order.slot
-        heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
-        return rollout
+        dropped = []
+        for shard in self.held.get(node, ()):
+            self.owners[shard] = ""
+            self.incarnations[shard] += 1
+            rollout, self._running[shard] = self._running[shard], None
+            if rollout is not None:
+                self.running -= 1
+                self.rollout_ids[shard] -= 1
+                self._free[shard] |= self._bit(rollout)
+                dropped.append(rollout)
+        return dropped
+
+    def parked(self, node: str) -> tuple[Assign, ...]:
+        """What a node begins with that comes back."""
+        shards = self.held.get(node, ())
+        return tuple([Assign(shard, self.incarnations[shard], True) for shard in shards])
+
+    def resume(self, node: str) -> None:
+        """A node is back and executes its shards."""
+        for shard in self.held.get(node, ()):
+            self._begin(shard, node)
 
     def release(self, rollouts: Sequence[Rollout]) -> None:
-        """Free the slots of rollouts that were trained on."""
+        """Free the slots of rollouts that were trained on, or came too late for it."""
         for rollout in rollouts:
-            assert rollout.place is Place.TRAINING
+            assert rollout.place in (Place.TRAINING, Place.LATE)
             rollout.place = Place.FREED
             shard = rollout.order.shard
-            if not self._free[shard] and self._running[shard] is None:
-                heapq.heappush(self._idle, (self.rollout_ids[shard], shard))
-            self._free[shard] |= 1 << rollout.order.slot
+            full, self._free[shard] = not self._free[shard], self._free[shard] | self._bit(rollout)
+            if full and self._running[shard] is None and self.owners[shard]:
+                self._wait(shard)
+
+    @staticmethod
+    def _bit(rollout: Rollout) -> int:
+        return 1 << rollout.order.slot
 
 
 def balanced_blocks(shards: int, nodes: int) -> list[range]:

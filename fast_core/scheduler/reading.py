@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.run import Run
-from fast_core.scheduler.statistics import Phase, Statistics
+from fast_core.scheduler.statistics import Phase, Statistics, Way
 
 
 def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
     """The counters; time has gone on to ``now_s``, or stands at the last event."""
     evaluations, progress, tickets = run.evaluations.kept, run.settled, run.tickets
+    sides = run.times.sides(None if run.ended else now_s)
     return Statistics(
         phase=_phase(run),
-        degree=run.settings.degree,
+        way=_way(run),
+        degree=run.degree,
         tickets_admitted=-(-tickets.started // run.settings.shards),
+        tickets_collected=run.collected // run.settings.rows_per_ticket,
         tickets_merged=tickets.merged,
         tickets_settled=tickets.settled,
         rollouts_running=run.ledger.running,
@@ -30,6 +34,12 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         lag_max=progress.lag_max,
         lag_beyond=progress.lag_beyond,
         lag_beyond_max=progress.lag_beyond_max,
+        ess=effective_share(run.reported),
+        clip_fraction=run.reported.get("clip_fraction"),
+        collecting_s=sides.collecting_s,
+        collecting_waits_s=sides.collecting_waits_s,
+        training_s=sides.training_s,
+        training_waits_s=sides.training_waits_s,
         evaluations_finished=evaluations.finished,
         evaluations_coalesced=evaluations.coalesced,
         evaluation_running=run.evaluations.in_flight,
@@ -47,7 +57,9 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         quarantined_share=run.episodes.quarantined_share,
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
-        env_nodes_lost=len(run.deaths.lost),
+        env_nodes=len(run.crew.members),
+        env_nodes_lost=run.restarts.deaths.get("env", 0),
+        nodes_back=sum(run.restarts.returned.values()),
         begun_anew=run.counters.begun_anew,
         changed=run.changes.values,
     )
@@ -57,6 +69,12 @@ def _ratio_kept(run: Run) -> float | None:
     if run.settings.replay is None:
         return None
     return run.ratio.kept(run.settled.updates, run.settled.env_steps)
+
+
+def _way(run: Run) -> Way:
+    if run.auto is not None:
+        return "auto"
+    return "async" if run.degree else "sync"
 
 
 def _phase(run: Run) -> Phase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import msgspec
@@ -14,21 +15,26 @@ from fast_core.events import (
     Failed,
     LauncherCommand,
     StopReason,
+    Train,
 )
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
+from fast_core.scheduler.crew import Crew
+from fast_core.scheduler.degree import Auto, AutoState
 from fast_core.scheduler.evaluation import Evaluations
-from fast_core.scheduler.failures import Deaths
+from fast_core.scheduler.failures import Restarts
 from fast_core.scheduler.ledger import Ledger, ShardCounts
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.stages import Stages
+from fast_core.scheduler.standstill import Standstill
 from fast_core.scheduler.state import Counters, SavedState, encode, kept
 from fast_core.scheduler.statistics import Episodes
 from fast_core.scheduler.stopping import Ending
 from fast_core.scheduler.tickets import Tickets
+from fast_core.scheduler.times import Times
 
 LAUNCHER = "launcher"
 CALLBACKS = "callbacks"  # saves its part of a checkpoint like a node
@@ -45,10 +51,13 @@ class Run:
     """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
 
     Attributes:
+        auto: What chooses the degree, None where it is given.
         counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
+        drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
         awaited: Nodes that are not ready yet.
+        reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
         why_anew: Why the first of them in this part of it, empty for none.
@@ -63,20 +72,33 @@ class Run:
         self.settings = settings
         self.resumed = saved is not None
         shards = _shard_counts(settings, saved)
-        self.ledger = Ledger(settings.slots_per_shard, shards.incarnations, shards.rollout_ids)
+        # At degree 0 a ticket has one rollout of each shard, whoever is slow or comes back.
+        slots = settings.slots_per_shard if settings.degree else 1
+        self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids)
         self.counters = kept(Counters, saved)
-        self.tickets = Tickets(settings.shards, settings.degree, self.counters.settled)
+        self.tickets = Tickets(
+            settings.shards, self.counters.settled, drops=settings.stragglers == "drop"
+        )
+        self.times = Times(settings.env_nodes, settings.shards, saved)
+        self.auto: Auto | None = None
+        if settings.auto_degree:
+            state, replays = kept(AutoState, saved), settings.replay is not None
+            self.auto = Auto(settings.degree, state, replays=replays)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
-        self.deaths = Deaths(settings.env_nodes, settings.env_restarts)
+        self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
+        self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
         self.checkpoints = Checkpoints(settings, saved)
         self.changes = Changes(settings, saved)
         self.episodes = kept(Episodes, saved)
+        self.standstill = Standstill(settings.work_timeout_s, settings.repeat_timeout_s)
         self.collected = self.settled.env_steps
         self.merged_env_steps = self.settled.env_steps
+        self.drawing: deque[Train] = deque()
+        self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
@@ -88,6 +110,11 @@ class Run:
         self.ending: Ending | None = None
         self.ended = False
         self._outbox: list[Send] = []
+
+    @property
+    def degree(self) -> int:
+        """Tickets that may be collected ahead of training now."""
+        return self.settings.degree if self.auto is None else self.auto.degree
 
     @property
     def elapsed_s(self) -> float:
@@ -108,15 +135,20 @@ class Run:
 
     @property
     def changing_nodes(self) -> tuple[str, ...]:
-        """Living nodes that values of the configuration may change for."""
-        nodes = (*self.settings.optimizers, *self.settings.env_nodes)
-        return tuple(n for n in nodes if n not in self.deaths.lost)
+        """Nodes that values of the configuration may change for."""
+        return (*self.settings.optimizers, *self.crew.members)
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
-        """Living nodes that hold a part of a checkpoint, and the callbacks if they do."""
-        nodes = [n for n in self.settings.working_nodes if n not in self.deaths.lost]
-        return (*nodes, CALLBACKS) if self.settings.callbacks_save else tuple(nodes)
+        """Nodes that hold a part of a checkpoint, and the callbacks if they do."""
+        nodes = self.settings.working(self.crew.members)
+        return (*nodes, CALLBACKS) if self.settings.callbacks_save else nodes
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node is there that has a part of a checkpoint or of a change."""
+        away = self.restarts.away
+        return not away or away.isdisjoint(self.settings.working(self.crew.members))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -138,7 +170,9 @@ class Run:
             checkpoint=self.checkpoints.number,
         )
         parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
-        return encode((counters, *parts, self.episodes, self.changes.state()))
+        auto = () if self.auto is None else (self.auto.state(),)
+        later = (self.episodes, self.changes.state(), self.times.state(), *auto)
+        return encode((counters, *parts, *later))
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""
@@ -153,11 +187,16 @@ class Run:
         """Note a decision for people."""
         self.send(LAUNCHER, Decision(what, why))
 
-    def end(self, reason: StopReason, text: str, cause: Failed | None = None) -> None:
-        """End the run now."""
+    def end(
+        self, reason: StopReason, text: str, cause: Failed | None = None, *, again: bool = False
+    ) -> None:
+        """End the run now; ``again`` says that it comes back."""
         self.ended = True
-        self.decide("end", f"{reason}: {text}")
-        self.send(LAUNCHER, EndRun(reason, text, cause))
+        if again:
+            self.decide("optimizer lost", text)
+        else:
+            self.decide("end", f"{reason}: {text}")
+        self.send(LAUNCHER, EndRun(reason, text, cause, again))
 
     def fail(self, text: str) -> None:
         """End the run because a node broke its contract."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -10,6 +11,7 @@ import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.events import Moment, Value
+from fast_core.scheduler.failures import Budget
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -32,6 +34,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         shards: Number of shards; one ticket is this many shard rollouts.
         env_nodes: Names of the env nodes, in the order in which they get their shards.
+        spare_nodes: Names of further ones that may be added while it runs; None where none may
+            come or go.
         optimizers: Names of the optimizer nodes, by rank; the first one reports what is trained and
             is asked for snapshots.
         replay: Name of the replay node, None for an algorithm that learns from rollouts.
@@ -44,8 +48,14 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         moments: What the run waits for callbacks to be told of.
         changeable: What callbacks may change, by key of the configuration, and what it says.
         callbacks_save: Whether callbacks have a part of a checkpoint.
-        env_restarts: Deaths of env nodes that the run survives; their shards move to others.
+        restarts: Deaths that the run survives, by kind of node.
+        backoff_s: Wait before a node is started anew the second time.
+        max_backoff_s: Longest wait.
+        comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
+        comebacks_on_error: Whether an error that an optimizer raises is such a death.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
+        stragglers: What becomes of a rollout without which the next ticket would break its bound.
+        auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
         slots_per_shard: Rollout slots of each shard.
         rows_per_rollout: Environment steps of one shard rollout (T times B).
         updates_granted: Optimizer steps that one ticket grants; without replay only.
@@ -70,6 +80,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         stop_score_on: Environment that it is reached in, by name; None: that of training.
         stop_score_held: Evaluations in a row that must reach the score.
         start_timeout_s: Seconds until every node must be ready.
+        work_timeout_s: Longest that a run may stand still at first; None: for ever, always.
+        repeat_timeout_s: The same for what has come before, at least.
 
     Raises:
         ConfigError: A number is out of range, or the run could never make progress or end.
@@ -77,6 +89,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     shards: int
     env_nodes: tuple[str, ...]
+    spare_nodes: tuple[str, ...] | None = None
     optimizers: tuple[str, ...]
     replay: str | None = None
     evaluator: str | None
@@ -87,8 +100,14 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[Moment, ...] = ()
     changeable: dict[str, Value] = {}
     callbacks_save: bool = False
-    env_restarts: int = 0
+    restarts: tuple[Budget, ...] = ()
+    backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+    comebacks: int = 0
+    comebacks_on_error: bool = False
     degree: int
+    auto_degree: bool = False
+    stragglers: Literal["wait", "drop"] = "wait"
     slots_per_shard: int
     rows_per_rollout: int
     updates_granted: int = 0
@@ -110,6 +129,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_score_held: int
     stop_score_on: str | None = None
     start_timeout_s: float
+    work_timeout_s: float | None = None
+    repeat_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
         self._check_ranges()
@@ -159,8 +180,12 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def working_nodes(self) -> tuple[str, ...]:
         """The nodes that hold a part of a checkpoint, the optimizers first."""
+        return self.working(self.env_nodes)
+
+    def working(self, env_nodes: Sequence[str]) -> tuple[str, ...]:
+        """The same where other env nodes are there."""
         replay = () if self.replay is None else (self.replay,)
-        return (*self.optimizers, *replay, *self.env_nodes, *self.savers)
+        return (*self.optimizers, *replay, *env_nodes, *self.savers)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -169,7 +194,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_ranges(self) -> None:
-        least = {"degree": 0, "updates_granted": 0, "env_restarts": 0, "learning_starts": 0}
+        least = {"degree": 0, "updates_granted": 0, "learning_starts": 0}
         least |= dict.fromkeys(("shards", "slots_per_shard", "rows_per_rollout"), 1)
         least |= dict.fromkeys(("eval_episodes", "stop_score_held"), 1)
         intervals = ("eval_every_env_steps", "checkpoint_every_updates")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fast_core.events import Transform, Transformed
@@ -40,6 +41,11 @@ class Stages:
     def inside(self) -> int:
         """Rollouts that are complete and have not left the last stage."""
         return len(self._inside) + len(self._held)
+
+    def open(self) -> Iterator[tuple[str, Rollout]]:
+        """The stage that has each rollout, those left out that wait for one of a lower shard."""
+        for rollout, stage in self._inside.values():
+            yield self._nodes[stage], rollout
 
     def enter(self, rollout: Rollout) -> list[tuple[str, Transform]]:
         """Take a complete rollout; returns what the first stage may be told now."""

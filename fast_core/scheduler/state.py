@@ -32,7 +32,7 @@ class Counters(msgspec.Struct, kw_only=True):
         elapsed_s: Seconds of training until then.
         checkpoint: Its serial number.
         stale: Events ignored because they named nothing that was expected.
-        rollouts_dropped: Rollouts whose env node died while it collected them.
+        rollouts_dropped: Rollouts whose env node died while it collected them, and late ones.
         begun_anew: Episodes that no resume went on with: if any, the run is not exact.
     """
 

@@ -12,6 +12,7 @@ from fast_core.events import Value
 from fast_core.scheduler.ledger import Rollout
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
+Way = Literal["sync", "async", "auto"]  # degree 0, above it, or as the run chooses
 RECENT = 100
 MOST_INFO = 64
 
@@ -21,8 +22,10 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         phase: Where the run is.
+        way: How it comes by its degree.
         degree: Tickets that may be collected ahead of training.
         tickets_admitted: Tickets of which at least one rollout was started.
+        tickets_collected: Tickets that all accepted rollouts come to.
         tickets_merged: Tickets handed to the optimizer.
         tickets_settled: Tickets whose updates are committed or skipped.
         rollouts_running: Rollouts that env nodes are collecting.
@@ -41,14 +44,21 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         lag_max: Largest policy lag of any row.
         lag_beyond: Mean lag of the last ticket beyond what one round must have, in versions.
         lag_beyond_max: Largest one of any row, likewise.
+        ess: Effective sample size of the last update, as a share of its rows; None where its
+            learner reports nothing that tells it.
+        clip_fraction: Share of its ratios that were clipped; likewise.
+        collecting_s: Seconds that env nodes had work, as their mean.
+        collecting_waits_s: Seconds that they had none.
+        training_s: Seconds that the learner had a ticket.
+        training_waits_s: Seconds that it had none.
         evaluations_finished: Evaluations that have a result.
         evaluations_coalesced: Requests replaced by a newer one before they started.
         evaluation_running: Whether one is in flight.
         evaluation_mean: Mean return of the last evaluation, None before the first.
         evaluation_version: Version that was evaluated last.
         score_streak: Evaluations in a row that reached the score.
-        rows_dropped: Environment steps that were ordered and lost with their env node; 0 without
-            deaths, since nothing else is ever dropped.
+        rows_dropped: Environment steps that were ordered and lost with their env node, or that came
+            too late where the run is told to drop such; nothing else ever is.
         stale_events: Events ignored because they named nothing that was expected.
         episodes: Episodes that ended in merged rollouts.
         return_mean: Mean return of those of the last 100 episodes whose outcome is known, None
@@ -61,13 +71,17 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint: Serial number of the last checkpoint begun.
         elapsed_s: Seconds of training, earlier parts of the run included.
         begun_anew: Episodes that no resume went on with: if any, the run is not exact.
-        env_nodes_lost: Env nodes that died in this part of the run, which went on without them.
+        env_nodes: Env nodes that execute shards.
+        env_nodes_lost: Deaths of env nodes that this part of the run survived.
+        nodes_back: Nodes of any kind that died in it and came back.
         changed: Values that are not the configuration's, by key.
     """
 
     phase: Phase
+    way: Way
     degree: int
     tickets_admitted: int
+    tickets_collected: int
     tickets_merged: int
     tickets_settled: int
     rollouts_running: int
@@ -85,6 +99,12 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     lag_max: int
     lag_beyond: float
     lag_beyond_max: int
+    ess: float | None = None
+    clip_fraction: float | None = None
+    collecting_s: float
+    collecting_waits_s: float
+    training_s: float
+    training_waits_s: float
     evaluations_finished: int
     evaluations_coalesced: int
     evaluation_running: bool
@@ -103,7 +123,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int
     elapsed_s: float
     begun_anew: int = 0
+    env_nodes: int
     env_nodes_lost: int
+    nodes_back: int = 0
     changed: dict[str, Value] = {}
 
 

@@ -5,6 +5,13 @@ that started while ``s`` tickets were settled acts with weights no older than th
 ``s - 1``, so the lag guarantee lets it train in ticket ``s + degree`` at the latest. A ticket that
 would leave such a rollout behind waits for it. At most one ticket's worth of rollouts can be due
 in one ticket, because admission never lets more than ``shards * (s + degree + 1)`` start.
+
+Instead of waiting it may be given up: then it is late, its place goes to another, and it is
+released when it is complete.
+
+The degree may change. Where it has fallen, a rollout may have to train earlier than some that were
+started before it. Then these have to, too: they train by ``s + degree`` of the new one, which has
+room for all of them, since it was admitted with them counted.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from typing import NamedTuple
 
 from fast_core.scheduler.ledger import Place, Rollout
 
-_GONE = (Place.TRAINING, Place.FREED, Place.DROPPED)
+_GONE = (Place.TRAINING, Place.FREED, Place.DROPPED, Place.LATE)
 
 
 class Merged(NamedTuple):
@@ -32,18 +39,24 @@ class Merged(NamedTuple):
 class Tickets:
     """Open rollouts, merged tickets and the settled prefix; amortised O(log shards) a rollout."""
 
-    def __init__(self, shards: int, degree: int, settled: int):
-        """Start with ``settled`` tickets settled and nothing open."""
+    def __init__(self, shards: int, settled: int, *, drops: bool = False):
+        """Start with ``settled`` tickets settled and nothing open.
+
+        Args:
+            shards: Rollouts of one ticket.
+            settled: Tickets that are settled.
+            drops: Whether rollouts that a ticket would have to wait for are given up.
+        """
         self.settled = settled
         self.merged = settled
         self.started = shards * settled
         self.shards = shards
-        self._in_shard_order = degree == 0
         self._open: deque[Rollout] = deque()  # start order; merged ones leave lazily at the front
         self._ready: deque[Rollout] = deque()  # completion order; likewise
         self._due: list[Rollout] = []
         self._completed = 0
-        self.ready = 0
+        self.ready = self.late = 0
+        self._drops = drops
         self._training: deque[Merged] = deque()
 
     @property
@@ -58,12 +71,16 @@ class Tickets:
 
     @property
     def quiescent(self) -> bool:
-        """Whether every rollout that was started is settled."""
-        return self.started == self.settled * self.shards
+        """Whether every rollout that was started is settled, or released because it was late."""
+        return self.started == self.settled * self.shards and not self.late
 
     def begin(self, rollout: Rollout) -> None:
         """Count a started rollout."""
         self.started += 1
+        for earlier in reversed(self._open):
+            if earlier.last_ticket <= rollout.last_ticket:
+                break
+            earlier.last_ticket = rollout.last_ticket
         self._open.append(rollout)
 
     def complete(self, rollout: Rollout) -> None:
@@ -73,16 +90,25 @@ class Tickets:
         rollout.place, rollout.completion = Place.READY, self._completed
         self._ready.append(rollout)
 
-    def drop(self, rollout: Rollout) -> None:
-        """Count a started rollout no more: its env node died, and it is ordered anew."""
-        assert rollout.place is Place.DROPPED
-        self.started -= 1
+    def drop(self, rollout: Rollout) -> bool:
+        """Count a started rollout no more: its env node died, and it is ordered anew.
 
-    def merge(self, granted: int) -> list[Rollout] | None:
+        Returns:
+            Whether it was counted; late ones aren't.
+        """
+        counted = rollout.place is not Place.LATE
+        if counted:
+            self.started -= 1
+        else:
+            self.late -= 1
+        rollout.place = Place.DROPPED
+        return counted
+
+    def merge(self, granted: int, *, in_shard_order: bool) -> list[Rollout] | None:
         """Form the next ticket, which grants ``granted`` steps, if it can be formed now.
 
         Returns:
-            Its rollouts in training order (by shard at degree 0, else by completion), or None.
+            Its rollouts in training order, by shard or by completion, or None.
         """
         if self.ready < self.shards or not self._due_are_ready():
             return None
@@ -91,6 +117,8 @@ class Tickets:
             rollout = self._ready.popleft()
             if rollout.place is Place.READY:
                 chosen.append(rollout)
+        key = _by_shard if in_shard_order else _by_completion
+        chosen.sort(key=key)
         self._mark(chosen)
         self._training.append(Merged(chosen, granted))
         return chosen
@@ -104,19 +132,20 @@ class Tickets:
         """Move what must join the next ticket to ``_due``; False while one of it still runs."""
         while self._open and self._open[0].last_ticket <= self.merged:
             oldest = self._open[0]
-            if oldest.place in (Place.RUNNING, Place.STAGED):
+            waits = oldest.place is Place.RUNNING and not self._drops
+            if waits or oldest.place is Place.STAGED:
                 return False
             self._open.popleft()
-            if oldest.place is Place.READY:
+            if oldest.place is Place.RUNNING:
+                oldest.place = Place.LATE
+                self.late += 1
+                self.started -= 1
+            elif oldest.place is Place.READY:
                 oldest.place = Place.DUE
                 self._due.append(oldest)
         return True
 
     def _mark(self, chosen: list[Rollout]) -> None:
-        if self._in_shard_order:
-            chosen.sort(key=lambda rollout: rollout.order.shard)
-        else:
-            chosen.sort(key=lambda rollout: rollout.completion)
         for rollout in chosen:
             rollout.place = Place.TRAINING
         self.ready -= len(chosen)
@@ -124,3 +153,11 @@ class Tickets:
         for queue in (self._ready, self._open):
             while queue and queue[0].place in _GONE:
                 queue.popleft()
+
+
+def _by_shard(rollout: Rollout) -> int:
+    return rollout.order.shard
+
+
+def _by_completion(rollout: Rollout) -> int:
+    return rollout.completion

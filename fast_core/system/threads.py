@@ -63,6 +63,16 @@ def set_threads(count: int) -> None:
         importlib.import_module("torch").set_num_threads(count)
 
 
+def numpy_blas() -> str:
+    """NumPy's own library of linear algebra, with the processor that it computes for."""
+    importlib.import_module("numpy")
+    return " ".join(
+        f"{each['internal_api']} {each['version']} {each.get('architecture', '')}".strip()
+        for each in _libraries(len(sys.modules)).info()
+        if each["user_api"] == "blas" and "numpy" in each["filepath"]
+    )
+
+
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> threadpoolctl.ThreadpoolController:
     """Every numerical library that is loaded; looked for anew where a module has come since.

@@ -47,6 +47,9 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Whether to return only when it is done.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
@@ -126,6 +129,20 @@ def resume(run: Run, overrides: Overrides = None) -> None:
 
 
 @app.command()
+def rerun(
+    run: Run,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="update=N", help="Stop after the ticket with this update."),
+    ] = None,
+) -> None:
+    """Run a recorded run again in this process, bit for bit, for a debugger."""
+    from fast_core.launcher import rerun as rerun_run
+
+    raise _end(rerun_run(run, until))
+
+
+@app.command()
 def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP", help="YAML file of the sweep, or its folder.")
@@ -180,6 +197,51 @@ def list_(
     from fast_core.tools.listing import show_runs
 
     raise typer.Exit(show_runs(folder, as_json=as_json))
+
+
+@app.command()
+def ps(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array instead.")] = False,
+) -> None:
+    """List your runs that go on on this machine: state, process, progress, rate."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import show_running
+
+    raise typer.Exit(show_running(as_json=as_json))
+
+
+@app.command()
+def stop(run: Run, wait: Wait = True) -> None:
+    """End a run that goes on elsewhere, in order: it saves, as after Ctrl-C."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import stop_run
+
+    raise typer.Exit(stop_run(run, wait=wait))
+
+
+@app.command()
+def scale(
+    run: Run,
+    changes: Annotated[
+        list[str],
+        typer.Argument(metavar="env=N|+N|-N", help="How many, or how many more."),
+    ],
+    wait: Wait = True,
+) -> None:
+    """Add env nodes to a run that goes on elsewhere, or retire some; nothing stops or is lost."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import scale_run
+
+    raise typer.Exit(scale_run(run, changes, wait=wait))
+
+
+@app.command()
+def save(run: Run, wait: Wait = True) -> None:
+    """Have a run that goes on elsewhere write a checkpoint now, and print where it is."""
+    surroundings.reserve_output()
+    from fast_core.tools.control import save_run
+
+    raise typer.Exit(save_run(run, wait=wait))
 
 
 @app.command("eval")

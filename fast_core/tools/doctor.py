@@ -22,7 +22,7 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
-from fast_core.system import resources
+from fast_core.system import remains, resources
 from fast_core.system.threads import default_threads
 
 _MIB = 1 << 20
@@ -89,6 +89,7 @@ def diagnose() -> list[Finding]:
         *(check_version(name, oldest, _installed(name)) for name, oldest in VERSIONS),
         *(check_optional(*each, present=find_spec(each[0]) is not None) for each in OPTIONAL),
         check_extension(_import_memory),
+        check_remains(),
         check_cuda(_probe_torch(), has_gpu=Path("/dev/nvidia0").exists()),
     ]
 
@@ -217,6 +218,12 @@ def check_extension(load: Callable[[], None]) -> Finding:
     except ImportError as error:
         return Finding("C++ extension", "can't be loaded", str(error))
     return Finding("C++ extension", "present")
+
+
+def check_remains() -> Finding:
+    """What runs have left that were killed with their watchdogs; it is removed."""
+    done = remains.reclaim()
+    return Finding("dead runs", "; ".join(done) if done else "have left nothing")
 
 
 def check_cuda(probe: dict[str, object] | str, *, has_gpu: bool) -> Finding:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError
-from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number, times
 from fast_core.system.surroundings import expanded, write_result
 from fast_core.tools.run_state import RunState, find_runs, read_state, size_bytes
 
@@ -78,6 +78,8 @@ def _cells(run: RunState, folder: Path) -> tuple[str, ...]:
     name = str(run.path.relative_to(folder)) if run.path != folder else str(run.path)
     age = None if run.began is None else time.time() - run.began.timestamp()
     text = cut(run.text, _TEXT)
+    if run.comebacks:
+        text += f"; came back {times(run.comebacks)}"
     if run.state in ("failed", "interrupted"):
         text += "; can be resumed" if run.checkpoint else "; nothing to resume from"
     return (

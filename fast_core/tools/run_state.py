@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from fast_core.metrics import MetricsRow
+from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
@@ -50,6 +51,7 @@ class RunState:
         best: Mean return of the best evaluation.
         last: Mean return of the last evaluation, or of training episodes where there is none.
         checkpoint: Name of the newest checkpoint, empty where there is none to resume from.
+        comebacks: Times that it came back after the death of an optimizer, in its last part.
     """
 
     path: Path
@@ -65,6 +67,7 @@ class RunState:
     best: float | None = None
     last: float | None = None
     checkpoint: str = ""
+    comebacks: int = 0
 
 
 def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
@@ -81,6 +84,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
     algorithm, environment, seed = _identity(run.config)
     facts = {} if end is None else end.facts
     env_steps, summed = facts.get("env_steps"), facts.get("best_evaluation")
+    comebacks = facts.get("comebacks")
     return RunState(
         path=path,
         state=state,
@@ -95,6 +99,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
         best=float(summed) if isinstance(summed, int | float) else best,
         last=last,
         checkpoint=names[-1] if names else "",
+        comebacks=comebacks if isinstance(comebacks, int) else 0,
     )
 
 
@@ -126,8 +131,8 @@ def size_bytes(path: Path) -> int:
 def _outcome(run: RunDirectory, pid: int | None, end: JournalEntry | None) -> tuple[State, str]:
     if pid is not None:
         return "running", f"process {pid}"
-    if run.crash.exists():
-        return "failed", first_cause(run)
+    if run.crash.exists() and not (cause := first_cause(run)).startswith(WENT_ON):
+        return "failed", cause
     if end is None:
         killed = "it was killed" if run.events.exists() else "it never began to train"
         return "interrupted", killed

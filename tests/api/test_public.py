@@ -29,10 +29,12 @@ SIGNATURES = {
     "Policy": None,
     "Result": "(reason: 'StopReason', message: 'str', evaluation: 'EvaluationView | None', "
     "best: 'EvaluationView | None', env_steps: 'int', updates: 'int', time_s: 'float', "
-    "run: 'Run') -> None",
+    "run: 'Run', comebacks: 'int' = 0) -> None",
     "Run": "(path: 'str | PathLike[str]') -> 'None'",
     "Run.resume": "(self, overrides: 'Overrides' = None, callbacks: 'Sequence[object]' = ()) "
     "-> 'Result'",
+    "Run.save": "(self) -> 'Checkpoint'",
+    "Run.stop": "(self, *, wait: 'bool' = True) -> 'None'",
     "RunFailed": None,
     "RunInterrupted": None,
     "evaluate": "(policy: 'Player', environment: 'object' = None, "
@@ -51,10 +53,20 @@ ATTRIBUTES = {
     "Config": {"changed", "code", "load", "values"},
     "Run": {
         *("checkpoints", "config", "crash", "directory", "evaluations", "events", "metrics"),
-        *("policy", "resume", "versions"),
+        *("policy", "resume", "save", "stop", "versions"),
     },
     "Result": {
-        *("best", "env_steps", "evaluation", "message", "policy", "reason", "run", "time_s"),
+        *(
+            "best",
+            "comebacks",
+            "env_steps",
+            "evaluation",
+            "message",
+            "policy",
+            "reason",
+            "run",
+            "time_s",
+        ),
         "updates",
     },
 }

@@ -175,7 +175,11 @@ def test_error_says_key_value_allowed_place_and_remedy() -> None:
         ("seed=1.5", ["an integer", "got 1.5"]),
         ("seed=true", ["an integer", "got True"]),
         ("seed.x=1", ["seed must be an integer", "got {'x': 1}"]),
-        ("scheduler.off_policy_degree=1001", ["of at least 0 and of at most 1000", "got 1001"]),
+        ("scheduler.off_policy_degree=1001", ["an integer from 0 to 1000, or -1", "got 1001"]),
+        ("scheduler.off_policy_degree=-2", ["an integer from 0 to 1000, or -1", "got -2"]),
+        ("scheduler.off_policy_degree=2.5", ["or 'legacy-auto'", "got 2.5"]),
+        ("scheduler.off_policy_degree=true", ["or 'legacy-auto'", "got True"]),
+        ("scheduler.off_policy_degree=autoo", ["got 'autoo'", "Did you mean 'auto'?"]),
         ("mode=inlin", ["'inline' or 'process'", "Did you mean 'inline'?"]),
         ("metrics.tensorboard=yes", ["true or false", "Write true."]),
         ("nodes.env.count=0", ["an integer of at least 1, or 'auto'"]),
@@ -287,6 +291,42 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> None:
+    older, newer = "supervision.env_restarts=2", "supervision.restarts.env=2"
+    for said in ([older], [newer], [older, newer], [newer, "supervision.env_restarts=0"]):
+        assert read(MINIMAL, *said).supervision.env_deaths == 2
+    message = refusal(MINIMAL, older, "supervision.restarts.env=3")
+    assert "is the older name of supervision.restarts.env, which is 3; got 2" in message
+    assert "Set it to 0" in message
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ([], False),
+        (["evaluation.enable_async_eval=true"], False),
+        (["evaluation.enable_async_eval=false"], True),
+        (["evaluation.enable_async_eval=false", "evaluation.mode=sync"], True),
+        (["evaluation.mode=sync"], True),
+    ],
+)
+def test_older_name_of_the_mode_of_evaluations_is_accepted(given: list[str], waits: bool) -> None:
+    assert read(MINIMAL, *given).evaluation.waits == waits
+
+
+def test_older_name_of_the_mode_of_evaluations_must_not_say_otherwise() -> None:
+    message = refusal(MINIMAL, "evaluation.enable_async_eval=true", "evaluation.mode=sync")
+    assert "is the older name of evaluation.mode, which is 'sync'; got true" in message
+    assert read(MINIMAL, "evaluation.mode=async", "evaluation.enable_async_eval=true")
+
+
+def test_back_off_that_can_not_grow_is_refused() -> None:
+    backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
+    assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(
+        MINIMAL, backoff
+    )
+
+
 def test_attributes_are_refused_where_nothing_has_them() -> None:
     given = "environment.attributes={gravity: 9.8}"
     assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
@@ -311,6 +351,22 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
     assert read(MINIMAL, *device)  # without policy nodes nothing acts on their device
     message = refusal(MINIMAL, *device, "policy.placement=node")
     assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("nodes.optimizer.device", "cuda:1", "cpu"),
+        ("supervision.env_restarts", "2", "0"),
+        ("nodes.extra", "[{node: 'a:B'}]", "[]"),
+    ],
+)
+def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:
+    assert read(MINIMAL, "diagnostics.schedule=true")
+    message = refusal(MINIMAL, "diagnostics.schedule=true", f"{key}={value}")
+    assert f"diagnostics.schedule does not record runs with {key} " in message
+    assert f"Set it to false, or {key} to {instead}." in message
+    assert read(MINIMAL, "diagnostics.schedule=true", f"{key}={instead}")
 
 
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
@@ -549,9 +605,12 @@ def repaired(run: Section) -> Section:
         pickled = None
     environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
-    if run.policy.placement != "env":
-        supervision = msgspec.structs.replace(run.supervision, env_restarts=0)
-        run = msgspec.structs.replace(run, supervision=supervision)
+    supervision = msgspec.structs.replace(
+        run.supervision, env_restarts=0, restarts=config.RestartsConfig()
+    )
+    run = msgspec.structs.replace(run, supervision=supervision)
+    diagnostics = msgspec.structs.replace(run.diagnostics, schedule=False)
+    run = msgspec.structs.replace(run, diagnostics=diagnostics)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)

@@ -13,7 +13,7 @@ from fast_core.distributed.channel import Hub, NodeChannel
 from fast_core.distributed.inproc import InprocHub
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.errors import TransportError
-from fast_core.events import Heartbeat, LogLine, Message, Save, Stop
+from fast_core.events import LogLine, Message, Save, Stop
 
 
 class Net(Protocol):
@@ -60,7 +60,7 @@ def net(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Net]:
 
 
 def gather(end: Hub | NodeChannel, count: int) -> list[Any]:
-    """Receive until there are ``count`` messages, heartbeats left out."""
+    """Receive until there are ``count`` messages."""
     return poll(end.receive, count)
 
 
@@ -69,7 +69,7 @@ def poll(receive: Callable[[], list[Any]], count: int) -> list[Any]:
     deadline_s = time.monotonic() + 10
     while len(found) < count:
         assert time.monotonic() < deadline_s, f"{len(found)} of {count} arrived"
-        found += [message for message in receive() if not isinstance(message, Heartbeat)]
+        found += receive()
     return found
 
 

@@ -25,7 +25,7 @@ from fast_core.distributed.zmq_channel import (
     ZmqNodeChannel,
 )
 from fast_core.errors import TransportError
-from fast_core.events import Command, Event, Heartbeat, LogLine, Save, Stop
+from fast_core.events import Command, Event, LogLine, Ready, Save, Stop
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,24 +139,12 @@ def test_full_inbox_is_left_alone_and_nothing_is_lost(
         channel.close()
 
 
-def test_node_that_computes_still_gives_signs_of_life(
-    hub: ZmqHub, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The node's own thread does nothing here at all."""
-    monkeypatch.setattr(zmq_channel, "HEARTBEAT_INTERVAL_S", 0.02)
-    channel = ZmqNodeChannel(path, "env-0", lambda: None)
-    try:
-        assert receive_until(hub, 3, Heartbeat) == [Heartbeat("env-0")] * 3
-    finally:
-        channel.close()
-
-
 def test_message_of_another_protocol_version_is_an_error(hub: ZmqHub, path: str) -> None:
     context = zmq.Context()
     dealer = context.socket(zmq.DEALER)
     try:
         dealer.connect(f"ipc://{path}")
-        dealer.send(b"\x63" + encode(Heartbeat("x"))[1:])
+        dealer.send(b"\x63" + encode(LogLine("x", "INFO", ""))[1:])
         hub.wait(5.0)
         with pytest.raises(TransportError, match="protocol version 99"):
             hub.receive()
@@ -196,7 +184,7 @@ def test_lines_that_may_be_dropped_are_refused_when_half_full_and_events_are_not
         results = [channel.try_send(LogLine("env-0", "INFO", "")) for _ in range(200)]
         assert not results[-1]
         assert sum(results) < 100
-        channel.send(Heartbeat("env-0"))  # neither refused nor blocked
+        channel.send(Ready("env-0", 1))  # neither refused nor blocked
     finally:
         channel.close()
 
@@ -205,8 +193,8 @@ def test_closed_channel_takes_nothing_more(hub: ZmqHub, path: str) -> None:
     channel = ZmqNodeChannel(path, "env-0", lambda: None)
     channel.close()
     assert not channel.try_send(LogLine("env-0", "INFO", "late"))
-    with pytest.raises(TransportError, match="Heartbeat of node 'env-0' was refused"):
-        channel.send(Heartbeat("env-0"))
+    with pytest.raises(TransportError, match="Ready of node 'env-0' was refused"):
+        channel.send(Ready("env-0", 1))
 
 
 def test_descriptor_stays_open_while_a_line_may_still_be_logged(
@@ -272,14 +260,14 @@ def test_events_before_an_unreadable_one_are_not_lost(
     try:
         dealer.connect(f"ipc://{path}")
         monkeypatch.setattr(zmq_channel, "decode_event", decode_when_the_next_is_there)
-        dealer.send(encode(Heartbeat("x")))
+        dealer.send(encode(LogLine("x", "INFO", "")))
         hub.wait(5.0)
-        assert hub.receive() == [Heartbeat("x")]
+        assert hub.receive() == [LogLine("x", "INFO", "")]
         with pytest.raises(TransportError):
             hub.receive()
-        dealer.send(encode(Heartbeat("y")))
+        dealer.send(encode(LogLine("y", "INFO", "")))
         hub.wait(5.0)
-        assert hub.receive() == [Heartbeat("y")]
+        assert hub.receive() == [LogLine("y", "INFO", "")]
     finally:
         dealer.close(linger=0)
         context.term()

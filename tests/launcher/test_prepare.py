@@ -8,23 +8,36 @@ import msgspec
 import pytest
 
 from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
+    AlgorithmConfig,
     AtariConfig,
     CheckpointConfig,
     EnvironmentConfig,
     EnvNodesConfig,
+    EvaluationConfig,
     ExtraNodeConfig,
     NodesConfig,
     OptimizerNodeConfig,
     PolicyConfig,
     PolicyNodesConfig,
+    ReplayConfig,
     RolloutConfig,
     SchedulerConfig,
     StopConfig,
     WrapperConfig,
 )
+from fast_core.config.rules import problems
 from fast_core.errors import ConfigError
-from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
+from fast_core.launcher.prepare import (
+    choosing_nothing_inline,
+    identity,
+    make_plan,
+    resolve,
+    scheduler_settings,
+)
+from fast_core.launcher.sizing.auto_degree import with_room
+from fast_core.memory import MemoryAvailable
 from fast_core.spec import SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config, make_run_plan
 
@@ -152,3 +165,83 @@ def test_identity_is_what_results_depend_on() -> None:
     nodes = NodesConfig(extra=(ExtraNodeConfig(node="bonus:Bonus"),))
     assert identity(make_config(nodes=nodes)) != base
     assert identity(make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))) == base
+
+
+@pytest.mark.parametrize("given", [{"mode": "sync"}, {"enable_async_eval": False}])
+def test_scheduler_waits_for_evaluations_whichever_name_says_so(
+    tmp_path: Path, given: dict[str, object]
+) -> None:
+    config = make_config(evaluation=EvaluationConfig(**given))  # type: ignore[arg-type]
+    assert scheduler_settings(make_run_plan(tmp_path, config), "").eval_mode == "sync"
+
+
+# --- the off-policy degree -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [-1, "auto"])
+def test_run_that_chooses_its_degree_has_room_for_the_largest(tmp_path: Path, asked: int) -> None:
+    auto = SchedulerConfig(off_policy_degree=asked, max_auto_degree=6)
+    settings = scheduler_settings(make_run_plan(tmp_path, make_config(scheduler=auto)), "")
+    assert (settings.auto_degree, settings.degree, settings.slots_per_shard) == (True, 6, 7)
+
+
+def test_inline_there_is_nothing_to_choose() -> None:
+    auto = SchedulerConfig(off_policy_degree="auto")
+    config = make_config(scheduler=auto, mode="inline")
+    assert choosing_nothing_inline(config).scheduler.off_policy_degree == 0
+    for other in (make_config(scheduler=auto), make_config(mode="inline")):
+        assert choosing_nothing_inline(other) is other
+
+
+def test_no_more_room_is_taken_than_an_eighth_of_the_free_memory(tmp_path: Path) -> None:
+    auto = SchedulerConfig(off_policy_degree=-1, max_auto_degree=100)
+    plan = make_run_plan(tmp_path, make_config(scheduler=auto))
+
+    def most(ram: int, cgroup: int | None = None) -> int:
+        return with_room(plan, MemoryAvailable(ram, cgroup, None)).config.degree
+
+    assert most(10**9) == 100
+    assert most(0) == 1
+    some = most(8 * 20 * 4000, None)
+    assert 1 < some < 100
+    assert most(10**9, 8 * 20 * 4000) == some
+    fixed = make_run_plan(
+        tmp_path / "fixed", make_config(scheduler=SchedulerConfig(off_policy_degree=9))
+    )
+    assert with_room(fixed, MemoryAvailable(0, None, None)) is fixed
+
+
+@pytest.mark.parametrize(
+    ("capacity", "batch", "degree"),
+    [(10_000, 32, 31), (1_000_000, 256, 390), (1000, 256, 1), (10**7, 32, 1000)],
+)
+def test_legacy_auto_divides_the_replay_by_the_batch(
+    capacity: int, batch: int, degree: int
+) -> None:
+    config = make_config(
+        algorithm=DQNConfig(batch_size=batch),
+        replay=ReplayConfig(capacity=capacity),
+        scheduler=SchedulerConfig(off_policy_degree="legacy-auto"),
+    )
+    assert config.degree == degree and not config.scheduler.auto
+
+
+def test_legacy_auto_divides_a_tickets_rows_by_the_minibatch() -> None:
+    config = make_config(
+        rollout=RolloutConfig(shards=2, envs_per_shard=8, steps=128),
+        algorithm=PPOConfig(minibatch_size=64),
+        scheduler=SchedulerConfig(off_policy_degree="legacy-auto"),
+    )
+    assert config.degree == 3
+
+
+class Bare(AlgorithmConfig, frozen=True, kw_only=True):
+    name: str = "bare"
+
+
+def test_legacy_auto_is_refused_where_there_is_no_batch() -> None:
+    legacy = SchedulerConfig(off_policy_degree="legacy-auto")
+    found = problems(make_config(algorithm=Bare(), scheduler=legacy))
+    assert [problem.key for problem in found] == ["scheduler.off_policy_degree"]
+    assert "algorithm.minibatch_size" in found[0].must and "'bare' has none" in found[0].must
+    assert not problems(make_config(algorithm=Bare()))

@@ -19,7 +19,6 @@ from fast_core.events import (
     CommitCheckpoint,
     EndRun,
     Failed,
-    Heartbeat,
     NodeExited,
     Ready,
     Save,
@@ -120,7 +119,7 @@ def test_refused_message_without_such_news_is_the_cause(desk: Desk) -> None:
 
 def test_nodes_that_are_not_connected_are_named_when_told_to_stop(desk: Desk) -> None:
     desk.hub.gone = {"optimizer-0"}
-    assert desk.shell.stop_nodes() == ["optimizer-0"]
+    assert desk.shell.stop_nodes(desk.stage.plan.names.all) == ["optimizer-0"]
     told = {node for node, command in desk.hub.sent if isinstance(command, Stop)}
     assert told == set(desk.stage.plan.names.all) - {"optimizer-0"}
     desk.hub.gone = set()
@@ -136,15 +135,6 @@ def test_node_that_fails_and_then_exits_is_one_failure(desk: Desk) -> None:
     assert desk.shell.end is not None
     assert desk.shell.end.cause is not None
     assert desk.shell.end.cause.error == "bad joint 7"
-
-
-def test_signs_of_life_are_noted_on_the_monotonic_clock(desk: Desk) -> None:
-    assert desk.shell.heard_s == {}
-    desk.now_s = 2000.0
-    desk.shell.take(Heartbeat("env-0"))
-    desk.shell.take(Ready("env-1", 77))
-    assert desk.shell.heard_s == {"env-0": 2000.0, "env-1": 2000.0}
-    assert desk.shell.pids == {"env-1": 77}
 
 
 def test_checkpoint_that_cannot_be_begun_is_refused_for_every_node(

@@ -255,6 +255,7 @@ class SlowChannel:
     def __init__(self, said: Failed) -> None:
         self.said, self.arrived, self.taken = said, False, list[Failed]()
         self.end: EndRun | None = None
+        self.dying: dict[str, tuple[float, Failed]] = {}
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         self.arrived = True
@@ -285,8 +286,10 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
 ) -> None:
     taken: list[Failed] = []
     shell = SimpleNamespace(
-        heard_s={},
-        lost=(),
+        lost=set(),
+        absent=set(),
+        coming=set(),
+        dying={},
         overdue=lambda: ["env-0"],
         restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},
         run=SimpleNamespace(log=Path),

@@ -267,3 +267,29 @@ def test_readers_that_make_no_sense_are_refused(memory: Memory) -> None:
         reader.draw(reader.arrays(1), PriorityTree(13, 1.0, 0.0, SEED))
     with pytest.raises(SegmentError, match="hold no window"):
         new_reader(log, steps=(1 << 64) - 1)
+
+
+@pytest.mark.parametrize("prioritized", [False, True], ids=["uniform", "prioritized"])
+def test_draw_that_looks_at_what_another_looked_at_gives_the_same(
+    memory: Memory, prioritized: bool
+) -> None:
+    """Although writers are ahead by then, in the midst of a step of the shard."""
+    rng = np.random.default_rng(3)
+    shards = [Shard(new_log(memory, 13, 2, reserve=17), k, rng) for k in range(3)]
+    readers = [new_reader(*(shard.log for shard in shards)) for _ in range(2)]
+    trees = [new_tree(reader) if prioritized else None for reader in readers]
+    first, second = (reader.arrays(40) for reader in readers)
+    seen = np.zeros(6, np.uint64)
+    for _ in range(60):
+        for shard in shards:
+            shard.step()
+        if not readers[0].draw(first, trees[0], 0.4):
+            continue
+        assert readers[0].looked_at(seen)
+        assert seen.tolist() == [rows for shard in shards for rows in shard.log.published()]
+        for shard in shards[:2]:
+            shard.step()
+        readers[1].look_at(seen)
+        assert readers[1].draw(second, trees[1], 0.4)
+        for one, other in zip(first.in_order(), second.in_order(), strict=True):
+            np.testing.assert_array_equal(one, other)

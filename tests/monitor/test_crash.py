@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fast_core.events import Failed, NodeExited
-from fast_core.monitor.crash import crash_report
+from fast_core.monitor.crash import WENT_ON, crash_report, survived_report
 
 TRACEBACK = (
     "Traceback (most recent call last):\n"
@@ -77,3 +77,9 @@ def test_error_that_the_traceback_does_not_end_with_is_added() -> None:
 def test_control_characters_of_a_strangers_error_can_not_repaint_the_screen() -> None:
     nasty = Failed("env-0", "\x1b[2J", "E: \x1b[31m", "T\x1b[0m\nE: \x1b[31m", {"a": "\x07"})
     assert "\x1b" not in crash_report(nasty) and "\x07" not in crash_report(nasty)
+
+
+def test_survived_failure_says_last_that_the_run_went_on() -> None:
+    report = survived_report(FIRST, incarnation=2, run_directory="runs/a")
+    assert report.startswith(crash_report(FIRST, incarnation=2, run_directory="runs/a"))
+    assert report.splitlines()[-2] == f"{WENT_ON}: env-3 was started anew."

@@ -10,7 +10,7 @@ from rich.console import Console
 from fast_core.monitor.live_table import fixed_rows, live_table
 from fast_core.monitor.node_table import bar
 from fast_core.monitor.view import EvaluationView, NodeView, ProgressView
-from tests.monitor.views import EMPTY, REPLAYED, VIEW
+from tests.monitor.views import EMPTY, REPLAYED, ROUNDS, VIEW
 
 
 def drawn(view: ProgressView, width: int, **options: object) -> list[str]:
@@ -133,6 +133,23 @@ def test_table_with_as_many_nodes_as_fit_is_no_higher_than_the_terminal(
 def test_replay_has_a_line_of_its_own(width: int) -> None:
     (line,) = [line for line in drawn(REPLAYED, width) if "replay" in line]
     assert "replay 12,345 / 50,000 rows, 0.5 updates per env step, mean age" in line
+
+
+def test_rounds_have_a_line_of_their_own_and_so_has_what_was_lost() -> None:
+    view = replace(VIEW, rounds=ROUNDS)
+    text = "\n".join(drawn(view, 100))
+    line = "rounds 1,203 collected, 1,202 merged, 1,201 trained, busy 60 % / 97 %, ESS 0.981"
+    assert line + ", clipped 8 %" in text and "degree 2 (auto)" in text
+    assert "dropped" not in text
+    assert fixed_rows(view, 100) == fixed_rows(VIEW, 100) + 1
+    lossy = replace(
+        ROUNDS, rows_dropped=4096, env_nodes_lost=1, stale_events=3, evaluations=12, coalesced=2
+    )
+    view = replace(VIEW, rounds=lossy)
+    text = "\n".join(drawn(view, 100))
+    assert "4,096 rows dropped, 1 env node lost, 3 stale messages" in text
+    assert "12 evaluations and 2 coalesced" in text
+    assert fixed_rows(view, 100) == fixed_rows(VIEW, 100) + 2
 
 
 def test_node_of_a_role_that_nobody_knows_has_a_row() -> None:

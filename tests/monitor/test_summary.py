@@ -58,3 +58,12 @@ def test_summary_names_the_best_evaluation_of_each_other_environment() -> None:
     others = {"windy": EvaluationView(mean=12.5, std=1.0, version=32, env_steps=64)}
     rows = dict(summary_rows(replace(SUMMARY, others=others)))
     assert rows["best in windy"] == "12.5 ± 1.00 (v32)"
+
+
+def test_summary_says_who_died_and_how_many_came_back() -> None:
+    summary = replace(SUMMARY, deaths={"policy-0": 1, "env-1": 3}, nodes_back=4)
+    directory = SUMMARY.run_directory
+    assert dict(summary_rows(summary))["restarts"] == (
+        f"4 deaths of nodes (env-1 3, policy-0 1), 4 back; see {directory}/crash.txt"
+    )
+    assert "restarts" not in dict(summary_rows(SUMMARY))

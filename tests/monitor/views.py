@@ -9,6 +9,7 @@ from fast_core.monitor.view import (
     NodeView,
     ProgressView,
     ReplayView,
+    RoundsView,
     RunSummary,
     StopCondition,
 )
@@ -46,6 +47,17 @@ VIEW = ProgressView(
 
 REPLAYED = replace(
     VIEW, replay=ReplayView(rows=12_345, capacity=50_000, updates_per_env_step=0.5, age=6120.4)
+)
+
+ROUNDS = RoundsView(
+    way="auto",
+    collected=1203,
+    merged=1202,
+    trained=1201,
+    collecting=0.6,
+    training=0.97,
+    ess=0.981,
+    clip_fraction=0.08,
 )
 
 EMPTY = ProgressView(

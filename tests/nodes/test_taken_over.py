@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.config import EnvironmentConfig, PolicyConfig, SupervisionConfig
-from fast_core.config.rules import problems
+from fast_core.config import EnvironmentConfig, SupervisionConfig
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
@@ -178,13 +177,3 @@ def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
     for node in (optimizer, first, second):
         node.close()
     stage.close()
-
-
-@pytest.mark.parametrize("placement", ["node", "auto"])
-def test_deaths_are_survived_only_with_policies_in_the_env_nodes(placement: str) -> None:
-    config = make_config(
-        supervision=SupervisionConfig(env_restarts=1),
-        policy=PolicyConfig(placement=placement),  # type: ignore[arg-type]
-    )
-    (problem,) = problems(config)
-    assert problem.key == "supervision.env_restarts"

@@ -2,7 +2,7 @@
 
 A run that names this module in ``environment.modules`` imports it in the fork server; the
 environment variable `VARIABLE` says ``NODE:POINT``, for instance ``policy-0:published``. The node
-dies at the `HITS`-th time it gets there.
+dies at the `HITS`-th time it gets there, in every life of it.
 """
 
 from __future__ import annotations

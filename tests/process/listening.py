@@ -55,6 +55,24 @@ class Silent:
     def on_end(self, end: End, run: LiveRun) -> None: ...
 
 
+class Diary:
+    """Writes down, as it happens, what it is told."""
+
+    def __init__(self) -> None:
+        self._early: list[str] = ["made"]
+
+    def on_start(self, start: Start, run: LiveRun) -> None:
+        self._write(run, "start")
+
+    def on_end(self, end: End, run: LiveRun) -> None:
+        self._write(run, "end")
+
+    def _write(self, run: LiveRun, word: str) -> None:
+        words, self._early = [*self._early, word], []
+        with open(run.directory / "diary.txt", "a") as file:
+            file.write("\n".join(words) + "\n")
+
+
 class Stopper:
     """Stops at the second checkpoint, and writes down how the run ended."""
 

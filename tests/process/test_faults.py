@@ -44,34 +44,11 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
 
 
 @pytest.mark.slow
-def test_stage_that_does_not_return_ends_the_run(workplace: Workplace) -> None:
-    """Its I/O thread answers all the while; a stuck optimizer or policy node is the same kind."""
-    launched = workplace.toy(
-        "", "nodes.extra=[{node: 'stuck:Stuck'}]", "supervision.work_timeout_s=3", step_s=0.001
-    )
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
-    assert "within 3 s (supervision.work_timeout_s)" in last_line(launched)
-    assert "First cause: node 'stuck'" in launched.screen
-    assert 'stuck.py", line 19 in transform' in launched.screen
-
-
-@pytest.mark.slow
 def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
     launched = workplace.toy(
         "", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04
     )
     assert launched.wait() == 0, launched.screen
-
-
-def test_stopped_node_ends_the_run(workplace: Workplace) -> None:
-    launched = workplace.toy("", "supervision.heartbeat_timeout_s=2", step_s=0.001)
-    launched.await_training()
-    os.kill(launched.node("optimizer-0"), signal.SIGSTOP)
-    assert launched.wait() == 1
-    launched.assert_gone()
-    assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
-    assert "First cause: node 'optimizer-0'" in launched.screen
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_learner_sees_what_the_policy_saw(
 
 def test_shard_that_is_taken_over_begins_with_fresh_frames(workplace: Workplace) -> None:
     launched = workplace.launch(
-        "supervision.env_restarts=1",
+        "supervision.restarts.env=1",
         "scheduler.off_policy_degree=2",
         "diagnostics.delay_ms=3",
         config=numbered(4, 2, 150),
@@ -68,7 +68,7 @@ def test_shard_that_is_taken_over_begins_with_fresh_frames(workplace: Workplace)
     launched.await_training()
     os.kill(launched.node("env-1"), signal.SIGKILL)
     eventually(
-        lambda: any(event["what"] == "env node lost" for event in launched.events()),
+        lambda: any(event["what"] == "node lost" for event in launched.events()),
         "news of the death",
     )
     assert launched.wait(60) == 0, launched.screen

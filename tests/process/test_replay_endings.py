@@ -22,8 +22,8 @@ from tests.process.replay_runs import (
     metrics,
     reached,
 )
-from tests.process.test_env_restarts import kill, lost
 from tests.process.test_faults import descriptors, mappings
+from tests.process.test_restarts import kill, lost
 
 pytestmark = pytest.mark.process
 
@@ -64,12 +64,12 @@ def test_killed_launcher_takes_every_node_along(workplace: Workplace) -> None:
 
 @pytest.mark.parametrize("degree", slow_but([2], [0, 2]))
 def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
-    """Its shards move, and no window joins what it wrote with what comes after."""
+    """Its shards begin anew, and no window joins what it wrote with what comes after."""
     tickets = 100
     launched = learning(
         workplace,
         f"scheduler.off_policy_degree={degree}",
-        "supervision.env_restarts=1",
+        "supervision.restarts.env=1",
         f"stop={{env_steps: {tickets * ROWS}}}",
     )
     kill(launched, "env-1")

@@ -29,8 +29,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
         fault: What goes wrong, see `_fault`; empty for nothing.
         at: Step of the episode in which it goes wrong.
         folder: Where marks are left; only the first environment that gets there goes wrong.
-        process: Which process that makes this environment fails, 0 being the probe; for faults in
-            the constructor.
+        process: Which process that makes this environment fails, or the first one that does, 0
+            being the probe; for faults in the constructor.
         step_s: How long a step takes, s.
         length: Steps of an episode.
         made_s: How long the constructor takes, s.
@@ -57,6 +57,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
             self._leave_mark("made")
         if fault.startswith("constructor") and _process_number(self._folder) == process:
             _fail_while_made(fault.partition(" ")[2])
+        if fault == "no licence since" and _process_number(self._folder) >= process:
+            raise RuntimeError("no licence")
         if fault == "child":
             subprocess.Popen(["sleep", str(FOR_EVER_S)])
         if fault == "deaf child":

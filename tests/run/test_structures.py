@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from fast_core.config import PolicyConfig
+from fast_core.config import PolicyConfig, RestartsConfig, SupervisionConfig
 from fast_core.errors import SegmentError
 from fast_core.memory import Ring, WeightBoard
 from fast_core.run.mail import Drawn
@@ -30,7 +32,18 @@ def plans(folder: Path) -> list[RunPlan]:
         make_run_plan(folder, asking),
         replay_plan(folder, 2, "allreduce"),
         replay_plan(folder, 2, "async"),
+        keeping_plan(folder),
     ]
+
+
+def keeping_plan(folder: Path) -> RunPlan:
+    """A run whose replay outlives its node."""
+    plan = replay_plan(folder, 2, "allreduce")
+    changes = {
+        "supervision": SupervisionConfig(restarts=RestartsConfig(replay=1)),
+        "replay": msgspec.structs.replace(plan.config.replay, prioritized=True),
+    }
+    return replace(plan, config=msgspec.structs.replace(plan.config, **changes))
 
 
 def rows_of_the_page() -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ those that may be left out no longer, and then those that were complete first.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 from fast_core.events import (
@@ -24,9 +25,14 @@ from fast_core.events import (
     Evaluated,
     NodeExited,
     Noted,
+    Ready,
+    Release,
+    Respawn,
+    Retire,
     RolloutReady,
     Save,
     Saved,
+    Scaled,
     Snapshot,
     Tell,
     Told,
@@ -53,6 +59,7 @@ class Audit:
     ):
         """Open the books; ``before`` are those of the run at the checkpoint it resumes from."""
         self.settings = settings
+        self.degree = 0 if settings.auto_degree else settings.degree  # in force
         self.settled = settled
         self.merged = settled
         self.started = settled * settings.shards
@@ -64,13 +71,23 @@ class Audit:
         self.entered = settled * settings.shards  # rollouts that the first stage got
         self.ready: dict[Key, tuple[int, int]] = {}  # completion order: slot, incarnation
         self.dropped = 0
-        self.lost: set[str] = set()
+        self.away: set[str] = set()  # died, and not ready again
+        self.spawned: set[str] = set()  # of those, who was started anew
+        self.members = set(settings.env_nodes)
+        self.joining: set[str] = set()  # asked for, and not ready
+        self.retired: set[str] = set()  # told to stop, and not gone
+        self.scaled: list[Scaled] = []
+        self.deaths: Counter[str] = Counter()
+        self.returned = 0
+        self.lives: dict[str, int] = {}
         self.taken: set[tuple[int, int]] = set()  # shard, slot
         self.tickets: dict[int, list[Key]] = {}
         self.slots_of: dict[int, set[tuple[int, int]]] = {}
         self.acted: dict[Key, int] = {}
         self.end_version = {settled - 1: version}  # version at the end of each ticket
-        self.last_ticket: dict[Key, int] = {}
+        self.last_ticket: dict[Key, int] = {}  # that may train on it, by the degree at its start
+        self.late: set[Key] = set()  # running, and given up
+        self.degree_of: dict[Key, int] = {}  # when it was started
         self.granted: dict[int, int] = {}  # of each ticket that trains
         self.steps_merged = self.steps_settled = 0  # granted since learning last began anew
         self.learning_from = settings.learning_starts
@@ -102,15 +119,31 @@ class Audit:
                 slot, rollout_id = self.running.pop(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
                 key = (event.shard, event.rollout_id)
-                if self.settings.stages:
+                if key in self.late:
+                    self._forget(key, slot)
+                elif self.settings.stages:
                     self.staged[key] = (slot, event.incarnation, "")
                 else:
                     self.ready[key] = (slot, event.incarnation)
-                self.acted[key] = event.version
+                if key in self.late:
+                    self.late.discard(key)
+                else:
+                    self.acted[key] = event.version
             case Transformed():
                 self._transformed(event)
+            case NodeExited(node) if node in self.retired or node in self.joining:
+                self.retired.discard(node)
+                self.joining.discard(node)
+            case Ready(node) if node in self.joining:
+                self.joining.discard(node)
+                self.members.add(node)
             case NodeExited():
                 self._exited(event)
+            case Ready(node) if node in self.away:
+                assert node in self.spawned
+                self.away.discard(node)
+                self.spawned.discard(node)
+                self.returned += 1
             case Trained():
                 self._trained(event)
             case Evaluated():
@@ -131,6 +164,19 @@ class Audit:
             case _:
                 pass
 
+    def _forget(self, key: Key, slot: int) -> None:
+        self.taken.discard((key[0], slot))
+        del self.last_ticket[key], self.degree_of[key]
+
+    def _give_up(self, ticket: int) -> None:
+        """What still runs though it must be in ``ticket`` at the latest is late."""
+        for shard, (_, rollout_id) in self.running.items():
+            key = (shard, rollout_id)
+            if key not in self.late and self.last_ticket[key] <= ticket:
+                self.late.add(key)
+                self.started -= 1
+                self.dropped += 1
+
     def _transformed(self, event: Transformed) -> None:
         key = (event.rollout.shard, event.rollout.rollout_id)
         slot, incarnation, stage = self.staged[key]
@@ -143,15 +189,39 @@ class Audit:
 
     def _exited(self, event: NodeExited) -> None:
         """What an env node was collecting is not open any more; it must be ordered anew."""
-        self.lost.add(event.node)
+        self.deaths[event.node] += 1
+        self.away.add(event.node)
+        self.spawned.discard(event.node)
         self.changing.discard(event.node)
-        for shard, owner in self.owner.items():
-            if owner == event.node and shard in self.running:
+        for shard in self._shards(event.node):
+            self.incarnation[shard] += 1
+            if shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
-                self.taken.discard((shard, slot))
+                key = (shard, rollout_id)
+                self._forget(key, slot)
                 self.last_rollout[shard] = rollout_id - 1
-                self.started -= 1
-                self.dropped += 1
+                if key not in self.late:
+                    self.started -= 1
+                    self.dropped += 1
+                self.late.discard(key)
+
+    def _shards(self, node: str) -> list[int]:
+        return [shard for shard, owner in self.owner.items() if owner == node]
+
+    def _respawn(self, command: Respawn) -> None:
+        node = command.node
+        if node not in self.away:  # it was asked for
+            assert node not in self.members and node not in self.joining
+            assert not command.shards
+            self.joining.add(node)
+            return
+        assert node in self.away and node not in self.spawned
+        assert command.life > self.lives.get(node, 1)
+        self.lives[node] = command.life
+        self.spawned.add(node)
+        shards = {each.shard: each.incarnation for each in command.shards}
+        assert shards == {shard: self.incarnation[shard] for shard in self._shards(node)}
+        assert all(each.taken_over for each in command.shards)
 
     def _transform(self, node: str, command: Transform) -> None:
         ref, stages = command.rollout, self.settings.stages
@@ -172,9 +242,10 @@ class Audit:
         assert event.updates + event.skipped == self.granted[ticket]
         self.steps_settled += self.granted.pop(ticket)
         self.end_version[ticket] = event.version
-        oldest = self.end_version.get(ticket - self.settings.degree - 1)
-        for shard, rollout_id in self.tickets.pop(ticket):
-            version = self.acted.pop((shard, rollout_id))
+        for key in self.tickets.pop(ticket):
+            version, degree = self.acted.pop(key), self.degree_of.pop(key)
+            del self.last_ticket[key]
+            oldest = self.end_version.get(ticket - degree - 1)
             if oldest is not None:
                 # lag = (event.version - 1) - version <= U_{i-eta} + ... + U_i - 1
                 assert version >= oldest, f"ticket {ticket} trained on version {version}"
@@ -183,19 +254,36 @@ class Audit:
     def sends(self, sends: list[Send]) -> None:
         """Check what the scheduler answered."""
         told: set[str] = set()
+        moving: set[int] = set()  # released, and not assigned yet
         drawn: Train | None = None
         for node, command in sends:
             if self.ended is not None:
                 assert isinstance(command, Decision), f"{command!r} after the end"
             match command:
+                case Release(shard):
+                    assert self.owner.pop(shard) == node and shard not in self.running
+                    assert not self.changing and self.saving <= {self.settings.replay}
+                    moving.add(shard)
+                case Retire(name):
+                    assert node == LAUNCHER and not self._shards(name)
+                    assert not self.changing and self.saving <= {self.settings.replay}
+                    self.members.remove(name)
+                    self.retired.add(name)
+                case Scaled():
+                    assert node == LAUNCHER
+                    self.scaled.append(command)
                 case Assign():
+                    assert command.taken_over == (command.shard in moving)
+                    moving.discard(command.shard)
+                    assert command.shard not in self.owner, "two nodes have one shard"
+                    assert node in self.members
                     assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
-                    assert node not in self.lost and command.shard not in self.running
+                    assert node not in self.away and command.shard not in self.running
                     self.owner[command.shard] = node
                     self.incarnation[command.shard] = command.incarnation
                 case Collect():
                     assert node not in told, "two Collects for one node in one decision"
-                    assert node not in self.lost
+                    assert node not in self.away
                     told.add(node)
                     self._collect(node, command)
                 case Transform():
@@ -215,13 +303,15 @@ class Audit:
                     assert not (sync and self.tickets), "it evaluates a later version"
                 case Evaluate():
                     assert node == self.settings.evaluator and self.evaluating
+                    assert node not in self.away
                 case Save():
                     assert not self.running and not self.ready and not self.tickets
-                    assert not self.staged and node not in self.lost and not self.committing
+                    assert not self.staged and node not in self.away and not self.committing
                     if command.checkpoint != self.checkpoint:
                         self.checkpoint = command.checkpoint
                         self.saving.clear()
                     self.saving.add(node)
+                    assert node in self.members or not node.startswith("env")
                 case CommitCheckpoint():
                     assert node == LAUNCHER and not self.saving
                     self.committing = True
@@ -230,19 +320,23 @@ class Audit:
                     self.committing = False
                 case Change():
                     assert not self.running and not self.ready and not self.tickets
-                    assert not self.staged and node not in self.lost
+                    assert not self.staged and node not in self.away
                     assert node not in self.changing
                     self.changing.add(node)
                 case Tell(moment):
                     assert node == LAUNCHER and moment in self.settings.moments
                     assert moment not in self.telling, "more than one of a kind is told of"
                     self.telling.add(moment)
+                case Respawn():
+                    assert node == LAUNCHER
+                    self._respawn(command)
                 case EndRun():
                     self.ended = command
                 case Decision():
                     self.decisions.append(command)
                 case _:
                     raise AssertionError(f"unexpected {command!r}")
+        assert not moving, "a shard has no node"
         assert drawn is None, "the optimizer isn't told what the replay node draws for"
         if self.settings.replay is not None:
             self._check_ratio()
@@ -280,14 +374,19 @@ class Audit:
             assert (shard, order.slot) not in self.taken, "a slot is written before it is free"
             self.taken.add((shard, order.slot))
             self.running[shard] = (order.slot, order.rollout_id)
-            self.last_ticket[shard, order.rollout_id] = self.settled + settings.degree
-            oldest = self.end_version.get(order.ticket - settings.degree - 1, 0)
+            key = (shard, order.rollout_id)
+            self.last_ticket[key] = self.settled + self.degree
+            if settings.auto_degree:  # where it has fallen, those started before come no later
+                for earlier, last in self.last_ticket.items():
+                    self.last_ticket[earlier] = min(last, self.last_ticket[key])
+            self.degree_of[key] = self.degree
+            oldest = self.end_version.get(order.ticket - self.degree - 1, 0)
             assert oldest <= order.min_version <= self.end_version[self.settled - 1]
             self.started += 1
         # Within one decision the orders of several nodes share the places, so tickets are
         # compared as a whole: no order may name a ticket that is not open.
-        assert self.started <= settings.shards * (self.settled + 1 + settings.degree)
-        assert all(o.ticket <= self.settled + settings.degree for o in command.rollouts)
+        assert self.started <= settings.shards * (self.settled + 1 + self.degree)
+        assert all(o.ticket <= self.settled + self.degree for o in command.rollouts)
         if settings.stop_env_steps is not None:
             needed = -(-settings.stop_env_steps // settings.rows_per_ticket)
             assert self.started <= settings.shards * needed, "work that nobody needs"
@@ -295,6 +394,8 @@ class Audit:
     def _train(self, node: str, command: Train) -> None:
         settings = self.settings
         assert node == settings.optimizer and command.ticket == self.merged
+        if settings.stragglers == "drop":
+            self._give_up(command.ticket)
         self.merged += 1
         assert command.env_steps == command.ticket * settings.rows_per_ticket
         self.granted[command.ticket] = command.granted
@@ -306,8 +407,9 @@ class Audit:
         assert len(command.rollouts) == settings.shards
         keys = [(ref.shard, ref.rollout_id) for ref in command.rollouts]
         chosen = set(keys)
-        if settings.degree == 0:
-            assert [shard for shard, _ in keys] == list(range(settings.shards))
+        if self.degree == 0:
+            shards = [shard for shard, _ in keys]
+            assert shards == (sorted(shards) if settings.auto_degree else [*range(len(keys))])
         else:
             assert keys == [key for key in self.ready if key in chosen]
         slots = set()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ from fast_core.events import (
     NodeExited,
     Noted,
     Ready,
+    Respawn,
+    Retire,
     RolloutOrder,
     RolloutReady,
     Save,
@@ -49,18 +51,32 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
+from fast_core.scheduler import CALLBACKS, LAUNCHER, Budget, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
 Task = (
-    RolloutOrder | Transform | Train | Snapshot | Evaluate | Change | Save | CommitCheckpoint | Tell
+    RolloutOrder
+    | Transform
+    | Train
+    | Snapshot
+    | Evaluate
+    | Change
+    | Save
+    | CommitCheckpoint
+    | Tell
+    | Respawn
+    | Retire
 )
 
 
-def make_settings(**changes: object) -> SchedulerSettings:
-    """Settings of a small run without evaluation or checkpoints."""
+def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> SchedulerSettings:
+    """Settings of a small run without evaluation or checkpoints.
+
+    ``restarts`` are deaths that it survives: of ``env`` nodes, of the ``evaluator``, or of the
+    other nodes, which are ``policy``.
+    """
     values: dict[str, object] = {
         "shards": 2,
         "env_nodes": ("env0", "env1"),
@@ -84,8 +100,11 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "stop_score_held": 1,
         "stop_score_on": None,
         "start_timeout_s": 30.0,
+        "work_timeout_s": None,
+        "repeat_timeout_s": 120.0,
     }
-    more = {"other_nodes", "savers", "stages", "routes", "env_restarts"}
+    more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more |= {"comebacks", "comebacks_on_error", "spare_nodes"}
     more |= {
         "moments",
         "changeable",
@@ -95,9 +114,20 @@ def make_settings(**changes: object) -> SchedulerSettings:
         "learning_starts",
         "replay_kept",
         "nonfinite_share",
+        "auto_degree",
+        "stragglers",
     }
     assert changes.keys() <= values.keys() | more
-    return SchedulerSettings(**(values | changes))  # type: ignore[arg-type]
+    values |= changes
+    kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
+    names = {kind: values.get(key) or () for kind, key in kinds.items()}
+    names["env"] = (*values["env_nodes"], *(values.get("spare_nodes") or ()))  # type: ignore[misc]
+    values["restarts"] = tuple(
+        Budget(kind, (named,) if isinstance(named, str) else named, restarts[kind])  # type: ignore[arg-type]
+        for kind, named in names.items()
+        if kind in restarts
+    )
+    return SchedulerSettings(**values)  # type: ignore[arg-type]
 
 
 class Cut(NamedTuple):
@@ -127,11 +157,13 @@ class World:
             a ticket may grant few.
         score: Return of every evaluation episode of a version.
         asks: What callbacks ask for when they are told.
+        metrics: What the learner reports of a ticket whose oldest row lags so much.
         log: Every send in order.
         changes: Every change, once for each node.
         checkpoints: Every checkpoint that the launcher was asked to commit.
         drawn: Tickets that the replay node has drawn for.
         paused: Nodes that begin nothing for now.
+        forgets: Results that a node never sends, by its name and what they are of.
     """
 
     def __init__(
@@ -143,12 +175,14 @@ class World:
         skipped: Callable[[int], int] = lambda ticket: 0,
         score: Callable[[int], float] = lambda version: 0.0,
         asks: Callable[[Tell], tuple[Asked, ...]] = lambda tell: (),
+        metrics: Callable[[int], dict[str, float]] = lambda lag: {},
     ):
         self.settings = settings
         self.oldest_weights = oldest_weights
         self.skipped = skipped
         self.score = score
         self.asks = asks
+        self.metrics = metrics
         commit = resumed.commit if resumed else None
         self.scheduler = Scheduler(settings, commit.scheduler if commit else None)
         self.version = commit.version if commit else 0
@@ -160,10 +194,12 @@ class World:
             before=resumed.audit if resumed else None,
         )
         self.now_s = 0.0
-        names = (*settings.nodes, STREAM, LAUNCHER, CALLBACKS)
+        names = (*settings.nodes, *(settings.spare_nodes or ()), STREAM, LAUNCHER, CALLBACKS)
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
+        self.forgets: set[tuple[str, str]] = set()
+        self.rested_s = 0.0
         self.cuts: dict[int, Cut] = {}
         self.busy: dict[str, tuple[Task, int]] = {}  # node -> task, version read at its start
         self.touched: list[str] = []
@@ -185,6 +221,7 @@ class World:
         """Hand an event to the scheduler and its commands to the nodes."""
         self.audit.event(event)
         sends = self.scheduler.handle(event, self.now_s)
+        self.audit.degree = self.scheduler.statistics().degree
         self.audit.sends(sends)
         self.log.extend(sends)
         for node, command in sends:
@@ -205,6 +242,13 @@ class World:
                 self.inbox[node].append(command)
             case Tell():
                 node = CALLBACKS
+                self.inbox[node].append(command)
+            case Respawn():
+                node = command.node
+                assert not self.inbox[node] and node not in self.busy, "two processes of one node"
+                self.inbox[node].append(command)
+            case Retire():
+                node = command.node
                 self.inbox[node].append(command)
             case Change():
                 self.changes.append(command)
@@ -237,8 +281,14 @@ class World:
         self.busy[node] = (task, version)
         return task
 
+    def use_degree(self, degree: int) -> None:
+        """Let the run go on at another degree, from its next event on."""
+        auto = self.scheduler._run.auto
+        assert auto is not None
+        auto.state().degree = degree
+
     def kill(self, node: str) -> list[Send]:
-        """Let a node die: what it does and what it was told are gone."""
+        """Let a node die, or one that is coming back: what it does and was told are gone."""
         self.inbox[node].clear()
         self.busy.pop(node, None)
         return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
@@ -246,6 +296,9 @@ class World:
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
         task, version = self.busy.pop(node)
+        self.rested_s = self.now_s
+        if (node, name_of(task)) in self.forgets:
+            return []
         if node == self.settings.replay and isinstance(task, Train):
             assert task.ticket == self.drawn
             self.drawn += 1
@@ -257,6 +310,11 @@ class World:
             self.touched.append(STREAM)
             return self.deliver(Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """Since when no node has done anything; None if one does."""
+        return None if self.busy else self.rested_s
 
     def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
         match task:
@@ -280,6 +338,10 @@ class World:
                 return CheckpointWritten(task.checkpoint)
             case Change(number):
                 return Changed(node, number)
+            case Respawn():
+                return Ready(node, 0)
+            case Retire():
+                return NodeExited(node, "", reaped=True)
             case Tell(moment):
                 return Told(moment, self.asks(task))
 
@@ -291,7 +353,20 @@ class World:
         self.version += updates
         self.env_steps += self.settings.rows_per_ticket
         lag = self.version - 1 - min(versions) if updates else 0
-        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, {})
+        told = self.metrics(lag)
+        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, told)
+
+
+def name_of(task: Task) -> str:
+    """What a task is, with the shard and the number of its rollout where it is of one."""
+    match task:
+        case RolloutOrder():
+            return f"RolloutOrder {task.shard}.{task.rollout_id}"
+        case Transform(rollout=ref):
+            return f"Transform {ref.shard}.{ref.rollout_id}"
+        case Train():
+            return f"Train {task.ticket}"
+    return type(task).__name__
 
 
 def rollout_ready(
@@ -337,6 +412,7 @@ def simulate(
     scale_ms: dict[type, int] | None = None,
     limit_s: float = 1e7,
     events: list[tuple[float, LauncherEvent | Callable[[], object]]] | None = None,
+    lasts_ms: Callable[[str, Task], int | None] = lambda node, task: None,
 ) -> EndRun:
     """Run to the end in virtual time.
 
@@ -346,6 +422,7 @@ def simulate(
         scale_ms: Longest duration of each kind of task, in milliseconds.
         limit_s: Virtual time within which the run must end.
         events: Further events by time, for instance a person's wish to stop, or what to call then.
+        lasts_ms: What a node's task takes, where neither seed nor scale is to say it.
 
     Raises:
         AssertionError: Nothing can happen any more and the run has not ended, or the limit passed.
@@ -359,7 +436,10 @@ def simulate(
             if world.may_start(node):
                 task = world.start(node)
                 serial += 1
-                at_ms = round(world.now_s * 1000) + duration(seed, node, task, scale)
+                lasts = lasts_ms(node, task)
+                if lasts is None:
+                    lasts = duration(seed, node, task, scale)
+                at_ms = round(world.now_s * 1000) + lasts
                 heapq.heappush(heap, (at_ms, serial, node))
         world.touched.clear()
         next_s = heap[0][0] / 1000 if heap else float("inf")
@@ -380,7 +460,7 @@ def simulate(
                 world.finish(node)
             world.touched.append(node)
         else:
-            world.deliver(Tick())
+            world.deliver(Tick(world.idle_since_s))
     return world.ended
 
 

@@ -19,7 +19,11 @@ from fast_core.scheduler.admission import places
         (4, 1, 0, 1, False, 0),
         (4, 0, 5, None, True, 0),  # held between two tickets
         (5, 0, 5, None, True, 3),  # held within one: it is filled
-        (5, 0, 0, 1, False, 3),
+        (5, 0, 1, 1, False, 3),
+        (5, 0, 0, None, False, 0),  # the degree has fallen: ticket 1 waits for ticket 0 again
+        (5, 0, 0, None, True, 0),
+        (5, 1, 0, None, True, 3),
+        (9, 0, 1, 1, False, 0),
     ],
 )
 def test_places(

@@ -10,6 +10,7 @@ from fast_core.events import (
     Collect,
     CommitCheckpoint,
     Evaluate,
+    Requested,
     Save,
     Snapshot,
     Tell,
@@ -254,10 +255,27 @@ def test_evaluation_is_told_of_the_values_of_its_moment() -> None:
 
 
 def test_node_that_dies_before_it_has_changed_is_not_waited_for() -> None:
-    world = changing_world(env_restarts=1)
+    world = changing_world(restarts={"env": 1})
     collect_all(world)
     ask(world, rate=0.5)
     train_one(world)
     world.kill("env1")
     make_changes(world)
     assert commands(world.log, Collect)[2:]
+
+
+def test_who_asks_from_outside_gets_a_checkpoint_at_the_next_moment_of_rest() -> None:
+    world = listening_world(moments=())
+    assert commands(world.deliver(Requested(Asked("fastloop save", save=True))), Save) == []
+    assert world.scheduler.saving
+    collect_all(world)
+    assert commands(train_one(world), Save) != []
+
+
+def test_who_asks_while_nothing_was_trained_gets_none() -> None:
+    world = listening_world(begun=False)
+    world.deliver(Requested(Asked("fastloop save", save=True)))
+    assert not world.scheduler.saving
+    told(world)
+    ticket(world)
+    assert commands(world.log, Save) == []

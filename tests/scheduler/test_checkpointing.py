@@ -217,7 +217,8 @@ def test_restored_scheduler_shows_the_same_counters_and_bytes() -> None:
     before = msgspec.structs.asdict(world.scheduler.statistics())
     after = msgspec.structs.asdict(restored.statistics())
     different = {name for name in before if before[name] != after[name]}
-    assert different == {"phase", "elapsed_s"}, "the launcher took a moment to write it"
+    waited = {"elapsed_s", "collecting_waits_s", "training_waits_s"}
+    assert different == {"phase", *waited}, "the launcher took a moment to write it"
     assert restored.state() == state
 
 

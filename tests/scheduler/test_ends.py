@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from fast_core.events import (
@@ -5,7 +6,6 @@ from fast_core.events import (
     Decision,
     EndRun,
     Failed,
-    Heartbeat,
     LogLine,
     NodeExited,
     Ready,
@@ -96,10 +96,10 @@ def test_later_failures_are_noted_and_nothing_else_is_sent() -> None:
     assert world.scheduler.statistics().phase == "ended"
 
 
-def test_heartbeats_and_log_lines_change_nothing() -> None:
+def test_log_lines_change_nothing() -> None:
     world = ready_world()
     before = world.scheduler.statistics()
-    assert world.deliver(Heartbeat("env0")) == world.deliver(LogLine("env0", "INFO", "x")) == []
+    assert world.deliver(LogLine("env0", "INFO", "x")) == []
     assert world.scheduler.statistics() == before
 
 
@@ -186,3 +186,34 @@ def test_stop_right_after_a_checkpoint_does_not_write_it_again() -> None:
     world.finish("launcher")
     assert end_of(world).reason == "interrupted"
     assert len(world.checkpoints) == 1
+
+
+def lost_optimizer(event: Failed | NodeExited, **changes: object) -> EndRun:
+    world = ready_world(**({"comebacks": 1} | changes))
+    world.deliver(event)
+    return end_of(world)
+
+
+def test_run_comes_back_from_the_death_of_an_optimizer_within_the_budget() -> None:
+    died = NodeExited("optimizer", "killed by SIGKILL")
+    assert lost_optimizer(died).again
+    assert not lost_optimizer(died, comebacks=0).again
+    assert not lost_optimizer(NodeExited("env0", "killed by SIGKILL")).again
+
+
+def test_error_of_an_optimizer_is_a_death_only_where_it_is_said_to_be() -> None:
+    raised = Failed("optimizer", "learning", "ValueError: 7", "Traceback ...", {})
+    assert not lost_optimizer(raised).again
+    assert lost_optimizer(raised, comebacks_on_error=True).again
+    refused = msgspec.structs.replace(raised, refused=True)
+    assert not lost_optimizer(refused, comebacks_on_error=True).again
+
+
+def test_run_that_is_asked_to_end_does_not_come_back() -> None:
+    world = ready_world(comebacks=1, checkpoint_at_end=True)
+    collect_all(world)
+    train_one(world)
+    world.deliver(STOP)
+    assert world.ended is None
+    world.deliver(NodeExited("optimizer", "killed by SIGKILL"))
+    assert not end_of(world).again

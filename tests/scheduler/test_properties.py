@@ -13,6 +13,7 @@ from fast_core.events import (
     Failed,
     RolloutReady,
     Saved,
+    ScaleRequested,
     StopRequested,
     Tick,
     Trained,
@@ -20,6 +21,7 @@ from fast_core.events import (
 from tests.scheduler.simulation import World, make_settings, rollout_ready
 
 PICK = st.integers(0, 1_000_000)
+KINDS = ("env", "policy", "evaluator")
 
 
 @st.composite
@@ -32,10 +34,14 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "shards": draw(st.integers(1, 5)),
         "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
         "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
+        "auto_degree": draw(st.booleans()),
         "slots_per_shard": draw(st.integers(1, 4)),
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
-        "env_restarts": draw(st.integers(0, 2)),
+        "restarts": draw(st.fixed_dictionaries(dict.fromkeys(KINDS, st.integers(0, 3)))),
+        "other_nodes": ("policy0", "policy1"),
+        "backoff_s": 0.3,
+        "max_backoff_s": 1.0,
         "moments": draw(st.sampled_from([(), ("start",), ("start", "evaluation", "checkpoint")])),
         "callbacks_save": draw(st.booleans()),
         "changeable": {"rate": 0},
@@ -51,6 +57,11 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     }
     if draw(st.booleans()):
         values |= draw(replay_settings())
+    spare = values["shards"] - len(values["env_nodes"])  # type: ignore[operator,arg-type]
+    if draw(st.booleans()):
+        values["spare_nodes"] = tuple(f"env{3 + k}" for k in range(max(spare, 0)))
+    if not values["stages"]:
+        values["stragglers"] = draw(st.sampled_from(["wait", "drop"]))
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))
@@ -79,6 +90,7 @@ class Nodes(RuleBasedStateMachine):
         self.settings = make_settings(**values)
         self.oldest, self.salt = oldest, salt
         self.interrupted = self.failed = False
+        self.scales = 0
         self.open(None)
 
     def open(self, resumed: object) -> None:
@@ -126,13 +138,41 @@ class Nodes(RuleBasedStateMachine):
     def step(self, pick: int) -> None:
         choices = [("start", node) for node in self.world.can_start()]
         choices += [("finish", node) for node in self.world.busy]
-        assert choices, f"deadlock: {self.world.scheduler.statistics()}"
+        if not choices:  # who died is not started anew yet
+            wakeup_s = self.world.scheduler.next_wakeup_s()
+            assert wakeup_s is not None, f"deadlock: {self.world.scheduler.statistics()}"
+            self.world.now_s = max(self.world.now_s, wakeup_s)
+            self.world.deliver(Tick())
+            return
         what, node = choices[pick % len(choices)]
         if what == "start":
             self.world.start(node)
         else:
             self.world.now_s += 0.1
             self.world.finish(node)
+
+    @precondition(lambda self: self.going and self.settings.auto_degree)
+    @rule(degree=st.integers(0, 5))
+    def another_degree(self, degree: int) -> None:
+        """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
+        self.world.use_degree(min(degree, self.settings.degree))
+
+    @precondition(lambda self: self.going and len(self.world.busy) > 1)
+    @rule(pick=PICK, picks=st.lists(PICK, min_size=30, max_size=90))
+    def straggle(self, pick: int, picks: list[int]) -> None:
+        """One takes its time while the others go on as far as they may."""
+        late = list(self.world.busy)[pick % len(self.world.busy)]
+        for pick in picks:
+            choices = [node for node in self.world.busy if node != late]
+            choices += self.world.can_start()
+            if not choices or not self.going:
+                return
+            node = choices[pick % len(choices)]
+            if node in self.world.busy:
+                self.world.now_s += 0.1
+                self.world.finish(node)
+            else:
+                self.world.start(node)
 
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))
@@ -197,14 +237,14 @@ class Nodes(RuleBasedStateMachine):
             self.world.deliver(Failed("env0", "stepping", "ValueError", "", {}))
             assert not self.going
 
-    @precondition(lambda self: self.going and self.deaths_left())
+    @precondition(lambda self: self.going and self.mortal())
     @rule(pick=PICK, gate=st.integers(0, 3))
-    def env_node_dies(self, pick: int, gate: int) -> None:
+    def node_dies(self, pick: int, gate: int) -> None:
         """Within the budget the run goes on, and what the dead node still said is ignored."""
         if gate:
             return
-        world, living = self.world, self.living()
-        node = living[pick % len(living)]
+        world, mortal = self.world, self.mortal()
+        node = mortal[pick % len(mortal)]
         running = [shard for shard in world.audit.running if world.audit.owner[shard] == node]
         late = [
             RolloutReady(node, shard, world.audit.incarnation[shard], *world.audit.running[shard],
@@ -212,18 +252,50 @@ class Nodes(RuleBasedStateMachine):
             for shard in running
         ]  # fmt: skip
         world.kill(node)
+        assert self.going or (world.ended is not None and world.ended.reason != "failed")
         if not self.going:  # it was to end, and only waited for what has died
-            assert world.ended is not None and world.ended.reason != "failed"
             return
         for event in late:
             self.ignored(event)
 
-    def living(self) -> list[str]:
-        return [node for node in self.settings.env_nodes if node not in self.world.audit.lost]
+    def mortal(self) -> list[str]:
+        """Processes whose death the run has leave to survive."""
+        audit = self.world.audit
+        return [
+            node
+            for budget in self.settings.restarts
+            if sum(audit.deaths[each] for each in budget.nodes) < budget.deaths
+            for node in budget.nodes
+            if node not in audit.away or node in audit.spawned
+            if node not in audit.retired
+            if budget.kind != "env" or node in audit.members
+        ]
 
-    def deaths_left(self) -> bool:
-        lost = len(self.world.audit.lost)
-        return lost < self.settings.env_restarts and len(self.living()) > 1
+    @precondition(lambda self: self.going)
+    @rule(count=st.integers(-3, 6), relative=st.booleans())
+    def scale(self, count: int, relative: bool) -> None:
+        """Env nodes come and go; what is out of range changes nothing."""
+        audit, settings = self.world.audit, self.settings
+        before, told = len(audit.members), len(audit.scaled)
+        wanted = before + count if relative else count
+        sends = self.world.deliver(ScaleRequested(1, "env", count, relative))
+        answers = audit.scaled[told:]
+        if settings.spare_nodes is None or not 1 <= wanted <= settings.shards:
+            assert [bool(answer.error) for answer in answers] == [True]
+            assert len(sends) == 1
+        elif not answers:
+            self.scales += 1
+
+    @precondition(lambda self: self.going and self.world.audit.joining)
+    @rule(pick=PICK, fails=st.booleans())
+    def newcomer_dies(self, pick: int, fails: bool) -> None:
+        """One that was asked for can't be: the run goes on as it was."""
+        audit = self.world.audit
+        node = sorted(audit.joining)[pick % len(audit.joining)]
+        if fails:
+            self.world.deliver(Failed(node, "starting", "ValueError", "", {}))
+        self.world.kill(node)
+        assert self.going or (self.world.ended is not None and self.world.ended.reason != "failed")
 
     @precondition(lambda self: not self.going)
     @rule(event=st.sampled_from([Tick(), StopRequested("x", True), Saved("optimizer", 1, ())]))
@@ -260,8 +332,11 @@ class Nodes(RuleBasedStateMachine):
         assert statistics.env_steps_collected == statistics.env_steps_trained
         assert not audit.running and not audit.ready and not audit.tickets and not audit.taken
         assert not audit.staged
+        assert not audit.late
         assert statistics.rows_dropped >= audit.dropped * settings.rows_per_rollout
-        assert statistics.env_nodes_lost == len(audit.lost)
+        lost = [audit.deaths[node] for node in (*settings.env_nodes, *(settings.spare_nodes or ()))]
+        assert statistics.env_nodes_lost == sum(lost)
+        assert statistics.nodes_back == audit.returned
         assert not audit.evaluating, "a running evaluation was cancelled"
         if "solved:" in end.text:
             self.check_score()

@@ -221,7 +221,7 @@ def test_ratio_is_kept_by_any_run(
         degree=degree,
         slots_per_shard=degree + 1,
         stop_env_steps=400,
-        env_restarts=deaths,
+        restarts={"env": deaths},
         checkpoint_every_updates=50,
     )
     scale = {"env": {Train: 10}, "learner": {Train: 9000}, "replay": {Save: 20000}, "nobody": {}}
@@ -382,21 +382,22 @@ def test_end_waits_for_one_that_is_still_written_and_saves_the_last_state_too() 
 
 
 def test_death_while_only_the_replay_node_writes_costs_no_checkpoint() -> None:
-    world = saving_world(env_restarts=1)
+    world = saving_world(restarts={"env": 1})
     save_parts(world)
-    sends = world.kill("env0")
+    world.kill("env0")
+    sends = finish(world, "env0")  # it is back
     assert commands(sends, Save) == [] and len(commands(sends, Collect)) == 1
     finish(world, "stream")
     assert world.checkpoints[0].commit.checkpoint == 1
 
 
 def test_death_before_every_other_part_is_there_begins_anew() -> None:
-    world = saving_world(env_restarts=1)
+    world = saving_world(restarts={"env": 1})
     finish(world, "replay")
     world.start("stream")
-    sends = world.kill("env0")
-    again = commands(sends, Save)
-    assert [node for node, _ in again] == ["optimizer", "second", "replay", "env1"]
+    assert commands(world.kill("env0"), Save) == []
+    again = commands(finish(world, "env0"), Save)
+    assert [node for node, _ in again] == ["optimizer", "second", "replay", "env0", "env1"]
     save = again[0].command
     assert isinstance(save, Save) and save.checkpoint == 2
     simulate(world)
@@ -404,15 +405,17 @@ def test_death_before_every_other_part_is_there_begins_anew() -> None:
 
 
 def test_late_part_of_a_checkpoint_that_was_begun_anew_is_ignored() -> None:
-    world = saving_world(env_restarts=1)
+    world = saving_world(restarts={"env": 1})
     world.kill("env0")
     for event in (Noted("replay", 1), Saved("replay", 1, ("replay.bin",))):
         assert world.deliver(event) == []
     assert world.scheduler.statistics().stale_events == 2
+    finish(world, "env0")  # it is back
     for _ in range(2):  # what they were told of the first one, and of the one begun anew
         assert commands(save_parts(world, ("optimizer", "second", "env1")), Collect) == []
+    assert commands(finish(world, "env0"), Collect) == []
     assert commands(finish(world, "replay"), Collect) == []
-    assert len(commands(finish(world, "replay"), Collect)) == 1
+    assert len(commands(finish(world, "replay"), Collect)) == 2
 
 
 def test_interrupted_run_saves_where_it_stands_after_the_one_being_written() -> None:

@@ -16,7 +16,7 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler import Scheduler
-from tests.scheduler.simulation import World, make_settings, simulate
+from tests.scheduler.simulation import Task, World, make_settings, simulate
 
 
 def cluster(**changes: object) -> World:
@@ -136,7 +136,7 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
         {"degree": 0},
         {"stages": ("s", "t")},
         {"stages": ("s",), "degree": 0},
-        {"env_restarts": 5},
+        {"restarts": {"env": 5}},
     ],
 )
 def test_work_per_event_does_not_grow_with_the_number_of_shards(changes: dict[str, object]) -> None:
@@ -207,3 +207,29 @@ def test_statistics_of_a_run_that_has_not_begun() -> None:
     statistics = Scheduler(make_settings()).statistics()
     assert (statistics.phase, statistics.elapsed_s, statistics.lag_mean) == ("starting", 0.0, 0.0)
     assert statistics.return_mean is None and statistics.evaluation_mean is None
+
+
+@pytest.mark.parametrize("stragglers", ["wait", "drop"])
+def test_straggler_is_waited_for_or_dropped_and_counted(stragglers: str) -> None:
+    """Shard 0 takes ten times as long as the others, and training keeps up with those."""
+
+    def lasts_ms(node: str, task: Task) -> int | None:
+        if isinstance(task, RolloutOrder):
+            return 1000 if task.shard == 0 else 100
+        return 10
+
+    values: dict[str, object] = {"shards": 3, "env_nodes": ("env0", "env1", "env2"), "degree": 1}
+    settings = make_settings(**values, slots_per_shard=2, stop_env_steps=900, stragglers=stragglers)
+    world = World(settings)
+    world.make_ready()
+    assert simulate(world, lasts_ms=lasts_ms).reason == "finished"
+    now = world.scheduler.statistics()
+    assert now.env_steps_trained == now.env_steps_collected == 900
+    told = [d.why for d in world.audit.decisions if d.what == "rollouts dropped"]
+    if stragglers == "wait":
+        assert (now.rows_dropped, told) == (0, [])
+        assert now.elapsed_s > 9.0, "every third ticket waits for shard 0"
+    else:
+        assert now.rows_dropped == world.audit.dropped * 10 > 0
+        assert told[0].startswith("1 so far, with 10 rows: without")
+        assert now.elapsed_s < 6.0, "two shards collect 30 rollouts each"

@@ -205,7 +205,7 @@ def test_report_that_nobody_asked_a_users_node_for_ends_the_run_by_name(
 
 
 def test_part_of_a_checkpoint_begun_anew_is_no_fault_of_a_users_node() -> None:
-    world = saving(env_restarts=1)
+    world = saving(restarts={"env": 1})
     world.scheduler.handle(NodeExited("env1", "was killed by SIGKILL", reaped=True), 0.0)
     sends = world.scheduler.handle(Saved("first", 1, ()), 0.0)
     assert told(sends, EndRun) == []

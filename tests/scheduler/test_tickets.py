@@ -6,8 +6,8 @@ from fast_core.scheduler.tickets import Tickets
 class Bench:
     """Rollouts by name, to say in one line what completes and what is merged."""
 
-    def __init__(self, shards: int, degree: int):
-        self.tickets = Tickets(shards, degree, 0)
+    def __init__(self, shards: int, degree: int, *, drops: bool = False):
+        self.tickets = Tickets(shards, 0, drops=drops)
         self.degree = degree
         self.completed = 0
         self.rollouts: dict[str, Rollout] = {}
@@ -27,7 +27,7 @@ class Bench:
         return self.merge()
 
     def merge(self) -> str | None:
-        merged = self.tickets.merge(self.tickets.merged)
+        merged = self.tickets.merge(self.tickets.merged, in_shard_order=self.degree == 0)
         if merged is None:
             return None
         names = {id(rollout): name for name, rollout in self.rollouts.items()}
@@ -97,3 +97,40 @@ def test_queues_do_not_grow_with_the_length_of_the_run() -> None:
             bench.tickets.settle()
         assert len(bench.tickets._open) <= 2 * (degree + 1)
         assert len(bench.tickets._ready) <= 2 * (degree + 1)
+
+
+def test_straggler_may_be_given_up_and_its_place_goes_to_another() -> None:
+    bench = Bench(2, 1, drops=True)
+    bench.start("abcd")
+    assert bench.complete("b") is None
+    assert bench.complete("c") == "bc"
+    bench.tickets.settle()
+    bench.start("ef")
+    assert bench.complete("e") is None
+    assert (bench.tickets.started, bench.tickets.late) == (6, 0), "one alone makes no ticket"
+    bench.rollouts["d"].place = Place.STAGED  # complete, and with the user's nodes: it comes
+    assert bench.complete("f") is None, "d is waited for"
+    assert bench.tickets.late == 1 and bench.tickets.started == 5
+    assert bench.complete("d") == "ed"
+    assert bench.rollouts["a"].place is Place.LATE
+    assert not bench.tickets.quiescent
+
+
+def test_nothing_is_late_at_degree_0() -> None:
+    bench = Bench(3, 0, drops=True)
+    bench.start("abc")
+    assert [bench.complete(name) for name in "cab"] == [None, None, "abc"]
+    assert bench.tickets.late == 0
+
+
+def test_rollout_that_must_train_sooner_takes_those_before_it_along() -> None:
+    bench = Bench(2, 3)
+    bench.start("abcde")  # in ticket 3 at the latest
+    for pair in ("bc", "de"):
+        assert [bench.complete(name) for name in pair] == [None, pair]
+        bench.tickets.settle()
+    bench.degree = 0
+    bench.start("f")  # in ticket 2
+    assert bench.rollouts["a"].last_ticket == 2
+    assert bench.complete("f") is None
+    assert bench.complete("a") == "af"

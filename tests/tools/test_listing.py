@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import ConfigError
+from fast_core.events import Failed
+from fast_core.monitor.crash import survived_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.tools.listing import list_runs, show_runs
@@ -109,3 +111,8 @@ def test_no_folder_and_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str
         list_runs(tmp_path / "runs")
     assert show_runs(tmp_path) == 0
     assert "no runs in" in capsys.readouterr().out
+
+
+def test_run_that_survived_its_failures_has_not_failed(tmp_path: Path) -> None:
+    report = survived_report(Failed("env-1", "stepping", "killed", "", {}), incarnation=1)
+    assert read_state(made_run(tmp_path, crash=report)).state == "finished"

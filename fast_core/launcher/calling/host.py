@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sys
 import threading
@@ -60,9 +61,21 @@ class Host:
     by the thread and read by others, whole.
     """
 
-    def __init__(self, config: RunConfig, given: Sequence[object], directory: Path) -> None:
-        """``given`` are objects, called after those of the configuration; `begin` makes them."""
-        self.callbacks: list[Given] = []
+    def __init__(
+        self,
+        config: RunConfig,
+        given: Sequence[object],
+        directory: Path,
+        earlier: Host | None = None,
+    ) -> None:
+        """``given`` are objects, called after those of the configuration; `begin` makes them.
+
+        With ``earlier``, which called them until a part of the run was lost, they are the same ones
+        and go back to what they remembered at the checkpoint, or at the beginning.
+        """
+        self.callbacks: list[Given] = [] if earlier is None else earlier.callbacks
+        # What they remembered first, None until they are made.
+        self._first: list[dict[str, object]] | None = None if earlier is None else earlier._first
         self._config, self._given, self._directory = config, given, directory
         self._tasks: deque[Callable[[], None]] = deque()
         self._answers: deque[Answer] = deque()
@@ -178,15 +191,23 @@ class Host:
         Returns:
             What has not returned by then, empty if everything has.
         """
-        hangs = self._place is not None and self._failed is not None
         self._put(partial(self._tell, None, (("on_end", end),), over=True))
+        self._await_calls(limit_s, key, hurry)
+        place = self._place
+        return "" if place is None else place[0]
+
+    def rest(self, limit_s: float | None, key: str, hurry: Callable[[], bool]) -> bool:
+        """Call what is still to be called; False if something fails or does not return."""
+        self._await_calls(limit_s, key, hurry)
+        return not self._calling and self._failed is None
+
+    def _await_calls(self, limit_s: float | None, key: str, hurry: Callable[[], bool]) -> None:
+        hangs = self._place is not None and self._failed is not None
         while self._calling and not hangs and not hurry():
             if (late := self.overdue(limit_s, key)) is not None:
                 self._answers.append(late)
                 break
             time.sleep(LOOK_S)
-        place = self._place
-        return "" if place is None else place[0]
 
     def close(self) -> None:
         """Let the thread end. May be called twice."""
@@ -308,15 +329,15 @@ class Host:
 
     def _make(self, checkpoint: Path | None) -> FastLoopError | tuple[str, ...]:
         try:
-            for index, config in enumerate(self._config.callbacks):
-                made = self._call(config.name, partial(make_named, config, index))
-                assert isinstance(made, Given)
-                self.callbacks.append(made)
-            named = len(self.callbacks)
-            given = self._call("what was given", partial(of_objects, self._given, named))
-            self.callbacks += cast("list[Given]", given)
-            self._states()
-            return self._restore(checkpoint) if checkpoint is not None else ()
+            first = self._first
+            if first is None:
+                self._make_all()
+                self._first = copy.deepcopy(self._states())
+            if checkpoint is not None:
+                return self._restore(read_callbacks(checkpoint))
+            if first is not None:
+                self._restore(msgspec.convert({"callbacks": copy.deepcopy(first)}, CallbacksState))
+            return ()
         except _Raised as raised:
             cause = raised.__cause__
             if isinstance(cause, FastLoopError):
@@ -327,9 +348,17 @@ class Host:
         except FastLoopError as error:
             return error
 
-    def _restore(self, checkpoint: Path) -> tuple[str, ...]:
+    def _make_all(self) -> None:
+        for index, config in enumerate(self._config.callbacks):
+            made = self._call(config.name, partial(make_named, config, index))
+            assert isinstance(made, Given)
+            self.callbacks.append(made)
+        named = len(self.callbacks)
+        given = self._call("what was given", partial(of_objects, self._given, named))
+        self.callbacks += cast("list[Given]", given)
+
+    def _restore(self, content: CallbacksState) -> tuple[str, ...]:
         """Give callbacks back what they had; the k-th of a name gets what the k-th had."""
-        content = read_callbacks(checkpoint)
         saved = content.callbacks
         for callback in self.callbacks:
             method = callback.method("load_state_dict")

@@ -139,6 +139,12 @@ class Telling:
             return None
         return self.host.overdue(self._supervision.work_timeout_s, WORK_KEY)
 
+    def rest(self, hurry: Callable[[], bool]) -> bool:
+        """Wait until everybody knows of everything; False if somebody fails or hangs."""
+        if self.host is None:
+            return True
+        return self.host.rest(self._supervision.work_timeout_s, WORK_KEY, hurry)
+
     def end(
         self, end: EndRun, now: Statistics, hurry: Callable[[], bool]
     ) -> tuple[list[Failed], str]:

@@ -104,7 +104,7 @@ class Limits:
             return Failed(node, "a call into user code", text, "", {})
         if self.detector is None:
             return None
-        return self.detector.check(now_s, {}, only=node)
+        return self.detector.check(now_s, only=node)
 
 
 def in_debugger(frame: FrameType | None) -> bool:

@@ -21,7 +21,7 @@ def describe_death(
     """
     row = memory.stats(node).snapshot()
     state = NodeState(row.state).name.lower()
-    if node in plan.names.env:
+    if node in plan.names.steppers:
         context = describe_place(plan, memory, row)
     else:  # what a user's node wrote and others can still read, as its kind counts it
         context = {
@@ -40,6 +40,8 @@ def describe_death(
 
 def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, str]:
     """Shard, environment, episode, seed, step and last action, as far as they were written."""
+    if row.state == NodeState.ACTING:  # for all environments, which have nothing to do with it
+        return {"shard": str(row.shard), "step of the rollout": str(row.step)}
     if row.state != NodeState.STEPPING:
         return {}
     at = read_progress(

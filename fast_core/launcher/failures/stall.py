@@ -4,18 +4,99 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fast_core.envs import ProgressWord
 from fast_core.events import Failed
 from fast_core.launcher.failures.postmortem import describe_place
-from fast_core.memory.stats import StatsSnapshot
-from fast_core.nodes.node import NodeState
+from fast_core.memory import PULSE_PERIOD_S
+from fast_core.memory.stats import StatsRow, StatsSnapshot
+from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
 CHECK_INTERVAL_S = 0.2
+# A pulse that has not moved for so long has missed some: whoever is at fault, it is not a call.
+MISSED_S = 6 * PULSE_PERIOD_S
+# Work that was done before may take so many times the longest of its kind.
+PATIENCE = 20.0
 PLACE_WORDS = int(ProgressWord.EPISODE)
 _STEPPING = (NodeState.STEPPING, NodeState.EVALUATING, NodeState.TRYING)
+_WORK = {
+    NodeState.WAITING: "it did not come back from a turn of its own",
+    NodeState.LEARNING: "its learner did not come back from update or change",
+    NodeState.PUBLISHING: "it did not publish the policy, whose parameters the learner gives",
+    NodeState.SAVING: "it did not save its part of a checkpoint",
+    NodeState.ACTING: "the policy did not return from act or load",
+    NodeState.TRANSFORMING: "transform did not return",
+    NodeState.DRAWING: "it did not come back from drawing batches",
+    NodeState.HANDLING: "it did not come back from handling a message",
+}
+
+
+class Limit(NamedTuple):
+    """How long a node's counters may stand still.
+
+    Attributes:
+        seconds: So long; None for ever.
+        key: The setting that says so.
+        what: What has not happened by then.
+    """
+
+    seconds: float | None
+    key: str
+    what: str
+
+
+@dataclass
+class _Watched:
+    """A node, and what is known of its work.
+
+    Attributes:
+        stats: Its counters.
+        pulse: The count of its sign of life.
+        works: How often it has left each state.
+        count: The pulse when it was looked at last.
+        beat_s: When that moved last; None before it began.
+        counters: The counters when they moved last, the state first; empty for none.
+        moved_s: When that was.
+        repeats: Whether what it does since then has been done before.
+        done: States in which it was seen to come forward.
+        longest_s: By state, the longest that counters stood still in work that was no first one.
+    """
+
+    stats: StatsRow
+    pulse: memoryview
+    works: memoryview
+    count: int = 0
+    beat_s: float | None = None
+    counters: tuple[int, ...] = ()
+    moved_s: float = 0.0
+    repeats: bool = False
+    done: set[int] = field(default_factory=set)
+    longest_s: dict[int, float] = field(default_factory=dict)
+
+    def silent_s(self, now_s: float, forgiven_s: float) -> float:
+        """For how long the pulse has not moved; 0 before it begins."""
+        count = self.pulse[0]
+        if count != self.count:
+            self.count, self.beat_s = count, now_s
+        return 0.0 if self.beat_s is None else now_s - max(self.beat_s, forgiven_s)
+
+    def look(self, counters: tuple[int, ...], now_s: float) -> bool:
+        """Compare the counters with those of before; whether they stand still."""
+        if counters == self.counters:
+            return True
+        if self.counters:
+            state = self.counters[0]
+            self.done.add(state)
+            if self.repeats:
+                took_s = now_s - self.moved_s
+                self.longest_s[state] = max(took_s, self.longest_s.get(state, 0.0))
+        self.counters, self.moved_s = counters, now_s
+        self.repeats = counters[0] in self.done or self.works[counters[0]] > 0
+        return False
 
 
 class StallDetector:
@@ -24,31 +105,37 @@ class StallDetector:
     A node counts as hanging while none of its counters moves for as long as its state allows:
     ``environment.step_timeout_s`` while it steps environments, ``supervision.start_timeout_s``
     while it makes some anew, ``supervision.work_timeout_s`` otherwise, since even a node that
-    waits takes a turn every `WAIT_LIMIT_S`. So does one whose I/O thread is silent for
-    ``supervision.heartbeat_timeout_s``. A launcher that was itself paused forgives the pause.
+    waits takes a turn every `WAIT_LIMIT_S`. Work in a state that the node has left before has a
+    scale: `PATIENCE` times the longest so far, but for the first, which may compile or tune
+    something, and at least ``supervision.repeat_timeout_s``.
+
+    That time runs only while the process lives, as its `Pulse` shows: what is stopped did not hang
+    in whatever it was calling. A pulse that stands still for ``supervision.heartbeat_timeout_s``
+    is a failure of its own. A launcher that was itself paused forgives the pause. Inline there is
+    no pulse, and nobody apart to be silent.
+
+    Whoever acts on a `Failed` of this finds ``hangs`` set: the process is still there.
     """
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._plan, self._memory, self._stats = plan, memory, memory.all_stats()
+        self._plan, self._memory = plan, memory
         self._progress = [
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
         ]
-        self._moved_s: dict[str, float] = {}
-        self._last: dict[str, tuple[int, ...]] = {}
+        self._watched: dict[str, _Watched] = {}
+        for node in memory.all_stats():
+            self._renew(node)
         self._checked_s = time.monotonic()
         self._forgiven_s: float = 0.0
 
     def check(
-        self,
-        now_s: float,
-        heard_s: dict[str, float],
-        lost: Collection[str] = (),
-        only: str | None = None,
+        self, now_s: float, lost: Collection[str] = (), only: str | None = None
     ) -> Failed | None:
         """The first node found hanging, as a failure; None while all is well.
 
-        Nodes in ``lost`` are gone, which is known. With ``only`` no other node has its turn.
+        Nodes in ``lost`` are gone, which is known; what comes back as one of them is another
+        process. With ``only`` no other node has its turn.
         """
         pause_s = now_s - self._checked_s
         if pause_s < CHECK_INTERVAL_S:
@@ -56,66 +143,78 @@ class StallDetector:
         self._checked_s = now_s
         if pause_s > 2.0:
             self._forgiven_s = now_s
-        for node, stats in self._stats.items():
+        for node, watched in [*self._watched.items()]:
+            if node in lost and (watched.counters or watched.beat_s is not None):
+                self._renew(node)
             if node in lost or only not in (None, node):
                 continue
-            snapshot = stats.snapshot()
-            failure = self._hangs(node, snapshot, now_s)
-            if failure is None and not self._may_hold_the_gil(snapshot):
-                failure = self._silent(node, snapshot, now_s, heard_s)
+            silent_s = watched.silent_s(now_s, self._forgiven_s)
+            if silent_s > MISSED_S:
+                watched.counters = ()  # so that its time begins anew when it goes on
+                failure = self._stopped(node, watched.stats.snapshot(), silent_s)
+            else:
+                failure = self._hangs(node, watched, now_s)
             if failure is not None:
                 return failure
         return None
 
-    def _hangs(self, node: str, row: StatsSnapshot, now_s: float) -> Failed | None:
-        limit_s, key, what = self._limit(row)
-        executes = node in self._plan.names.env
+    def _renew(self, node: str) -> None:
+        """Another process is this node from now on; nothing is expected of it until it begins."""
+        memory, pulse = self._memory, self._memory.pulse(node)
+        watched = _Watched(memory.stats(node), pulse, memory.works(node), count=pulse[0])
+        self._watched[node] = watched
+
+    def _hangs(self, node: str, watched: _Watched, now_s: float) -> Failed | None:
+        row = watched.stats.snapshot()
+        executes = node in self._plan.names.steppers
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
-        if self._last.get(node) != counters or limit_s is None:
-            self._last[node], self._moved_s[node] = counters, now_s
+        if not watched.look(counters, now_s):
             return None
-        still_s = now_s - max(self._moved_s[node], self._forgiven_s)
-        if still_s < limit_s:
+        limit = self._limit(row, watched)
+        # Until it gave its last sign of life: it may have been stopped just now.
+        lived_s = now_s if watched.beat_s is None else watched.beat_s
+        still_s = lived_s - max(watched.moved_s, self._forgiven_s)
+        if limit.seconds is None or still_s < limit.seconds:
             return None
         return Failed(
             node=node,
             doing=f"{NodeState(row.state).name.lower()} for {still_s:.1f} s without an end",
-            error=f"{what} within {limit_s:g} s ({key})",
+            error=f"{limit.what} within {limit.seconds:g} s ({limit.key})",
             traceback="",
             context=describe_place(self._plan, self._memory, row) if executes else {},
+            hangs=True,
         )
 
-    def _limit(self, row: StatsSnapshot) -> tuple[float | None, str, str]:
-        """How long a node's counters may stand still in its state, None for ever; key and words."""
+    def _limit(self, row: StatsSnapshot, watched: _Watched) -> Limit:
+        """How long a node's counters may stand still in its state."""
         environment, supervision = self._plan.config.environment, self._plan.config.supervision
         if row.state in _STEPPING:
             calls = "reset, step or close" if row.state == NodeState.TRYING else "reset or step"
             what = f"an environment did not return from {calls}"
-            return environment.step_timeout_s, "environment.step_timeout_s", what
+            return Limit(environment.step_timeout_s, "environment.step_timeout_s", what)
         if row.state == NodeState.STARTING:
             # One that never left that state is not ready, which the scheduler limits.
             limit_s = supervision.start_timeout_s if row.state_since_ns else None
             what = "the environments of a shard were not made and begun"
-            return limit_s, "supervision.start_timeout_s", what
-        if row.state == NodeState.WRITING:  # slow disks never disturb training
-            return None, "", ""
-        what = "it did not come back from what it was doing"
-        return supervision.work_timeout_s, "supervision.work_timeout_s", what
+            return Limit(limit_s, "supervision.start_timeout_s", what)
+        if row.state in (NodeState.WRITING, NodeState.STOPPED):
+            return Limit(None, "", "")  # slow disks never disturb training; the grace time ends it
+        longest_s, most_s = watched.longest_s.get(row.state, 0.0), supervision.work_timeout_s
+        usual_s = max(supervision.repeat_timeout_s, PATIENCE * longest_s)
+        what = _WORK[NodeState(row.state)]
+        if row.state == NodeState.WAITING and most_s is not None:  # no turn is missed by then
+            most_s, usual_s = max(most_s, 3 * WAIT_LIMIT_S), max(usual_s, 3 * WAIT_LIMIT_S)
+        if most_s is None or not watched.repeats or usual_s >= most_s:
+            return Limit(most_s, "supervision.work_timeout_s", what)
+        key = "supervision.repeat_timeout_s"
+        if longest_s:
+            key += f"; the longest before took {max(longest_s, CHECK_INTERVAL_S):.1f} s"
+        return Limit(usual_s, key, what)
 
-    def _may_hold_the_gil(self, row: StatsSnapshot) -> bool:
-        """Whether user code runs that may keep the I/O thread from answering.
-
-        It has limits of its own: the start time-out and the step time-out.
-        """
-        limited = self._plan.config.environment.step_timeout_s is not None
-        return row.state == NodeState.STARTING or (limited and row.state in _STEPPING)
-
-    def _silent(
-        self, node: str, row: StatsSnapshot, now_s: float, heard_s: dict[str, float]
-    ) -> Failed | None:
+    def _stopped(self, node: str, row: StatsSnapshot, silent_s: float) -> Failed | None:
         limit_s = self._plan.config.supervision.heartbeat_timeout_s
-        if node not in heard_s or now_s - max(heard_s[node], self._forgiven_s) < limit_s:
+        if silent_s < limit_s:
             return None
         return Failed(
             node=node,
@@ -124,4 +223,5 @@ class StallDetector:
             "process is stopped, or the machine is overloaded or was suspended",
             traceback="",
             context={},
+            hangs=True,
         )

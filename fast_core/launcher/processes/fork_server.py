@@ -4,8 +4,8 @@ Why not ``multiprocessing``'s own: it imports the launcher's main script in ever
 each child the descriptor that keeps the server alive, leaves its listener's file behind when the
 launcher is killed, and starts a resource tracker. This one talks over one anonymous socket pair:
 
-* request (one packet): JSON ``{"name", "target", "warm"}`` and one descriptor, the child's own
-  socket to the launcher;
+* request (one packet): JSON ``{"name", "number", "target", "warm"}`` and one descriptor, the
+  child's own socket to the launcher;
 * reports (one packet each): JSON ``{"event": "started" | "exited", "name", "pid", "status"}``, or
   ``{"event": "refused", "name", "text"}`` in place of all others.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -35,10 +36,12 @@ from threadpoolctl import threadpool_info
 from fast_core.launcher.processes.guard import die_with_parent
 from fast_core.system import forks
 from fast_core.system.importing import user_module
+from fast_core.system.remains import NODE_NUMBER
 
 PACKET = 65_536
 _LIBRARIES = ("torch", "envpool")  # a stray file of a user's must not stand in for them
 FAILED_STATUS = 1
+NO_NODE = "000000"  # as long as every `mark`
 # A terminal or a batch system may send them to every process of a job at once; what follows from
 # them is decided in one place, so the server must still be there to carry it out.
 LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -78,6 +81,21 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
             pid = _fork(request, descriptor, ours)
             names[pid] = str(request["name"])
             _report(control, event="started", name=names[pid], pid=pid, status=0)
+
+
+def mark(number: int) -> str:
+    """What the environment of a child, and of all that it starts, has in place of `NO_NODE`."""
+    return f"{number:0{len(NO_NODE)}d}"
+
+
+def _take_mark(number: int) -> None:
+    """Mark this child, in place: what it forks without ``exec`` is shown with this memory too."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    place = getenv(NODE_NUMBER.encode())
+    if place:
+        ctypes.memmove(place, mark(number).encode(), len(NO_NODE))
+        os.environ[NODE_NUMBER] = mark(number)
 
 
 def receive_request(control: socket.socket) -> tuple[dict[str, object], int] | None:
@@ -168,6 +186,7 @@ def _fork(request: dict[str, object], descriptor: int, ours: tuple[int, ...]) ->
         try:
             os.setpgid(0, 0)
             die_with_parent(server)
+            _take_mark(int(str(request["number"])))
             forks.own()
             forks.take(signal.SIGINT, forks.nothing)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -26,7 +27,8 @@ class Interrupts:
 
     Attributes:
         count: Stop signals so far.
-        number: The first one.
+        number: The first one, of which the exit status is made.
+        signal: The same; None where none came and the end was asked for otherwise.
         raises: Whether the second one raises `KeyboardInterrupt`; for inline mode, where what
             hangs may be this very thread.
     """
@@ -35,6 +37,8 @@ class Interrupts:
         self.raises = False
         self.count = 0
         self.number = signal.SIGINT
+        self.signal: signal.Signals | None = None
+        self._asked = ""
         self._counted_s = 0.0
         self._error: Exception | None = None
         self._previous: dict[int, forks.Handler] = {}
@@ -100,10 +104,22 @@ class Interrupts:
             if signal.getsignal(number) != self._handle:
                 signal.signal(number, self._handle)
 
+    def ask(self, text: str) -> None:
+        """Take a request, ``text`` for people, for the first signal; it is never the second."""
+        if self.count == 0:
+            self.count, self._asked = 1, text
+
     @property
     def text(self) -> str:
         """What happened, for people."""
+        if self._asked:
+            return self._asked
         return "Ctrl-C" if self.number == signal.SIGINT else f"signal {self.number.name}"
+
+    @property
+    def again(self) -> str:
+        """What ends the run at once, for people."""
+        return "Ctrl-C" if self._asked else f"{self.text} once more"
 
     @property
     def exit_code(self) -> int:
@@ -117,7 +133,8 @@ class Interrupts:
         now_s = time.monotonic()
         if self.count == 0:
             self.number = signal.Signals(number)
-        elif now_s - self._counted_s < SAME_PRESS_S:
+        self.signal = self.signal or signal.Signals(number)
+        if self.count > 0 and now_s - self._counted_s < SAME_PRESS_S:
             return
         self.count += 1
         self._counted_s = now_s
@@ -127,3 +144,16 @@ class Interrupts:
             # From here, because in inline mode the loop may hang in an environment.
             with contextlib.suppress(OSError):
                 os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Hold stop signals back, here and in a process started meanwhile, until it can take them.
+
+    Else one to the whole group of a terminal ends it before it has a group or a handler.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

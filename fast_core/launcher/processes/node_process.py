@@ -25,6 +25,7 @@ from fast_core.launcher.failures.report import describe_failure, environment_tra
 from fast_core.launcher.processes.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import frame, take
+from fast_core.memory import Pulse
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext
@@ -98,7 +99,7 @@ def node_main(name: str, link: socket.socket) -> int:
     memory = RunMemory.attach(start.plan, descriptor)
     os.close(descriptor)
     doorbell = memory.doorbell(name)
-    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring)
+    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring, start.peer)
     forward_logging(name, channel.try_send)
     context = NodeContext(
         name=name,
@@ -109,11 +110,15 @@ def node_main(name: str, link: socket.socket) -> int:
         doorbell=doorbell,
         stats=memory.stats(name),
         spans=memory.spans(name),
+        life=start.life,
+        shards=start.shards,
     )
+    pulse = Pulse.begin(memory.pulse(name))
     try:
         return _live(context, start.node_class)
     finally:
         channel.close()
+        pulse.close()
 
 
 def _live(context: NodeContext, node_class: str) -> int:
@@ -134,6 +139,7 @@ def _live(context: NodeContext, node_class: str) -> int:
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
             traceback.print_exc()
+        begun = begun or context.life > 1  # the configuration fitted before
         context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:
         if node is not None:
@@ -147,9 +153,13 @@ def _live(context: NodeContext, node_class: str) -> int:
 
 
 def seed_globals(context: NodeContext) -> None:
-    """Give user code that draws from global generators a stream of its own in every node."""
-    row = context.plan.names.all.index(context.name)
-    sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=(0, row))
+    """Give user code that draws from global generators a stream of its own in every node and life.
+
+    That of the first life is keyed by the node alone.
+    """
+    row = context.plan.names.place(context.name)
+    key = (0, row) if context.life == 1 else (0, row, context.life)
+    sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=key)
     first, second = sequence.generate_state(2)
     random.seed(int(first))
     np.random.seed(int(second))  # noqa: NPY002 - simulators still draw from it

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
+from fast_core.events import Assign
 from fast_core.run.changes import evaluated
 from fast_core.run.plan import RunPlan
 
@@ -76,9 +77,15 @@ class NodeStart:
         node_class: ``package.module:Class`` of the node.
         rank: Index among the nodes of its kind.
         socket_path: Socket file of the scheduler.
+        peer: What it calls itself there.
+        life: The number of its life, 2 for the first that is not the one it began with.
+        shards: What it executes, if it is an env node that comes back.
     """
 
     plan: RunPlan
     node_class: str
     rank: int
     socket_path: str
+    peer: str = ""
+    life: int = 1
+    shards: tuple[Assign, ...] = ()

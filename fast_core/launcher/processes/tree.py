@@ -1,4 +1,4 @@
-"""Starting and ending processes: the only file that creates any.
+"""Starting and ending processes: the only file that creates any but the watchdog.
 
 Order of life: watchdog, fork server, children. Order of death: children (asked, then killed),
 fork server, whatever is left in the children's process groups, watchdog.
@@ -11,24 +11,25 @@ import json
 import os
 import pickle
 import re
-import secrets
 import select
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
-from fast_core.launcher.processes.interrupts import STOP_SIGNALS
-from fast_core.nodes.node import RUN_FOLDER
+from fast_core.launcher.processes.fork_server import NO_NODE, mark
+from fast_core.launcher.processes.interrupts import held_back
+from fast_core.launcher.processes.watched import Watchdog, describe_exit
+from fast_core.system import remains
 from fast_core.system.forks import STACK_SIGNAL
+from fast_core.system.owner import this_process
+from fast_core.system.process_state import STOPPED, process_state
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536
@@ -36,13 +37,10 @@ _REAP_S = 1.0
 _STACK_WAIT_S = 0.5
 _STACK_POLL_S = 0.02
 _TAIL_BYTES = 4_000
-_WATCHDOG_S = 2.0
 _GIT_S = 2.0
 # Else setproctitle writes a title over the environment that the kernel shows of a process, and the
 # mark is lost on a node and on all that it forks without exec.
 _KEEP_ENVIRON = {"SPT_NOENV": "1"}
-# So that the path of a socket file in the run's directory fits into the kernel's 107 bytes.
-_PARENT_BYTES = 80
 
 
 @dataclass
@@ -52,12 +50,14 @@ class Child:
     Attributes:
         name: Name of the node, or ``probe``.
         link: Stream socket to it; one end is ours.
+        number: The how-manieth child of its tree it is; what it starts carries it as a mark.
         pid: Process id and process group, 0 until the server reported it.
         status: Exit status, negative for a signal, None while it lives.
     """
 
     name: str
     link: socket.socket
+    number: int = 0
     pid: int = 0
     status: int | None = None
 
@@ -118,7 +118,8 @@ class ProcessTree:
     Attributes:
         preload: Modules that the fork server imports before it forks.
         children: Every child that was asked for, by name.
-        directory: Private folder of the socket file.
+        directory: The run's private folder.
+        watchdog: Cleans up if this process is killed.
     """
 
     def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
@@ -134,24 +135,13 @@ class ProcessTree:
         self.log = log
         self._exited: list[Child] = []
         self._closed = False
-        self.directory = _choose_directory()
-        package = Path(__file__).parent
-        with _held_back():
-            self._watchdog = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", str(package / "watchdog.py")),
-                    *(str(self.directory), f"{RUN_FOLDER}={self.directory}"),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-            )
+        self.directory = Path(remains.new_path())
+        self._spawned = 0
+        self.watchdog = Watchdog(self.directory)
         # Made only now, so that there is no moment at which a killed launcher would leave it.
-        self.directory.mkdir(mode=0o700)
+        remains.make_folder(str(self.directory))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with open(log, "ab") as output, _held_back():
+        with open(log, "ab") as output, held_back():
             self._server = subprocess.Popen(
                 [
                     sys.executable,
@@ -167,11 +157,19 @@ class ProcessTree:
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(),),
-                env={**environment, **os.environ, RUN_FOLDER: str(self.directory), **_KEEP_ENVIRON},
+                env={**environment, **os.environ, **self._marks(), **_KEEP_ENVIRON},
                 process_group=0,
             )
         theirs.close()
-        self._tell_watchdog(f"group {self._server.pid}")
+        self.watchdog.add(self._server.pid)
+
+    def _marks(self) -> dict[str, str]:
+        """What tells of every process of the run to whom it belongs."""
+        return {
+            remains.RUN_FOLDER: str(self.directory),
+            remains.RUN_OWNER: str(this_process() or ""),
+            remains.NODE_NUMBER: NO_NODE,
+        }
 
     def fileno(self) -> int:
         """Readable when `poll` has something to report."""
@@ -180,14 +178,15 @@ class ProcessTree:
     def spawn(self, name: str, target: str, *, warm: Sequence[str] = ()) -> Child:
         """Ask for a child; it runs ``target(name, socket)`` after importing ``warm``."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        request = json.dumps({"name": name, "target": target, "warm": list(warm)}).encode()
+        self._spawned += 1
+        request = {"name": name, "number": self._spawned, "target": target, "warm": list(warm)}
         try:
-            socket.send_fds(self._control, [request], [theirs.fileno()])
+            socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
         except OSError as error:
             raise TransportError(f"the fork server is gone: {error}") from error
         finally:
             theirs.close()
-        self.children[name] = Child(name, ours)
+        self.children[name] = Child(name, ours, self._spawned)
         return self.children[name]
 
     def poll(self) -> list[Child]:
@@ -222,7 +221,7 @@ class ProcessTree:
             child = self.children[report["name"]]
             child.pid = report["pid"]
             if report["event"] == "started":
-                self._tell_watchdog(f"group {child.pid}")
+                self.watchdog.add(child.pid)
             else:
                 child.status = report["status"]
                 self._kill_group(child)
@@ -267,22 +266,29 @@ class ProcessTree:
                 os.killpg(child.pid, number)
 
     def stack(self, child: Child | None, log: Path) -> str:
-        """Where a process hangs, as it writes itself into its log; empty if it is stopped.
+        """Where a process hangs, as it writes itself into its log; empty if it does not.
 
-        Without ``child`` that of the fork server.
+        One that is stopped goes on for a moment, in which it writes that first. Without ``child``
+        that of the fork server.
         """
         pid = self._server.pid if child is None else child.pid
         if not pid or (child is not None and child.status is not None):
             return ""
         before = log.stat().st_size if log.is_file() else 0
+        stopped = process_state(pid) == STOPPED
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, STACK_SIGNAL)
+            if stopped:
+                os.kill(pid, signal.SIGCONT)
         deadline_s, written = time.monotonic() + _STACK_WAIT_S, before
         while time.monotonic() < deadline_s and log.is_file():
             time.sleep(_STACK_POLL_S)
             size, written = written, log.stat().st_size
             if size == written > before:  # it has come to its end
                 break
+        if stopped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
         return tail(log, written - before) if written > before else ""
 
     def signal_living(self, number: signal.Signals) -> None:
@@ -291,17 +297,15 @@ class ProcessTree:
             self.send_signal(child, number)
 
     def _kill_group(self, child: Child) -> None:
-        """A dead node's own children die with it."""
+        """A dead node's own children die with it, those too that left its group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         child.link.close()
-        self._tell_watchdog(f"gone {child.pid}")
+        self.watchdog.discard(child.pid)
+        if child.status:  # one that ended well may have left a server for all on purpose
+            self.watchdog.end_children(mark(child.number))
 
-    def _tell_watchdog(self, line: str) -> None:
-        assert self._watchdog.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # a killed watchdog is no reason to stop
-            self._watchdog.stdin.write(line + "\n")
-            self._watchdog.stdin.flush()
+    # --- the end -------------------------------------------------------------------------------
 
     def close(self, grace_s: float) -> None:
         """End whatever still lives: terminate, then kill after ``grace_s``; may be called twice."""
@@ -319,16 +323,8 @@ class ProcessTree:
         self._control.close()
         for child in self.children.values():
             child.link.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self._tell_watchdog("done")
-        if self._watchdog.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._watchdog.stdin.close()
-        try:
-            self._watchdog.wait(_WATCHDOG_S)
-        except subprocess.TimeoutExpired:  # stopped by somebody
-            self._watchdog.kill()
-            self._watchdog.wait()
+        remains.remove_folder(str(self.directory))
+        self.watchdog.close()
 
     def _end_children(self, grace_s: float) -> None:
         self._take_reports()
@@ -353,19 +349,6 @@ def innermost(stack: str) -> str:
     return f"{found[3]} ({found[1]}, line {found[2]})" if found else ""
 
 
-def describe_exit(status: int | None) -> str:
-    """How a process ended, for people."""
-    if status is None:
-        return "did not answer"
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = str(-status)
-    return f"was killed by {name}"
-
-
 def git_commit(folder: Path) -> str:
     """The commit of the checkout at ``folder``, ``-dirty`` if files differ; empty if it is none."""
     if not (folder / ".git").exists():
@@ -382,28 +365,3 @@ def git_commit(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):  # no git, or a slow disk
         return ""
     return done.stdout.strip()
-
-
-@contextlib.contextmanager
-def _held_back() -> Iterator[None]:
-    """Hold stop signals back, here and in a process started meanwhile, until it can take them.
-
-    Else one to the whole group of a terminal ends it before it has a group or a handler.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _choose_directory() -> Path:
-    """A name for the short private directory of the socket file; nothing is made."""
-    candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()]
-    for parent in candidates:
-        short = 0 < len(os.fsencode(parent)) <= _PARENT_BYTES
-        if short and os.access(parent, os.W_OK | os.X_OK):
-            break
-    else:
-        parent = "/tmp"
-    return Path(parent) / f"fastloop-{secrets.token_hex(4)}"

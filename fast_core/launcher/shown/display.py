@@ -11,7 +11,14 @@ from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
-from fast_core.monitor.view import EvaluationView, NodeView, ProgressView, RunSummary, StopCondition
+from fast_core.monitor.view import (
+    EvaluationView,
+    NodeView,
+    ProgressView,
+    RoundsView,
+    RunSummary,
+    StopCondition,
+)
 from fast_core.nodes.node import NodeState
 from fast_core.policy.file import best_policy_path
 from fast_core.run.checkpoint_files import complete_names
@@ -60,6 +67,7 @@ class Display:
             updates=now.updates,
             version=now.version,
             degree=now.degree,
+            rounds=_rounds(now),
             stops=self._stops(now),
             mean_return=now.return_mean,
             mean_length=now.length_mean,
@@ -72,7 +80,9 @@ class Display:
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
-                self._node(name, shell.stats[name].snapshot()) for name in shell.plan.names.all
+                self._node(name, shell.stats[name].snapshot())
+                for name in shell.plan.names.possible
+                if name not in shell.absent
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
@@ -130,7 +140,7 @@ class Display:
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
-        if name in plan.names.env:
+        if name in plan.names.steppers:
             count = self._shell.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
@@ -177,6 +187,8 @@ class Display:
             policy=best_policy_path(shell.run.path).exists(),
             begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
+            deaths=shell.lives,
+            nodes_back=now.nodes_back,
         )
 
     def _newest_checkpoint(self) -> str:
@@ -184,6 +196,28 @@ class Display:
         folder = self._shell.run.checkpoints
         names = complete_names(folder)
         return str(folder / names[-1]) if names else ""
+
+
+def _rounds(now: Statistics) -> RoundsView:
+    return RoundsView(
+        way=now.way,
+        collected=now.tickets_collected,
+        merged=now.tickets_merged,
+        trained=now.tickets_settled,
+        collecting=_share(now.collecting_s, now.collecting_waits_s),
+        training=_share(now.training_s, now.training_waits_s),
+        ess=now.ess,
+        clip_fraction=now.clip_fraction,
+        evaluations=now.evaluations_finished,
+        coalesced=now.evaluations_coalesced,
+        rows_dropped=now.rows_dropped,
+        env_nodes_lost=now.env_nodes_lost,
+        stale_events=now.stale_events,
+    )
+
+
+def _share(part: float, rest: float) -> float | None:
+    return part / (part + rest) if part + rest > 0 else None
 
 
 def _named(views: Mapping[str | None, EvaluationView]) -> dict[str, EvaluationView]:

@@ -90,8 +90,22 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "scheduler/lag_max": float(current.lag_max),
         "scheduler/lag_beyond_round": current.lag_beyond,
         "scheduler/degree": float(current.degree),
+        "scheduler/rounds_collected": float(current.tickets_collected),
+        "scheduler/rounds_merged": float(current.tickets_merged),
+        "scheduler/rounds_trained": float(current.tickets_settled),
+        "scheduler/evaluations_finished": float(current.evaluations_finished),
         "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
+        "scheduler/rows_dropped": float(current.rows_dropped),
+        "scheduler/env_nodes": float(current.env_nodes),
+        "scheduler/env_nodes_lost": float(current.env_nodes_lost),
+        "scheduler/stale_events": float(current.stale_events),
+        "time/collecting_s": current.collecting_s,
+        "time/collecting_waits_s": current.collecting_waits_s,
+        "time/training_s": current.training_s,
+        "time/training_waits_s": current.training_waits_s,
     }
+    if current.ess is not None:
+        values["scheduler/ess"] = current.ess
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean

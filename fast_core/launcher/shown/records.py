@@ -14,12 +14,14 @@ from fast_core.run.structures import SPAN
 from fast_core.system.durable import write_durably
 from fast_core.system.text import encodable
 
+_MOST_BYTES = 256 * 1024
+
 
 class TraceDrain:
     """Moves finished states from the nodes' rings into the trace; the rings' only consumer."""
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._rings = {name: memory.spans(name) for name in plan.names.all}
+        self._rings = {name: memory.spans(name) for name in plan.names.possible}
         self._collector = TraceCollector()
 
     def drain(self) -> None:
@@ -35,10 +37,27 @@ class TraceDrain:
         self._collector.write(run.trace)
 
 
-def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
-    """Write ``crash.txt``; a full disk is told, and the text is on the screen anyway."""
+def add_crash(run: RunDirectory, text: str, progress: Progress) -> None:
+    """Add a failure that the run survives to ``crash.txt``, unless that has become long.
+
+    The first ones say most. Training goes on meanwhile, so no disk is waited for.
+    """
     try:
-        write_durably(run.crash, encodable(text).encode())
+        with open(run.crash, "ab") as file:
+            if file.tell() < _MOST_BYTES:
+                file.write(encodable(text).encode())
+    except OSError as error:
+        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
+
+
+def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
+    """Write why the run failed to the end of ``crash.txt``.
+
+    A full disk is told, and the text is on the screen anyway.
+    """
+    try:
+        before = run.crash.read_bytes() if run.crash.exists() else b""
+        write_durably(run.crash, before + encodable(text).encode())
     except OSError as error:
         progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
 

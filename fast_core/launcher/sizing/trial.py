@@ -13,7 +13,8 @@ from fast_core.errors import NodeFailed
 from fast_core.launcher.prepare import resolve
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import MeasureStart
-from fast_core.launcher.processes.tree import Child, ProcessTree, describe_exit
+from fast_core.launcher.processes.tree import Child, ProcessTree
+from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.sizing.placement import Choice, Parts, Shape, choose
 from fast_core.launcher.supervisor import await_answer, await_started, give
 from fast_core.run.memory import RunMemory

@@ -178,6 +178,7 @@ int add_ring(PyObject* module);
 int add_doorbell(PyObject* module);
 int add_weights(PyObject* module);
 int add_words(PyObject* module);
+int add_pulse(PyObject* module);
 int add_mapping(PyObject* module);
 int add_sum_tree(PyObject* module);
 int add_replay_log(PyObject* module);

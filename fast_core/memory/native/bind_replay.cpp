@@ -206,6 +206,26 @@ PyObject* reader_set_positions(PyObject* self, PyObject* exporter) {
   return Py_NewRef(Py_None);
 }
 
+// Rows that the last draw looked at, a 64-bit number per log; whether they alone decided it.
+PyObject* reader_looked_at(PyObject* self, PyObject* exporter) {
+  ReplayReader& reader = reader_of(self);
+  Buffer to;
+  if (!to.open_exactly(exporter, true, 8 * reader.sources(), "the array of rows")) return nullptr;
+  auto* words = reinterpret_cast<std::uint64_t*>(to.data());
+  for (std::uint64_t k = 0; k < reader.sources(); ++k) words[k] = reader.looked_at(k);
+  return PyBool_FromLong(reader.undisturbed());
+}
+
+PyObject* reader_look_at(PyObject* self, PyObject* exporter) {
+  ReplayReader& reader = reader_of(self);
+  Buffer from;
+  if (!from.open_exactly(exporter, false, 8 * reader.sources(), "the array of rows"))
+    return nullptr;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(from.data());
+  for (std::uint64_t k = 0; k < reader.sources(); ++k) reader.look_at(k, words[k]);
+  return Py_NewRef(Py_None);
+}
+
 PyObject* reader_leaves(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(reader_of(self).leaves());
 }
@@ -222,6 +242,8 @@ PyMethodDef reader_methods[] = {
     {"_set_stream", reader_set_stream, METH_VARARGS, nullptr},
     {"_positions", reader_positions, METH_O, nullptr},
     {"_set_positions", reader_set_positions, METH_O, nullptr},
+    {"_looked_at", reader_looked_at, METH_O, nullptr},
+    {"_look_at", reader_look_at, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

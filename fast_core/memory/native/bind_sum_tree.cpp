@@ -26,7 +26,10 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 void dealloc(PyObject* self) {
-  delete reinterpret_cast<TreeObject*>(self)->view.tree;
+  auto& view = reinterpret_cast<TreeObject*>(self)->view;
+  delete view.tree;
+  view.leaves.release();
+  view.owners.release();
   free_object(self);
 }
 
@@ -66,6 +69,31 @@ PyObject* restore(PyObject* self, PyObject* args) {
   });
 }
 
+// Goes on with leaves in shared memory.
+PyObject* share(PyObject* self, PyObject* args) {
+  PyObject *leaves, *owners;
+  if (!PyArg_ParseTuple(args, "OO:share", &leaves, &owners)) return nullptr;
+  auto& view = reinterpret_cast<TreeObject*>(self)->view;
+  PriorityTree& tree = *view.tree;
+  const auto nbytes = PriorityTree::leaves_nbytes(tree.leaves());
+  if (!view.leaves.open_exactly(leaves, true, nbytes, "the shared priorities") ||
+      !view.owners.open_exactly(owners, true, 4 * tree.leaves(), "the shared owners"))
+    return nullptr;
+  tree.share(as<double>(view.leaves), as<std::uint32_t>(view.owners));
+  return Py_NewRef(Py_None);
+}
+
+// Sets what is neither leaf nor owner: counters and the random stream.
+PyObject* resume(PyObject* self, PyObject* args) {
+  unsigned long long refused[2], key[2], counter;
+  if (!PyArg_ParseTuple(args, "(KK)(KKK):_resume", &refused[0], &refused[1], &key[0], &key[1],
+                        &counter))
+    return nullptr;
+  tree_of(self).set_counters({refused[0], refused[1]});
+  tree_of(self).random().set_state({{key[0], key[1]}, counter});
+  return Py_NewRef(Py_None);
+}
+
 PyObject* stream(PyObject* self, PyObject*) {
   const auto& state = tree_of(self).random().state();
   return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
@@ -88,6 +116,8 @@ Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(tree_of(self)
 PyMethodDef methods[] = {
     {"read", read, METH_VARARGS, nullptr},
     {"restore", restore, METH_VARARGS, nullptr},
+    {"share", share, METH_VARARGS, nullptr},
+    {"_resume", resume, METH_VARARGS, nullptr},
     {"_stream", stream, METH_NOARGS, nullptr},
     {"_refused", refused, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -34,6 +34,12 @@ class ReplayReader : public ReplayWindows {
     sources_[source].gone = gone;
   }
 
+  // To draw again what was drawn before: the rows of a log that the last draw looked at, and how
+  // many the next ones shall look at. A draw is decided by these, unless the writers got in its way.
+  std::uint64_t looked_at(std::uint64_t source) const { return sources_[source].commit; }
+  void look_at(std::uint64_t source, std::uint64_t most) { sources_[source].most = most; }
+  bool undisturbed() const { return !moved_ && counters_.lapped == lapped_before_; }
+
   // Rows committed since the logs were made, over all logs; rows live now.
   std::uint64_t committed() {
     snapshot();
@@ -57,7 +63,7 @@ class ReplayReader : public ReplayWindows {
 
   // Draws `count` windows, each uniformly over all valid ones, with replacement.
   Draw draw(const BatchTarget& to, std::uint64_t count) {
-    snapshot();
+    begin();
     valid_.clear();
     windows_.resize(count);
     // In passes, so that memory answers for many rows at once.
@@ -82,6 +88,9 @@ class ReplayReader : public ReplayWindows {
   // Gives new valid rows a leaf, and takes it from rows that are no longer valid.
   void sync(PriorityTree& tree) {
     snapshot();
+    follow(tree);
+  }
+  void follow(PriorityTree& tree) {
     for (std::uint64_t at = 0; at < sources_.size(); ++at) evict_gone(tree, at);
     tree.repair();  // newcomers get the greatest priority of those that are left
     const double newcomer = tree.newcomer();
@@ -93,7 +102,8 @@ class ReplayReader : public ReplayWindows {
   // (P(least likely of the batch) / P(i))^beta: Schaul et al. 2016, arXiv:1511.05952,
   // algorithm 1, line 10 (the number of rows cancels).
   Draw draw(const BatchTarget& to, std::uint64_t count, PriorityTree& tree, double beta) {
-    sync(tree);
+    begin();
+    follow(tree);
     if (!(tree.total() > 0.0)) return Draw::nothing_valid;
     windows_.resize(count);
     leaf_.resize(count);
@@ -138,6 +148,12 @@ class ReplayReader : public ReplayWindows {
   }
 
  private:
+  void begin() {
+    snapshot();
+    moved_ = false;
+    lapped_before_ = counters_.lapped;
+  }
+
   // ---- picking --------------------------------------------------------------------------------
 
   // A row, uniformly over all live ones.
@@ -258,6 +274,7 @@ class ReplayReader : public ReplayWindows {
 
   CounterRandom random_;
   Counters counters_{};
+  std::uint64_t lapped_before_ = 0;  // the last draw
   // Of one call, kept for their memory.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> valid_;
   std::vector<Window> windows_;

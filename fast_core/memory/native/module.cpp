@@ -36,8 +36,9 @@ PyMODINIT_FUNC PyInit__native() {
   if (module == nullptr) return nullptr;
   const bool whole =
       load_errors() && add_ring(module) == 0 && add_doorbell(module) == 0 &&
-      add_weights(module) == 0 && add_words(module) == 0 && add_mapping(module) == 0 &&
-      add_sum_tree(module) == 0 && add_replay_log(module) == 0 && add_replay(module) == 0 &&
+      add_weights(module) == 0 && add_words(module) == 0 && add_pulse(module) == 0 &&
+      add_mapping(module) == 0 && add_sum_tree(module) == 0 && add_replay_log(module) == 0 &&
+      add_replay(module) == 0 &&
       PyModule_AddIntConstant(module, "LAYOUT_VERSION", fastloop::kLayoutVersion) == 0;
   if (whole) return module;
   Py_DECREF(module);

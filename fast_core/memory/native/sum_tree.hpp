@@ -3,7 +3,14 @@
 // A tree of sixteen children per node: two cache lines per level, and a fifteenth of the leaves'
 // memory for all inner nodes. A parent is computed from its children, never adjusted by a
 // difference, so that errors of rounding don't add up and the tree follows from its leaves. The
-// greatest leaf is known in the same way.
+// greatest leaf is known in the same way. So the leaves alone need to outlive a process, and they may
+// lie in shared memory.
+//
+// A process that is killed there leaves some of its changes. Its successor makes all of them once
+// more, from what the process had begun with, and comes to the same leaves: an error sets what it had
+// set, who was evicted is evicted, and newcomers get the greatest priority of those that are left,
+// which no newcomer exceeds. A row is named before it has a priority, and has none any more before
+// its name goes, so that no leaf has a priority without a row.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +22,7 @@
 #include <vector>
 
 #include "layout.hpp"
+#include "order.hpp"
 #include "random.hpp"
 
 namespace fastloop {
@@ -35,7 +43,7 @@ struct LineAllocator {
   bool operator!=(const LineAllocator<U>&) const { return false; }
 };
 
-// Private to one process and one thread.
+// Private to one process and one thread, but for leaves that are shared with its successor.
 class PriorityTree {
  public:
   static constexpr std::uint64_t kFan = 16;
@@ -54,21 +62,39 @@ class PriorityTree {
       throw Refused("a priority tree has 1..2^40 leaves; got " + std::to_string(leaves));
     if (!(alpha >= 0.0) || !(epsilon >= 0.0) || std::isinf(alpha) || std::isinf(epsilon))
       throw Refused("alpha and epsilon of a priority tree are finite and at least 0");
-    owner_.assign(leaves, 0);
+    owned_.assign(leaves, 0);
+    owner_ = owned_.data();
     for (auto count = leaves;; count = (count + kFan - 1) / kFan) {
       levels_.emplace_back(round_up(count, kFan), 0.0);
       greatest_.emplace_back(levels_.size() == 1 ? 0 : levels_.back().size(), 0.0);
       if (count == 1) break;
     }
+    leaf_ = levels_[0].data();
   }
+  PriorityTree(const PriorityTree&) = delete;
+  PriorityTree& operator=(const PriorityTree&) = delete;
+
+  // Bytes of the array of leaves in shared memory.
+  static std::uint64_t leaves_nbytes(std::uint64_t leaves) { return 8 * round_up(leaves, kFan); }
+
+  // Takes the leaves that lie in shared memory in the place of its own; zeros are an empty tree.
+  void share(double* leaf, std::uint32_t* owner) {
+    leaf_ = leaf;
+    owner_ = owner;
+    Doubles().swap(levels_[0]);
+    std::vector<std::uint32_t>().swap(owned_);
+    rebuild();
+  }
+
+  void set_counters(const Counters& counters) { counters_ = counters; }
 
   std::uint64_t leaves() const { return leaves_; }
   std::uint64_t live() const { return live_; }
-  double total() const { return levels_.back()[0]; }
-  double greatest() const { return levels_.size() == 1 ? levels_[0][0] : greatest_.back()[0]; }
-  double priority(std::uint64_t leaf) const { return levels_[0][leaf]; }
-  const double* all() const { return levels_[0].data(); }
-  const std::uint32_t* owners() const { return owner_.data(); }
+  double total() const { return nodes(levels_.size() - 1)[0]; }
+  double greatest() const { return levels_.size() == 1 ? leaf_[0] : greatest_.back()[0]; }
+  double priority(std::uint64_t leaf) const { return leaf_[leaf]; }
+  const double* all() const { return leaf_; }
+  const std::uint32_t* owners() const { return owner_; }
   const Counters& counters() const { return counters_; }
   CounterRandom& random() { return random_; }
 
@@ -80,14 +106,16 @@ class PriorityTree {
   void insert(std::uint64_t leaf, std::uint64_t serial, double priority) {
     live_ += owner_[leaf] == 0;
     owner_[leaf] = owner_of(serial);
+    release_fence();
     put(leaf, priority);
   }
 
   void evict(std::uint64_t leaf) {
     if (owner_[leaf] == 0) return;
     --live_;
-    owner_[leaf] = 0;
     put(leaf, 0.0);
+    release_fence();
+    owner_[leaf] = 0;
   }
 
   // Only if the leaf is still that row's.
@@ -113,10 +141,10 @@ class PriorityTree {
   // Computes the ancestors of what was changed.
   void repair() {
     for (std::size_t level = 1; level < levels_.size(); ++level) {
-      const auto nodes = levels_[level - 1].size() / kFan;
-      if (changed_.size() >= nodes) {
+      const auto parents = (level == 1 ? round_up(leaves_, kFan) : levels_[level - 1].size()) / kFan;
+      if (changed_.size() >= parents) {
         changed_.clear();
-        for (std::uint64_t node = 0; node < nodes; ++node) changed_.push_back(node * kFan);
+        for (std::uint64_t node = 0; node < parents; ++node) changed_.push_back(node * kFan);
       }
       std::size_t kept = 0;
       for (const auto child : changed_) {
@@ -137,15 +165,10 @@ class PriorityTree {
       if (!sound || (owners[leaf] == 0 && priorities[leaf] != 0.0))
         throw Refused("saved priorities are damaged at leaf " + std::to_string(leaf));
     }
-    live_ = 0;
-    for (std::uint64_t leaf = 0; leaf < leaves_; ++leaf) {
-      owner_[leaf] = owners[leaf];
-      live_ += owners[leaf] != 0;
-      levels_[0][leaf] = priorities[leaf];
-      if (leaf % kFan == 0) changed_.push_back(leaf);  // one child of each node says enough
-    }
+    std::copy_n(owners, leaves_, owner_);
+    std::copy_n(priorities, leaves_, leaf_);
     counters_ = counters;
-    repair();
+    rebuild();
   }
 
   // ---- draws ------------------------------------------------------------------------------
@@ -164,10 +187,10 @@ class PriorityTree {
     std::fill_n(leaf, count, 0);
     for (auto level = levels_.size() - 1; level-- > 0;)
       for (std::uint64_t k = 0; k < count; ++k) {
-        leaf[k] = leaf[k] * kFan + choose(&levels_[level][leaf[k] * kFan], left[k]);
+        leaf[k] = leaf[k] * kFan + choose(&nodes(level)[leaf[k] * kFan], left[k]);
         if (level != 0) {
-          __builtin_prefetch(&levels_[level - 1][leaf[k] * kFan]);
-          __builtin_prefetch(&levels_[level - 1][leaf[k] * kFan + kFan / 2]);
+          __builtin_prefetch(&nodes(level - 1)[leaf[k] * kFan]);
+          __builtin_prefetch(&nodes(level - 1)[leaf[k] * kFan + kFan / 2]);
         }
       }
   }
@@ -177,13 +200,27 @@ class PriorityTree {
     return static_cast<std::uint32_t>(serial % std::numeric_limits<std::uint32_t>::max()) + 1;
   }
 
+  const double* nodes(std::size_t level) const {
+    return level == 0 ? leaf_ : levels_[level].data();
+  }
+
   void put(std::uint64_t leaf, double priority) {
-    levels_[0][leaf] = priority;
+    leaf_[leaf] = priority;
     changed_.push_back(leaf);
   }
 
+  // Everything that follows from the leaves.
+  void rebuild() {
+    live_ = 0;
+    for (std::uint64_t leaf = 0; leaf < leaves_; ++leaf) {
+      live_ += owner_[leaf] != 0;
+      if (leaf % kFan == 0) changed_.push_back(leaf);  // one child of each node says enough
+    }
+    repair();
+  }
+
   void compute(std::size_t level, std::uint64_t node) {
-    const double* child = &levels_[level - 1][node * kFan];
+    const double* child = &nodes(level - 1)[node * kFan];
     const double* top = level == 1 ? child : &greatest_[level - 1][node * kFan];
     double sum[4] = {}, most[4] = {};
     for (std::size_t k = 0; k < kFan; k += 4)
@@ -228,8 +265,11 @@ class PriorityTree {
   Counters counters_{};
   // levels_[0] are the leaves, the last has the root; greatest_ likewise, but for the leaves.
   std::vector<Doubles> levels_, greatest_;
-  // Of each leaf, 0 where there is no row, otherwise a remainder of its row's serial number.
-  std::vector<std::uint32_t> owner_;
+  std::vector<std::uint32_t> owned_;
+  double* leaf_;  // in levels_[0], or shared
+  // Of each leaf, 0 where there is no row, otherwise a remainder of its row's serial number; in
+  // owned_, or shared.
+  std::uint32_t* owner_;
   std::vector<std::uint64_t> changed_;
   std::vector<double> left_;
 };

@@ -81,6 +81,7 @@ class ReplayWindows {
     std::uint64_t kept = 0;    // rows before it may have been overwritten, after a refresh
     std::uint64_t seen = 0;    // rows before it have their leaf, or will never have one
     std::uint64_t gone = 0;    // rows before it have lost it
+    std::uint64_t most = ~std::uint64_t{0};  // rows from it on are not looked at
   };
 
   enum class State { valid, open, never };
@@ -133,7 +134,10 @@ class ReplayWindows {
     live_ = 0;
     for (auto& source : sources_) {
       // Acquire: pairs with the release store in ReplayLog::append.
-      source.commit = load_acquire(source.log->commit_of(source.env));
+      const auto commit = load_acquire(source.log->commit_of(source.env));
+      const auto before = source.commit;
+      source.commit = std::min(commit, source.most);
+      moved_ |= source.commit != before;
       source.count = source.log->live(source.env, source.commit);
       source.head = place_of(source.commit);
       source.tip = source.commit % capacity();
@@ -211,6 +215,7 @@ class ReplayWindows {
   std::vector<Source> sources_;
   std::uint64_t live_ = 0;           // rows, at the last snapshot
   std::vector<std::uint64_t> ends_;  // of each source, in a count of all live rows
+  bool moved_ = false;               // whether a snapshot found other rows than the one before
 
  private:
   std::uint8_t bits_at(const Source& source, std::uint64_t place) const {

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from fast_core.algorithm import PolicySetup
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array, PolicySetup
+from fast_core.envs.runner import Act
 from fast_core.errors import FastLoopError
 from fast_core.memory import StatsColumn
-from fast_core.nodes.node import NodeContext
+from fast_core.nodes.node import NodeContext, NodeState
 from fast_core.policy.checked import make_policy
+
+_STATE = int(StatsColumn.STATE)
 
 
 class CurrentPolicy:
@@ -36,10 +42,24 @@ class CurrentPolicy:
         version = self._board.read_into(self._flat.data, newer_than=self.version)
         if version > self.version:
             self.version = version
+            shown, self._words[_STATE] = self._words[_STATE], NodeState.ACTING
             self.policy.load(self._views)
+            self._words[_STATE] = shown
             self._words[StatsColumn.VERSION] = version
         if self.version < min_version:
             raise FastLoopError(
                 f"the rollout needs weights of version {min_version} or newer, the newest "
                 f"published are {self.version}; an optimizer reports before it publishes"
             )
+
+
+def shown(actor: Act, words: memoryview) -> Act:
+    """``actor``; while it acts, the state of the node of these counters says so."""
+
+    def act(obs: Array, began: NDArray[np.bool_]) -> Array:
+        before, words[_STATE] = words[_STATE], NodeState.ACTING
+        actions = actor(obs, began)
+        words[_STATE] = before
+        return actions
+
+    return act

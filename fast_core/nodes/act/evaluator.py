@@ -10,10 +10,11 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.evaluation import make_runner
-from fast_core.envs.runner import Runner
+from fast_core.envs.runner import Act, Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
+from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.act.filming import Filming
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.actor import Actor
@@ -43,7 +44,8 @@ class EvaluatorNode(Node):
         self._flat = memory.parameters.empty()
         self._views = memory.parameters.views(self._flat)
         envs = plan.config.evaluation.envs
-        self._actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
+        actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
+        self._actor = shown(actor, context.stats.words)
         names = (None, *plan.config.evaluation.environments)
         self._stages = [
             Stage(context, self._actor, number, name) for number, name in enumerate(names)
@@ -61,6 +63,8 @@ class EvaluatorNode(Node):
     def handle(self, command: Command) -> None:
         """Begin an evaluation."""
         if isinstance(command, Evaluate):
+            if self._slot.held() is None:  # it died before it told
+                self._slot.hold_again()
             version, _ = self._slot.read_into(self._flat.data)
             if version != command.version:
                 raise SegmentError(
@@ -139,7 +143,7 @@ class Stage:
 
     runner: Runner
 
-    def __init__(self, context: NodeContext, actor: Actor, number: int, name: str | None) -> None:
+    def __init__(self, context: NodeContext, actor: Act, number: int, name: str | None) -> None:
         """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
         self._actor = actor
         self._context, self._number = context, number

@@ -16,6 +16,7 @@ from fast_core.envs.video_file import DEFAULT_FPS, Frame, VideoFile, as_frame
 from fast_core.errors import FastLoopError
 from fast_core.events import Evaluate
 from fast_core.memory import StatsColumn
+from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.actor import Actor
 from fast_core.run.changes import evaluated
@@ -38,9 +39,10 @@ class Filming:
         """``policy`` is that of the evaluation; nothing is made yet."""
         config = context.plan.config
         self._context, self._config = context, config
-        self._actor = Actor(
+        actor = Actor(
             context.plan.blueprint, context.plan.environment, policy, config.evaluation.envs
         )
+        self._actor = shown(actor, context.stats.words)
         self._folder = Path(context.plan.run_directory) / FOLDER
         self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
         self._runner: Runner | None = None

@@ -10,6 +10,7 @@ from fast_core.algorithm import ActionOutput, Array
 from fast_core.events import Command, Ready
 from fast_core.memory import Doorbell, StatsColumn
 from fast_core.nodes.act.current_policy import CurrentPolicy
+from fast_core.nodes.act.passes import FollowedPasses, RecordedPasses
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.run.mail import Reply, Request
@@ -21,12 +22,16 @@ _BATCHES = int(StatsColumn.BATCHES)
 class Inquirer:
     """A group of environments as its policy node sees it.
 
+    Attributes:
+        index: Its place among those of the node.
+
     Concurrency: see `fast_core.memory.Mailbox`. This node writes the reply, and only while the
     request bears another number. Which reply was the last is read from the box, so a policy
     node that takes over answers what its predecessor did not.
     """
 
-    def __init__(self, context: NodeContext, shard: int, group: int) -> None:
+    def __init__(self, context: NodeContext, shard: int, group: int, index: int = 0) -> None:
+        self.index = index
         self.request = context.memory.request(shard, group)
         self.reply = context.memory.reply(shard, group)
         self.rows = self.request.rows
@@ -81,16 +86,30 @@ class PolicyNode(Node):
         if device != "cpu":
             check_device(device, "nodes.policy.device")
         self._current = CurrentPolicy(context, plan.policy_setup(device))
-        self._inquirers = [
-            Inquirer(context, shard, group)
+        own = [
+            (shard, group)
             for shard in range(plan.config.rollout.shards)
             if plan.names.policy_of(shard) == context.name
             for group in range(plan.groups)
         ]
-        self._merges = plan.config.scheduler.off_policy_degree > 0
+        self._inquirers = [Inquirer(context, *each, index) for index, each in enumerate(own)]
+        self._merges = plan.config.degree > 0
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
         self._acting = False
+        self._recorded: RecordedPasses | None = None
+        self._followed = FollowedPasses.of(context)
+        self._board = context.memory.weights()
+
+    def setup(self) -> None:
+        """Begin to record, where the run is; after a death wake everybody.
+
+        The answer may be there of which no bell was rung.
+        """
+        self._recorded = RecordedPasses.of(self.context)
+        if self.context.life > 1:
+            for rank in range(len(self.context.plan.names.steppers)):
+                self._bell(rank).ring()
 
     @property
     def threads(self) -> int:
@@ -112,14 +131,24 @@ class PolicyNode(Node):
         if not self._acting:
             self._acting = True
             self.enter(NodeState.ACTING, "acting", least_ns=SHORT_NS)
+        acted = False
         for batch in self._batches(waiting):
             if self.stopping:
                 break
             self._act(batch)
-        return True
+            acted = True
+        return acted
+
+    def close(self) -> None:
+        """Write down the rest of what is recorded."""
+        if self._recorded is not None:
+            self._recorded.close()
 
     def _batches(self, waiting: list[Inquirer]) -> Iterator[list[Inquirer]]:
         """Who shares a forward pass."""
+        if self._followed is not None:
+            yield from self._followed.batches(self._inquirers, self._board.published())
+            return
         batch: list[Inquirer] = []
         rows = 0
         for inquirer in waiting:
@@ -150,10 +179,13 @@ class PolicyNode(Node):
         words[_REQUESTS] += len(batch)
         words[_ROWS] += first
         words[_BATCHES] += 1
+        if self._recorded is not None:
+            groups = [inquirer.index for inquirer in batch]
+            self._recorded.acted(current.version, groups)
 
     def _bell(self, rank: int) -> Doorbell:
         if rank not in self._bells:
-            name = self.context.plan.names.env[rank]
+            name = self.context.plan.names.steppers[rank]
             self._bells[rank] = self.context.memory.doorbell(name)
         return self._bells[rank]
 

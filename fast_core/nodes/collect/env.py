@@ -16,6 +16,7 @@ from fast_core.events import (
     Collect,
     Command,
     Ready,
+    Release,
     Restoring,
     RolloutOrder,
     RolloutReady,
@@ -29,6 +30,8 @@ from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.run.changes import attributes
 from fast_core.scheduler.ledger import balanced_blocks
+from fast_core.system import forks
+from fast_core.system.text import error_text
 
 
 class EnvNode(Node):
@@ -37,7 +40,7 @@ class EnvNode(Node):
     Its environments exist and have been reset, and one of them stepped, before it reports ready.
     """
 
-    consumes = frozenset({Assign, Collect, Change, Save})
+    consumes = frozenset({Assign, Release, Collect, Change, Save})
     emits = frozenset({Restoring, Ready, RolloutReady, Changed, Saved})
     reads = frozenset({"weights", "replies"})
     writes = frozenset({"rollouts", "replay", "progress", "requests"})
@@ -55,9 +58,18 @@ class EnvNode(Node):
         self._stepping = False
 
     def setup(self) -> None:
-        """Step one environment for real, then build the shards this node will likely be given."""
+        """Step one environment for real, then build the shards this node will likely be given.
+
+        One that comes back knows what it is given, and that environments can be stepped. One that
+        is added while the run goes on is given its shards when it is ready.
+        """
         plan = self.context.plan
+        if self.context.life > 1:
+            self._come_back()
+            return
         try_environment(plan, self.context.rank, lambda what: self.enter(NodeState.TRYING, what))
+        if self.context.name in plan.names.spare:
+            return
         self.enter(NodeState.STARTING, "building shards")
         # The scheduler limits what follows, until the node is ready.
         self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
@@ -69,6 +81,12 @@ class EnvNode(Node):
                 self._begin((self._shards[shard],))
         if continues:
             self._begin(tuple(self._shards.values()))
+
+    def _come_back(self) -> None:
+        self.enter(NodeState.STARTING, "building shards")
+        for given in self.context.shards:
+            self._build(given.shard, given.incarnation, taken_over=given.taken_over)
+            self._begin((self._shards[given.shard],))
 
     def handle(self, command: Command) -> None:
         """Queue orders; take shards; change; save."""
@@ -82,6 +100,9 @@ class EnvNode(Node):
                         self._begin((self._shards[shard],))
                 else:
                     held.incarnation = incarnation
+            case Release(shard):
+                with self.state(NodeState.STEPPING, f"closing the environments of shard {shard}"):
+                    self._release(shard)
             case Collect(rollouts):
                 self._orders.extend(rollouts)
             case Change(number, values):
@@ -108,6 +129,7 @@ class EnvNode(Node):
             self._current.refresh(order.min_version)
             if not self._collect(self._current, shard, order):
                 return True
+        self._works[NodeState.ACTING] += 1
         self._report(shard, order, self._current.version)
         return True
 
@@ -216,6 +238,14 @@ class EnvNode(Node):
         self._shards[shard] = built
         if self._current is None:
             self._lines[shard] = [Line(context, built, group) for group in built.groups]
+
+    def _release(self, shard: int) -> None:
+        self._lines.pop(shard, None)
+        try:
+            self._shards.pop(shard).close()
+        except Exception as error:  # user code; nothing of the run depends on it any more
+            forks.leave_if_copy(error)
+            self.context.log.warning("closing shard %d failed: %s", shard, error_text(error))
 
     def _begin(self, shards: Sequence[Shard]) -> None:
         """Begin, or bring the environments of all these shards back to where they were.

@@ -20,12 +20,15 @@ from fast_core.nodes.collect.env_group import EnvGroup, GroupState
 from fast_core.nodes.collect.regroup import regrouped
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
+from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
 from fast_core.system.durable import write_durably
 
-_STEP = int(StatsColumn.STEP)  # an enumeration member costs more than the store
+# Members of enumerations cost more than the stores.
+_STATE, _STEP = int(StatsColumn.STATE), int(StatsColumn.STEP)
+_ACTING, _STEPPING = int(NodeState.ACTING), int(NodeState.STEPPING)
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -211,7 +214,10 @@ class Shard:
     def collect(
         self, order: RolloutOrder, policy: Policy, version: int, stopping: Callable[[], bool]
     ) -> bool:
-        """Step every environment ``T`` times into the ordered slot; False if told to stop."""
+        """Step every environment ``T`` times into the ordered slot; False if told to stop.
+
+        The node's state shows whose turn it is, the policy's or that of the environments.
+        """
         (group,) = self.groups
         slot, noise = self.open(order)
         rows = group.open(slot)
@@ -240,12 +246,14 @@ class Shard:
         for t, drawn in enumerate(noise):
             if stopping():
                 return False
-            words[_STEP] = t
+            words[_STEP], words[_STATE] = t, _ACTING
             output = act(obs[t], noise=drawn, explore=True)
             action[t] = output.action
             log_prob[t] = output.behaviour_log_prob
+            taken = policy.environment_action(action[t])
+            words[_STATE] = _STEPPING
             step(
-                policy.environment_action(action[t]),
+                taken,
                 next_obs=obs[t + 1],
                 reward=reward[t],
                 terminated=terminated[t],
@@ -265,16 +273,19 @@ class Shard:
         stopping: Callable[[], bool],
     ) -> bool:
         """The loop of policies that see stacked frames or remember."""
+        words = self._words
         for t, drawn in enumerate(noise):
             if stopping():
                 return False
-            self._words[_STEP] = t
+            words[_STEP], words[_STATE] = t, _ACTING
             seen = group.seen(rows, t)
             output = policy.act(seen, noise=drawn, explore=True, state=group.memory)
             rows.action[t] = output.action
             rows.behaviour_log_prob[t] = output.behaviour_log_prob
+            taken = policy.environment_action(rows.action[t])
+            words[_STATE] = _STEPPING
             group.batch.step(
-                policy.environment_action(rows.action[t]),
+                taken,
                 next_obs=rows.obs[t + 1],
                 reward=rows.reward[t],
                 terminated=rows.terminated[t],

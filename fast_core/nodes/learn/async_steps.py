@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
 from fast_core.nodes.contract import checked_report
+from fast_core.nodes.learn.async_schedule import BEGUN, OwnerSchedule, WorkerSchedule
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
 from fast_core.run.mail import Applied, Base, Gradient
 from fast_core.run.memory import RunMemory
@@ -118,6 +119,11 @@ class WorkerSeat:
         gradient = self._gradient["gradient"][0, : said.length] if said.length else None
         return Arrived(self.rank, said.base, gradient, NO_METRICS)
 
+    @property
+    def computed(self) -> int:
+        """Number of its last gradient that is done."""
+        return self._gradient.number()
+
     def take(self) -> None:
         """Say that the step of its gradient is over."""
         self._done += 1
@@ -152,6 +158,7 @@ class Owner:
         self._turn = 0  # own batches
         self._others_since = len(self._seats)  # gradients of others since the own last one began
         self._stats = memory.stats(plan.names.optimizers[0])
+        self._schedule = OwnerSchedule(plan)
         self._publish()
 
     @property
@@ -166,6 +173,8 @@ class Owner:
 
     def advance(self) -> UpdateReport | None:
         """Apply one gradient, its own or another's, or differentiate a batch."""
+        if self._schedule.follows:
+            return self._follow()
         if self._others_since >= len(self._seats) and self._differentiate():
             return None
         for arrived in self._arrived():
@@ -173,6 +182,19 @@ class Owner:
                 return self._step(arrived)
         self._let_begin()
         self._differentiate()
+        return None
+
+    def _follow(self) -> UpdateReport | None:
+        """Do what was recorded next, once it can be done; nothing else is asked for."""
+        for seat in self._seats:
+            if seat.asking:
+                seat.let_begin(self.committed)
+        rank = self._schedule.next(self.committed, [seat.computed for seat in self._seats])
+        if rank == BEGUN:
+            self._begin()
+        elif rank is not None:
+            found = self._own if rank == 0 else self._seats[rank - 1].arrived
+            return None if found is None else self._step(found)
         return None
 
     def state(self) -> dict[str, object]:
@@ -184,7 +206,8 @@ class Owner:
         self._turn = int(str(state.get("turn", 0)))
 
     def close(self) -> None:
-        """Nothing is held but the memory."""
+        """Write down the rest of what is recorded."""
+        self._schedule.close()
 
     def _arrived(self) -> list[Arrived]:
         """What can be applied, the oldest parameters first; the own came last."""
@@ -224,6 +247,7 @@ class Owner:
             words[StatsColumn.STALENESS_MAX] = max(words[StatsColumn.STALENESS_MAX], staleness)
         if report.updates:
             self._publish()
+        self._schedule.done(arrived.rank, report.updates)
         if arrived.rank == 0:
             self._own = None
         else:
@@ -243,8 +267,10 @@ class Owner:
 
     def _differentiate(self) -> bool:
         """Begin the own next batch, if there is one and it may begin."""
-        if self._own is not None or len(self._in_flight()) > self._limit:
-            return False
+        may_begin = self._own is None and len(self._in_flight()) <= self._limit
+        return may_begin and self._begin()
+
+    def _begin(self) -> bool:
         batch = self._batches.next()
         if batch is None:
             return False
@@ -257,6 +283,7 @@ class Owner:
             gradient[...] = found
             said = checked_report(self._algorithm.hand_over())
         self._own = Arrived(0, base, gradient, said.metrics)
+        self._schedule.done(BEGUN)
         self._batches.finish(said.priority)
         return True
 
@@ -296,6 +323,7 @@ class Worker:
         self._number = 0  # batches that were begun in this part of the run
         self._turn = rank  # so that not all have the same parts due at the same time
         self._in_flight = self._asked = False
+        self._schedule = WorkerSchedule(plan, rank)
 
     @property
     def pending(self) -> bool:
@@ -309,7 +337,7 @@ class Worker:
             return None
         if self._board.version() < 0 or self._batches.next() is None:
             return None
-        if self._may_begin():
+        if self._may_begin() and self._schedule.may_begin(self._board.version()):
             self._differentiate()
         return None
 
@@ -322,7 +350,8 @@ class Worker:
         self._turn = int(str(state.get("turn", self._turn)))
 
     def close(self) -> None:
-        """Nothing is held but the memory."""
+        """Write down the rest of what is recorded."""
+        self._schedule.close()
 
     def _may_begin(self) -> bool:
         if not self._asks:
@@ -344,6 +373,7 @@ class Worker:
             self._version = version
             self._algorithm.adopt(self._networks[0], self._networks[1], version)
         self._say(version)
+        self._schedule.begun(version)
         self._number += 1
         self._asked, self._in_flight = False, True
         self._hand_in()

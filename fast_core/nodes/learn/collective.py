@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from fast_core.errors import TransportError
 from fast_core.nodes.learn.averaging import Averaged
 from fast_core.nodes.learn.devices import check_nccl, own_gpus, replica_device
-from fast_core.nodes.node import RUN_FOLDER
 from fast_core.run.mail import Meeting
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system.remains import RUN_FOLDER
 
 F32 = NDArray[np.float32]
 Collective = Literal["shared", "gloo", "nccl"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import zlib
 from pathlib import Path
 
 from fast_core.algorithm import Algorithm, Changeable
@@ -20,6 +22,9 @@ from fast_core.system.threads import set_threads
 class LearningNode(Node):
     """A node with a learner.
 
+    Attributes:
+        checksum: See `fast_core.events.Trained`.
+
     Concurrency: the first optimizer is the only writer of the weight board and of the evaluation
     slot.
     """
@@ -34,6 +39,7 @@ class LearningNode(Node):
         self._algorithm: Algorithm | None = None
         self._version = self._published = self._env_steps = 0
         self._changed = False  # whether the learner has other settings than the plan's
+        self.checksum = 0
 
     def setup(self) -> None:
         """Build the learner and restore it."""
@@ -70,11 +76,15 @@ class LearningNode(Node):
 
     # --- the policy ----------------------------------------------------------------------------
 
-    def publish(self) -> None:
-        """Give the current policy to those who act."""
+    def publish(self) -> float:
+        """Give the current policy to those who act; returns the seconds that it took."""
+        started_ns = time.monotonic_ns()
         self.context.memory.parameters.pack(self.algorithm.policy_parameters(), self._flat)
+        if self.context.plan.config.diagnostics.schedule:
+            self.checksum = zlib.crc32(self._flat.data)
         self._weights.publish(self._version, self._flat.data)
         self._published = self._version
+        return (time.monotonic_ns() - started_ns) / 1e9
 
     def snapshot(self, request: int) -> None:
         """Give the policy that was published last to the evaluator."""

@@ -77,9 +77,10 @@ class OptimizerNode(LearningNode):
                 **report.metrics,
                 "update_ms": (time.monotonic_ns() - started_ns) / 1e6,
             }
+        publish_s = 0.0
         if report.updates:  # otherwise the version on the board is still the newest
             with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
-                self.publish()
+                publish_s = self.publish()
         versions = np.concatenate([rollout.policy_version for rollout in rollouts])
         last = max(0, report.updates - 1)
         self.context.stats.words[StatsColumn.UPDATES] = self._version
@@ -94,5 +95,7 @@ class OptimizerNode(LearningNode):
                 lag_max=before - int(versions.min()) + last,
                 metrics=metrics,
                 digest=self.digest() if config.diagnostics.digests else "",
+                publish_s=publish_s,
+                checksum=self.checksum,
             )
         )

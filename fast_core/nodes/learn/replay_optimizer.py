@@ -165,15 +165,18 @@ class ReplayOptimizerNode(LearningNode):
     def _answer(self, ticket: TicketFigures) -> None:
         plan = self.context.plan
         self._env_steps = ticket.train.env_steps + plan.config.rows_per_ticket
+        publish_s = 0.0
         if ticket.updates:  # otherwise the version on the board is still the newest
             with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
-                self.publish()
+                publish_s = self.publish()
         self.context.channel.send(
             ticket.trained(
                 self.context.name,
                 before=self._version - ticket.updates,
                 version=self._version,
+                publish_s=publish_s,
                 digest=self.digest() if plan.config.diagnostics.digests else "",
+                checksum=self.checksum,
             )
         )
         if not self._tickets:

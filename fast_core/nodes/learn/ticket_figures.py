@@ -41,7 +41,16 @@ class TicketFigures:
             sums[name] = sums.get(name, 0.0) + value
             counts[name] = counts.get(name, 0) + 1
 
-    def trained(self, node: str, *, before: int, version: int, digest: str) -> Trained:
+    def trained(
+        self,
+        node: str,
+        *,
+        before: int,
+        version: int,
+        publish_s: float,
+        digest: str,
+        checksum: int,
+    ) -> Trained:
         """The answer: metrics are means over the steps that report them.
 
         The lag is that of collection: how many steps the weights that acted in the ticket's
@@ -51,7 +60,9 @@ class TicketFigures:
             node: Who answers.
             before: Committed steps before the ticket.
             version: Committed steps after it.
+            publish_s: See `Trained`.
             digest: Of the learner.
+            checksum: Of its weights.
         """
         steps, train = max(1, self.updates + self.skipped), self.train
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
@@ -72,4 +83,6 @@ class TicketFigures:
             if train.granted
             else {},
             digest=digest,
+            publish_s=publish_s,
+            checksum=checksum,
         )

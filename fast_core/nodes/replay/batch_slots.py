@@ -223,12 +223,20 @@ class FilledSlots:
         """The batch that was published last."""
         return self._arrays[(self._filled - 1) % len(self._arrays)]
 
-    def publish(self, *, drawn: bool, env_steps: int) -> None:
-        """Give `next` to the optimizer; without rows if nothing could be drawn."""
-        box = self._batches[self._filled % len(self._batches)]
+    def fill(self) -> None:
+        """`next` holds a batch; `publish` gives it to the optimizer."""
         self._filled += 1
-        box.publish(self._filled, Drawn(box.rows if drawn else 0, env_steps))
+
+    def publish(self, *, drawn: bool, env_steps: int) -> None:
+        """Give `newest` to the optimizer, if it hasn't it; without rows if nothing was drawn."""
+        box = self._batches[(self._filled - 1) % len(self._batches)]
+        if self._filled and box.number() != self._filled:
+            box.publish(self._filled, Drawn(box.rows if drawn else 0, env_steps))
         self._doorbell.ring()
+
+    def go_on(self, filled: int) -> None:
+        """Go on where another replay node had filled so many."""
+        self._filled = filled
 
     def result(self, number: int) -> Result | None:
         """What was answered to the batch ``number``, views; None if there are no priorities.

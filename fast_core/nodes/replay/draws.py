@@ -9,12 +9,24 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, StatsColumn, StatsRow, beta_at
+from fast_core.memory import (
+    Mailbox,
+    PriorityTree,
+    ReplayLog,
+    ReplayReader,
+    StatsColumn,
+    StatsRow,
+    beta_at,
+)
 from fast_core.nodes.replay.batch_slots import FilledSlots, Result
+from fast_core.nodes.replay.moments import GroupState, Moments, Place
+from fast_core.run.mail import Carried
+from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, sequence
 
 Answers = tuple[Result | None, ...]  # of one step, by rank
+CarriedBoxes = list[list[Mailbox[Carried]]]  # of a group, by rank and place
 
 
 class Draws:
@@ -37,6 +49,7 @@ class Draws:
         self._reader, self._tree, self._slots = reader, tree, tuple(slots)
         self._ahead, self._beta = plan.config.replay.slots, plan.config.replay.beta
         self._progress = plan.config.progress
+        self._drawn, self._env_steps = False, 0  # of the last step
         self._applied = 0  # steps of this part of the run
         self._carried: deque[Answers] = deque()  # of the part before
 
@@ -55,28 +68,39 @@ class Draws:
         """Steps drawn in this part of the run."""
         return self._slots[0].filled
 
-    def draw(self, env_steps: int) -> bool:
+    def fill(self, env_steps: int) -> bool:
         """Draw one step, with ``env_steps`` environment steps merged; it must be `ready`.
+
+        What is due must have been applied. Nobody has the step before it is published.
 
         Returns:
             Whether there was anything to draw; without it the step is given out empty.
         """
-        self._apply_due()
         beta = beta_at(self._beta, self._progress(env_steps))
         draw, tree = self._reader.draw, self._tree
         drawn = all(draw(slots.next, tree, beta) for slots in self._slots)
-        # The first optimizer last: when it is done with a step, the others have theirs.
-        for slots in reversed(self._slots):
-            slots.publish(drawn=drawn, env_steps=env_steps)
+        self._drawn, self._env_steps = drawn, env_steps
+        for slots in self._slots:
+            slots.fill()
         return drawn
 
-    def _apply_due(self) -> None:
+    def publish(self) -> None:
+        """Give out the step that was drawn last to those who don't have it."""
+        # The first optimizer last: when it is done with a step, the others have theirs.
+        for slots in reversed(self._slots):
+            slots.publish(drawn=self._drawn, env_steps=self._env_steps)
+
+    def apply_due(self) -> bool:
+        """Apply the priorities that are due before the next step; whether there were any."""
+        applied = False
         while len(self._carried) + self.steps - self._applied >= self._ahead:
+            applied = True
             if self._carried:
                 self._apply(self._carried.popleft())
             else:
                 self._applied += 1
                 self._apply(self._answers(self._applied))
+        return applied
 
     def _answers(self, step: int) -> Answers:
         return tuple([slots.result(step) for slots in self._slots])
@@ -104,14 +128,69 @@ class Draws:
         for step in state:
             self._carried.append(tuple(None if one is None else Result(*one) for one in step))
 
+    # --- for a successor -------------------------------------------------------------------------
+
+    def keep(self, boxes: CarriedBoxes) -> None:
+        """Write what is carried where a successor finds it, the newest first.
+
+        What is due before the first step is applied now; so is everything where other optimizers
+        learn from batches of another size now.
+        """
+        fits = all(self._fits(step, boxes) for step in self._carried)
+        while len(self._carried) >= (self._ahead if fits else 1):
+            self._apply(self._carried.popleft())
+        for place, step in enumerate(reversed(self._carried)):
+            for answer, mine in zip(step, boxes, strict=True):
+                box = mine[place]
+                if answer is not None:
+                    values = zip(("log", "row", "error"), answer.copied(), strict=True)
+                    for name, value in values:
+                        box[name][...] = value
+                box.publish(1, Carried(answer is not None))
+
+    def _fits(self, step: Answers, boxes: CarriedBoxes) -> bool:
+        rows = {len(one.row) for one in step if one is not None}
+        return len(step) == len(boxes) and rows <= {mine[0].rows for mine in boxes if mine}
+
+    @property
+    def progress(self) -> GroupState:
+        """How far it is."""
+        carried, last = len(self._carried), (self._drawn, self._env_steps)
+        return GroupState(self.steps, self._applied, carried, *last)
+
+    def go_on(self, state: GroupState, boxes: CarriedBoxes) -> None:
+        """Go on from where another replay node was, and give out what it could not any more."""
+        self._applied, self._drawn, self._env_steps = state.applied, state.drawn, state.env_steps
+        for place in reversed(range(state.carried if self._tree is not None else 0)):
+            answers = [mine[place] for mine in boxes]
+            self._carried.append(tuple([_result(box) for box in answers]))
+        for slots in self._slots:
+            slots.go_on(state.filled)
+        self.publish()
+
+
+def _result(box: Mailbox[Carried]) -> Result | None:
+    return Result(box["log"], box["row"], box["error"]) if box.words.has_errors else None
+
 
 class Replay:
-    """Everything that draws in a run: one stream, one tree, a group or more of optimizers."""
+    """Everything that draws in a run: one stream, one tree, a group or more of optimizers.
+
+    Attributes:
+        place: How far it is with what tickets grant.
+    """
 
     def __init__(
-        self, plan: RunPlan, logs: Sequence[ReplayLog], slots: Sequence[FilledSlots]
+        self,
+        plan: RunPlan,
+        logs: Sequence[ReplayLog],
+        slots: Sequence[FilledSlots],
+        memory: RunMemory | None = None,
     ) -> None:
-        """``logs`` of all shards, ``slots`` of all optimizers."""
+        """``logs`` of all shards, ``slots`` of all optimizers; ``memory`` for a successor's sake.
+
+        Then one of `begin` and `take_over` comes next.
+        """
         config, spec = plan.config, plan.replay_spec
         self._logs = tuple(logs)
         self.reader = ReplayReader(
@@ -128,6 +207,55 @@ class Replay:
         together = plan.optimizers == 1 or plan.averages
         parts = [slots] if together else [[each] for each in slots]
         self.groups = [Draws(plan, self.reader, self.tree, part) for part in parts]
+        self.place = Place()
+        self._moments: Moments | None = None
+        self._carried: list[CarriedBoxes] = [[] for _ in self.groups]
+        if memory is not None and plan.keeps_replay:
+            self._moments = Moments(memory, self.reader, self.tree)
+            places = range(config.replay.slots - 1 if self.tree is not None else 0)
+            boxes = [[memory.carried(k, place) for place in places] for k in range(len(slots))]
+            self._carried = [boxes] if together else [[each] for each in boxes]
+
+    def begin(self) -> None:
+        """Begin with what is there, which was loaded if the run is continued."""
+        if self._moments is not None:
+            for group, boxes in zip(self.groups, self._carried, strict=True):
+                group.keep(boxes)
+            self._take()
+
+    def take_over(self) -> None:
+        """Go on where another replay node was killed.
+
+        Raises:
+            SegmentError: That can't be known any more.
+        """
+        assert self._moments is not None, "nothing outlives a replay node unless the plan says so"
+        self.place, states = self._moments.restore()
+        for group, state, boxes in zip(self.groups, states, self._carried, strict=True):
+            group.go_on(state, boxes)
+
+    def draw(self, group: Draws, env_steps: int, place: Place) -> bool:
+        """Draw one step for a group that is `Draws.ready`, and give it out.
+
+        Args:
+            group: Whom for.
+            env_steps: Environment steps merged.
+            place: How far it is with what tickets grant, after that.
+
+        Returns:
+            Whether there was anything to draw; without it the step is given out empty.
+        """
+        if group.apply_due():
+            self._take()
+        drawn = group.fill(env_steps)
+        self.place = place
+        self._take()
+        group.publish()
+        return drawn
+
+    def _take(self) -> None:
+        if self._moments is not None:
+            self._moments.take(self.place, [group.progress for group in self.groups])
 
     @property
     def idle(self) -> bool:
@@ -143,9 +271,10 @@ class Replay:
             words[StatsColumn.AGE_SUM] += int((committed[log] - 1 - first).sum())
             words[StatsColumn.AGED] += len(first)
         words[StatsColumn.LIVE_ROWS] = figures.live
-        words[StatsColumn.DRAWN] = figures.drawn
-        words[StatsColumn.REJECTED] = figures.rejected
-        words[StatsColumn.LAPPED] = figures.lapped
+        counted = (figures.drawn, figures.rejected, figures.lapped)
+        if self._moments is not None:
+            counted = self._moments.counted
+        words[StatsColumn.DRAWN], words[StatsColumn.REJECTED], words[StatsColumn.LAPPED] = counted
         if self.tree is not None:
             words[StatsColumn.REFUSED_VALUES], words[StatsColumn.REFUSED_STALE] = (
                 self.tree.refused()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
+from fast_core.nodes.replay.moments import Place
+from fast_core.nodes.replay.views import DrawViews, make_views
 from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches
@@ -30,8 +33,8 @@ class ReplayNode(Node):
 
     consumes = frozenset({Train, Save})
     emits = frozenset({Ready, Noted, Saved})
-    reads = frozenset({"replay", "results"})
-    writes = frozenset({"batches", "replay"})
+    reads = frozenset({"replay", "results", "moments", "priorities", "carried"})
+    writes = frozenset({"batches", "replay", "moments", "priorities", "carried"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory and make what draws."""
@@ -40,19 +43,27 @@ class ReplayNode(Node):
         self._logs = [memory.replay_log(shard) for shard in range(plan.config.rollout.shards)]
         ranks = range(plan.optimizers)
         slots = [FilledSlots(plan, memory, rank) for rank in ranks]
-        self.replay = Replay(plan, self._logs, slots)
+        self.replay = Replay(plan, self._logs, slots, memory)
         self._orders: deque[Train] = deque()
         self._left = 0  # steps of the oldest order that are not drawn
         self._empty = 0  # orders in a row for which nothing could be drawn
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
         self._background: BackgroundSave | None = None
+        self._views: DrawViews | None = None
 
     def setup(self) -> None:
-        """Put back what a checkpoint holds."""
-        if self.context.plan.checkpoint is None:
+        """Go on where the one before died, or put back what a checkpoint holds."""
+        if self.context.life > 1:
+            self.replay.take_over()
+            self.context.stats.words[_BATCHES] = sum(group.steps for group in self.replay.groups)
             return
-        directory = Path(self.context.plan.checkpoint)
+        if self.context.plan.checkpoint is not None:
+            self._restore(Path(self.context.plan.checkpoint))
+        self.replay.begin()
+        self._views = make_views(self.context, self.replay.reader, self._logs)
+
+    def _restore(self, directory: Path) -> None:
         if holds_rows(directory):
             restore_rows(directory, self._logs)
         self.replay.load(restore_state(directory))
@@ -63,10 +74,13 @@ class ReplayNode(Node):
         match command:
             case Train(granted=0):  # the replay only fills
                 self.replay.write_figures(self.context.stats)
-            case Train(granted=granted):
+            case Train(ticket, granted=granted):
+                place = self.replay.place
+                if ticket < place.ticket or (ticket == place.ticket and not place.left):
+                    return  # all of it was drawn by the node before
                 self._orders.append(command)
                 if len(self._orders) == 1:
-                    self._left = granted
+                    self._left = place.left if ticket == place.ticket else granted
             case Save():
                 self._abandon()
                 self._save = command
@@ -74,28 +88,34 @@ class ReplayNode(Node):
     def work(self) -> bool:
         """Draw a step for all who have a free place, and write a piece of a checkpoint."""
         drew = False
-        for group in self.replay.groups:
-            if self._orders and group.ready and not self._endangered:
-                self._draw(group)
+        for index, group in enumerate(self.replay.groups):
+            if self._orders and group.ready and not self._endangered and self._may_draw(index):
+                self._draw(index, group)
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
         return self._note_cut() or self._write() or drew
 
+    def _may_draw(self, group: int) -> bool:
+        return self._views is None or self._views.may_draw(group)
+
     # --- batches -------------------------------------------------------------------------------
 
-    def _draw(self, group: Draws) -> None:
+    def _draw(self, index: int, group: Draws) -> None:
         if self._state != NodeState.DRAWING:
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
+        order, self._left = self._orders[0], self._left - 1
         rows = self.context.plan.config.rows_per_ticket
-        drawn = group.draw(self._orders[0].env_steps + rows)
+        place = Place(order.ticket, self._left)
+        drawn = self.replay.draw(group, order.env_steps + rows, place)
+        if self._views is not None:  # at once: to count rows is to look at the logs anew
+            self._views.drawn(index, time.monotonic())
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn
         words[_PROGRESS] += 1
         if words[_BATCHES] % FIGURES_EVERY == 0:
             self.replay.write_figures(self.context.stats, group if drawn else None)
-        self._left -= 1
         if not self._left:
             self._orders.popleft()
             self._left = self._orders[0].granted if self._orders else 0
@@ -187,6 +207,8 @@ class ReplayNode(Node):
     def close(self) -> None:
         """Let go of half-written files."""
         self._abandon()
+        if self._views is not None:
+            self._views.close()
 
     def failure_context(self) -> dict[str, str]:
         """How far it is."""

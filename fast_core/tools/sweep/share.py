@@ -54,7 +54,7 @@ def needed_cores(config: RunConfig) -> int:
     learning = nodes.optimizer.count * (threads if nodes.optimizer.device == "cpu" else 1)
     if config.policy.placement == "node":
         env += nodes.policy.count
-    take_turns = config.scheduler.off_policy_degree == 0 or config.mode == "inline"
+    take_turns = config.degree == 0 or config.mode == "inline"
     return max(env, learning) if take_turns else env + learning
 
 

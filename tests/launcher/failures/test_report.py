@@ -12,7 +12,7 @@ from fast_core.envs.batch import ALL_ENVS
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
-from fast_core.launcher.processes.tree import describe_exit
+from fast_core.launcher.processes.watched import describe_exit
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeState
 from tests.launcher.shown.test_replay_figures import replaying

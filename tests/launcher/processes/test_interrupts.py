@@ -117,6 +117,24 @@ def test_second_signal_raises_where_asked_to(clock: list[float]) -> None:
             send(signal.SIGINT)
 
 
+def test_request_counts_as_the_first_signal_and_never_as_the_second(clock: list[float]) -> None:
+    with Interrupts() as interrupts:
+        interrupts.ask("fastloop stop")
+        interrupts.ask("fastloop stop")
+        assert (interrupts.count, interrupts.text, interrupts.signal) == (1, "fastloop stop", None)
+        assert interrupts.again == "Ctrl-C"
+        send(signal.SIGTERM)
+        assert (interrupts.count, interrupts.signal) == (2, signal.SIGTERM)
+
+
+def test_request_after_a_signal_changes_nothing(clock: list[float]) -> None:
+    with Interrupts() as interrupts:
+        send(signal.SIGINT)
+        interrupts.ask("fastloop stop")
+        assert (interrupts.count, interrupts.text) == (1, "Ctrl-C")
+        assert interrupts.again == "Ctrl-C once more"
+
+
 def test_wakeup_descriptor_is_given_back_also_when_every_signal_is_ignored() -> None:
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in module.STOP_SIGNALS}
     try:

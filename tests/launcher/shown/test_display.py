@@ -29,7 +29,11 @@ from tests.launcher.shown.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
 BEGUN_S = 1000.0
-NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {"phase": "training", "changed": {}}
+NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {
+    "phase": "training",
+    "way": "sync",
+    "changed": {},
+}
 
 
 @pytest.fixture
@@ -60,6 +64,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
         lost={"env-1"},
+        absent=set(),
         restoring={
             "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),
             "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),

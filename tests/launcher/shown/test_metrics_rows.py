@@ -13,7 +13,7 @@ from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
     {
-        name: {"phase": "training", "info": {}, "changed": {}}.get(
+        name: {"phase": "training", "way": "sync", "info": {}, "changed": {}}.get(
             name, False if kind == "bool" else 0
         )
         for name, kind in Statistics.__annotations__.items()
@@ -143,3 +143,37 @@ def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:
     assert record is not None
     assert all(math.isfinite(value) for value in record.values.values())
     assert record.values["rollout/return_mean"] == 3.0
+
+
+def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) -> None:
+    rows.trained(trained())
+    now = reading(
+        300,
+        tickets_collected=12,
+        tickets_merged=11,
+        tickets_settled=10,
+        collecting_s=6.0,
+        collecting_waits_s=4.0,
+        training_s=9.0,
+        training_waits_s=1.0,
+        evaluations_finished=3,
+        rows_dropped=64,
+        env_nodes_lost=1,
+        stale_events=2,
+        ess=0.75,
+    )
+    record = rows.due(1010.0, lambda: now, force=False)
+    assert record is not None
+    shown = {name: record.values[f"scheduler/{name}"] for name in ("rounds_collected", "ess")}
+    assert shown == {"rounds_collected": 12.0, "ess": 0.75}
+    lost = [record.values[f"scheduler/{n}"] for n in ("rows_dropped", "env_nodes_lost")]
+    assert [*lost, record.values["scheduler/stale_events"]] == [64.0, 1.0, 2.0]
+    assert record.values["time/collecting_waits_s"] == 4.0
+    assert record.values["time/training_s"] == 9.0
+    assert record.values["scheduler/evaluations_finished"] == 3.0
+
+
+def test_row_has_no_sample_size_where_nothing_tells_it(rows: MetricsRows) -> None:
+    rows.trained(trained())
+    record = rows.due(1010.0, lambda: reading(300, ess=None), force=False)
+    assert record is not None and "scheduler/ess" not in record.values

@@ -119,9 +119,22 @@ def test_learner_takes_all_cores_only_while_env_nodes_wait(degree: int, threads:
     assert found.learner_threads == threads
 
 
-def test_learner_keeps_one_thread_when_env_nodes_take_every_core() -> None:
-    found = divided(2, flops=LARGE, scheduler=SchedulerConfig(off_policy_degree=4))
-    assert (found.env_nodes, found.learner_threads) == (2, 1)
+@pytest.mark.parametrize(
+    ("cores", "env_nodes", "threads"),
+    [(2, 2, 2), (2, 1, 1), (4, 3, 4), (4, 2, 2), (8, 8, 8), (8, 5, 8), (8, 4, 4), (1, 1, 1)],
+)
+def test_learner_shares_the_cores_of_env_nodes_that_leave_less_than_half(
+    cores: int, env_nodes: int, threads: int
+) -> None:
+    """On fewer it would take longer than a round at degree 0, in which it has all of them."""
+    found = divided(
+        cores,
+        flops=LARGE,
+        nodes=nodes(env=EnvNodesConfig(count=env_nodes)),
+        scheduler=SchedulerConfig(off_policy_degree=4),
+    )
+    assert found.learner_threads == threads
+    assert ("shares theirs" in found.reasons[-1]) == (2 * env_nodes > cores)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,21 @@ def test_other_version_than_the_one_asked_for_is_a_fault(stage: Stage, node: Eva
         evaluate(stage, node, 7)
 
 
+def test_successor_plays_again_what_the_dead_one_played(stage: Stage, node: EvaluatorNode) -> None:
+    snapshot(stage, 1, value=0.25)
+    first = evaluate(stage, node, 1)  # let it have died after the release, before it told
+    assert evaluate(stage, node, 1) == first
+    snapshot(stage, 2)
+    assert evaluate(stage, node, 2).version == 2
+
+
+def test_slot_that_was_never_filled_can_not_be_held_again(
+    stage: Stage, node: EvaluatorNode
+) -> None:
+    with pytest.raises(SegmentError, match="holds no snapshot"):
+        evaluate(stage, node, 1)
+
+
 def test_stop_ends_an_evaluation_without_a_report(stage: Stage, node: EvaluatorNode) -> None:
     snapshot(stage, 1)
     stage.hub.send("evaluator-0", Evaluate(1, 1, 10, 3))

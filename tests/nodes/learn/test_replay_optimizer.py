@@ -47,6 +47,7 @@ class Learning:
         for array in (arrays.obs, arrays.next_obs, arrays.reward):
             array[...] = self.rng.standard_normal(array.shape)
         arrays.discount[...], arrays.weight[...] = 0.9, 1.0
+        self.filled.fill()
         self.filled.publish(drawn=drawn, env_steps=100)
 
     def grant(self, ticket: int, granted: int, *, oldest: int = 0, mean: float = 0.0) -> None:
@@ -332,6 +333,7 @@ def test_optimizers_that_average_stay_equal_but_for_their_noise(tmp_path: Path) 
         for each in slots:
             each.next.obs[...] = rng.standard_normal(each.next.obs.shape)
             each.next.weight[...] = 1.0
+            each.fill()
             each.publish(drawn=True, env_steps=1)
     while any(node.step() for node in nodes):
         pass
@@ -373,6 +375,7 @@ def test_optimizers_that_did_not_average_begin_to_as_the_first_one(tmp_path: Pat
     directory = tmp_path / "saved"
     directory.mkdir()
     slots[0].next.weight[...] = 1.0
+    slots[0].fill()
     slots[0].publish(drawn=True, env_steps=1)
     stage.hub.send("optimizer-0", Train(0, (), 0, 1))
     drain(nodes[0])
@@ -394,11 +397,13 @@ def test_other_optimizer_saves_when_its_share_of_the_last_step_is_applied(tmp_pa
     directory = tmp_path / "saved"
     directory.mkdir()
     slots[1].next.weight[...] = 1.0
+    slots[1].fill()
     slots[1].publish(drawn=True, env_steps=1)
     stage.hub.send("optimizer-1", Save(1, str(directory)))
     drain(nodes[1])
     assert stage.events() == []
     slots[0].next.weight[...] = 1.0
+    slots[0].fill()
     slots[0].publish(drawn=True, env_steps=1)
     stage.hub.send("optimizer-0", Train(0, (), 0, 1))
     while any(node.step() for node in nodes):

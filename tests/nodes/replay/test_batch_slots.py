@@ -31,6 +31,7 @@ class Ends:
         arrays.obs[...] = value
         arrays.reward[...] = value
         arrays.row[...] = int(value)
+        self.filled.fill()
         self.filled.publish(drawn=drawn, env_steps=int(100 * value))
 
 

@@ -1,0 +1,1 @@
+"""What another process may ask of a running run, over a Unix socket."""

@@ -1,0 +1,155 @@
+"""The other end of a run's control socket: asks, and waits for what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from fast_core.errors import ConfigError, TransportError
+from fast_core.launcher.control.messages import (
+    Answer,
+    Request,
+    SaveRequest,
+    ScaleRequest,
+    StopRequest,
+    decode_answer,
+    encode,
+)
+from fast_core.launcher.control.opening import find
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import holder
+from fast_core.run.checkpoint_files import complete_names
+
+ANSWER_S = 10.0  # for the first answer: the launcher does nothing else for as long
+_POLL_S = 0.02
+_PACKET = 65_536
+
+
+def stop(run: RunDirectory, *, wait: bool = True) -> None:
+    """End a run in order, as Ctrl-C does, and wait until its process has let go of it.
+
+    Raises:
+        ConfigError: It does not run, or nobody answers.
+    """
+    pid = holder(run.lock_file)
+    for answer in ask(run, StopRequest()):
+        _check(run, answer)
+        if not wait:
+            return
+    while wait and pid is not None and holder(run.lock_file) == pid:
+        time.sleep(_POLL_S)
+
+
+def scale(run: RunDirectory, request: ScaleRequest, *, wait: bool = True) -> Answer:
+    """Have nodes come or go in a run; returns how many there are, once it is so.
+
+    Raises:
+        ConfigError: The run does not go on, or it can't be done; says what is allowed.
+    """
+    for answer in ask(run, request):
+        _check(run, answer)
+        if answer.kind == "done" or not wait:
+            return answer
+    raise ConfigError(f"the run {str(run.path)!r} was killed before that. {_advice(run)}")
+
+
+def save(run: RunDirectory, *, wait: bool = True) -> Answer:
+    """Have a run write a checkpoint; returns where it is, once it is there.
+
+    Raises:
+        ConfigError: The run does not go on, can't be saved, or ended before it was.
+    """
+    for answer in ask(run, SaveRequest()):
+        _check(run, answer)
+        if answer.kind == "done" or not wait:
+            return answer
+    raise ConfigError(f"the run {str(run.path)!r} was killed before it was saved. {_advice(run)}")
+
+
+def ask(run: RunDirectory, request: Request) -> Iterator[Answer]:
+    """What a run answers, until it is done or has ended.
+
+    Raises:
+        ConfigError: It does not run, or nobody answers.
+    """
+    path = find(run)
+    try:
+        if path is None:
+            raise FileNotFoundError
+        yield from exchange(path, request)
+    except TransportError as error:
+        raise ConfigError(f"the run {str(run.path)!r} can't be asked: {error}") from error
+    except OSError as error:
+        raise ConfigError(_unreachable(run)) from error
+
+
+def exchange(path: Path, request: Request) -> Iterator[Answer]:
+    """The same over a socket that is known.
+
+    Raises:
+        TransportError: Nothing that can be read came, or not even a first answer in time.
+        OSError: Nobody listens there.
+    """
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(ANSWER_S)
+        link.connect(str(path))
+        link.sendall(encode(request))
+        received = b""
+        while True:
+            try:
+                data = link.recv(_PACKET)
+            except TimeoutError as error:
+                raise TransportError(
+                    f"its process has not answered within {ANSWER_S:g} s; is it stopped?"
+                ) from error
+            except ConnectionError:  # it was killed
+                return
+            if not data:
+                return
+            *lines, received = (received + data).split(b"\n")
+            for line in lines:
+                answer = decode_answer(line)
+                yield answer
+                if answer.kind != "accepted":
+                    return
+                link.settimeout(None)
+
+
+def _check(run: RunDirectory, answer: Answer) -> None:
+    if answer.kind == "refused":
+        raise ConfigError(f"the run {str(run.path)!r} refuses: {answer.text}")
+
+
+def _unreachable(run: RunDirectory) -> str:
+    pid = holder(run.lock_file)
+    if pid is not None:
+        return (
+            f"the run {str(run.path)!r} can't be asked: process {pid} has it, and is starting or "
+            f"ending, or can have no socket. Try again in a moment; `kill -INT {pid}` ends it in "
+            "order too."
+        )
+    how = "was killed" if os.path.lexists(run.control) else "does not run"
+    return f"the run {str(run.path)!r} {how}. {_advice(run)}"
+
+
+def _advice(run: RunDirectory) -> str:
+    if complete_names(run.checkpoints):
+        return f"`{resume_command(run)}` goes on with it."
+    return "It has no checkpoint to go on from."
+
+
+def resume_command(run: RunDirectory) -> str:
+    """What to type to go on with a run."""
+    return shlex.join(["fastloop", "resume", short(run.path)])
+
+
+def short(path: Path) -> str:
+    """A path as it is typed in the current folder."""
+    with contextlib.suppress(OSError, ValueError):
+        return str(path.relative_to(os.getcwd()))
+    return str(path)

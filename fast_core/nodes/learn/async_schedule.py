@@ -1,0 +1,117 @@
+"""Whose gradient was applied when, and with which parameters each was computed.
+
+That is all that timing decides where gradients are applied as they come. Recorded, or followed
+when a run is done again: the owner takes the recorded steps in their order, each worker begins a
+batch while the parameters are those that it took then, and a step that would publish the next
+ones waits until all have taken these.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from fast_core.run.plan import RunPlan
+from fast_core.run.schedule import (
+    BEGUN,
+    GradientBase,
+    GradientStep,
+    ScheduleWriter,
+    of_node,
+    parts,
+    read_bases,
+    read_steps,
+)
+
+
+def recording(plan: RunPlan, rank: int) -> ScheduleWriter | None:
+    """Where the optimizer ``rank`` writes down what it does; None where nothing is recorded."""
+    if plan.follows is not None or not plan.config.diagnostics.schedule:
+        return None
+    name = plan.names.optimizers[rank]
+    path = of_node(parts(Path(plan.run_directory))[-1], name)
+    return ScheduleWriter(path, logging.getLogger(f"fastloop.{name}").warning)
+
+
+class OwnerSchedule:
+    """The owner's: what it does, in order."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        """Record, follow, or do nothing, as the plan says."""
+        self._writer = recording(plan, 0)
+        self._left: deque[GradientStep] | None = None
+        self._bases: list[Sequence[int]] = []
+        if plan.follows is not None:
+            files = [of_node(Path(plan.follows), name) for name in plan.names.optimizers]
+            self._left = deque(read_steps(files[0]))
+            self._bases = [read_bases(file) for file in files[1:]]
+
+    @property
+    def follows(self) -> bool:
+        """Whether the owner is to do what `next` says."""
+        return self._left is not None
+
+    def next(self, committed: int, begun: Sequence[int]) -> int | None:
+        """What is to be done next: the rank whose gradient is applied, or `BEGUN`.
+
+        Args:
+            committed: Steps behind the parameters.
+            begun: Batches that each worker has begun.
+
+        Returns:
+            None while a worker has yet to take these parameters, or where the record ends.
+        """
+        if not self._left:
+            return None
+        step = self._left[0]
+        if step.updates and not all(
+            number >= len(bases) or bases[number] > committed
+            for bases, number in zip(self._bases, begun, strict=True)
+        ):
+            return None
+        return step.rank
+
+    def done(self, rank: int, updates: int = 0) -> None:
+        """A gradient of this rank was applied, or with `BEGUN` an own one computed."""
+        if self._left is not None:
+            self._left.popleft()
+        if self._writer is not None:
+            self._writer.write(GradientStep(rank, updates), time.monotonic())
+
+    def close(self) -> None:
+        """Write the rest. May be called twice."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WorkerSchedule:
+    """A worker's: which parameters it takes for each of its batches."""
+
+    def __init__(self, plan: RunPlan, rank: int) -> None:
+        """Record, follow, or do nothing, as the plan says."""
+        self._writer = recording(plan, rank)
+        self._left: deque[int] | None = None
+        if plan.follows is not None:
+            self._left = deque(read_bases(of_node(Path(plan.follows), plan.names.optimizers[rank])))
+
+    def may_begin(self, published: int) -> bool:
+        """Whether the next batch may be begun with the parameters ``published``."""
+        return self._left is None or (bool(self._left) and self._left[0] == published)
+
+    def begun(self, base: int) -> None:
+        """A batch was begun with these parameters."""
+        if self._left is not None:
+            self._left.popleft()
+        if self._writer is not None:
+            self._writer.write(GradientBase(base), time.monotonic())
+
+    def close(self) -> None:
+        """Write the rest. May be called twice."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+__all__ = ["BEGUN", "OwnerSchedule", "WorkerSchedule"]

@@ -1,0 +1,25 @@
+"""What the kernel says a process is doing, for when it can't say so itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+STOPPED = "stopped by a signal"
+_STATES = {
+    "R": "computing",
+    "S": "asleep in a system call",
+    "D": "in a system call that can't be interrupted: a disk or a driver does not answer",
+    "T": STOPPED,
+    "t": "stopped by a debugger",
+    "Z": "gone",
+    "X": "gone",
+}
+
+
+def process_state(pid: int) -> str:
+    """What the main thread of a process does, in words; empty where the kernel does not say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return _STATES.get(stat.rpartition(")")[2].split()[0], "")

@@ -1,0 +1,41 @@
+"""Recorded forward passes, given again when their groups ask and their weights are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fast_core.nodes.act.passes import FollowedPasses, RecordedPasses
+from fast_core.run.schedule import Pass, ScheduleWriter, read_passes
+
+
+class Group:
+    def __init__(self) -> None:
+        self.asking = False
+
+    def asks(self) -> bool:
+        return self.asking
+
+
+def fail(text: str) -> None:
+    raise AssertionError(text)
+
+
+def test_passes_are_written_and_read(tmp_path: Path) -> None:
+    recorded = RecordedPasses(ScheduleWriter(tmp_path / "passes", fail))
+    recorded.acted(0, [2, 0])
+    recorded.acted(4, [1])
+    recorded.close()
+    assert read_passes(tmp_path / "passes") == [Pass(0, (2, 0)), Pass(4, (1,))]
+
+
+def test_pass_waits_for_all_of_its_groups_and_for_its_weights() -> None:
+    groups = [Group() for _ in range(3)]
+    followed = FollowedPasses([Pass(0, (2, 0)), Pass(4, (1,))])
+    groups[1].asking = groups[2].asking = True
+    assert list(followed.batches(groups, 0)) == []
+    groups[0].asking = True
+    assert list(followed.batches(groups, 4)) == []
+    assert list(followed.batches(groups, 0)) == [[groups[2], groups[0]]]
+    assert list(followed.batches(groups, 0)) == []
+    assert list(followed.batches(groups, 4)) == [[groups[1]]]
+    assert list(followed.batches(groups, 4)) == []

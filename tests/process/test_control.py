@@ -1,0 +1,104 @@
+"""What a second terminal does to a running run."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.forms import slow_but
+from tests.process.harness import (
+    Launched,
+    Workplace,
+    eventually,
+    read_lines,
+    read_process,
+    tracebacks,
+)
+from tests.process.test_remains import kill_everything
+
+pytestmark = pytest.mark.process
+
+
+def said(workplace: Workplace, launched: Launched, *arguments: str, status: int = 0) -> str:
+    """What a command of `fastloop` says in the same folder, once it has ended so."""
+    done = workplace.start(["-m", "fast_core.cli", *arguments], home=launched.home)
+    assert done.wait() == status, done.screen
+    return done.screen.strip()
+
+
+@pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
+def test_run_is_listed_saved_and_stopped_from_another_terminal(
+    workplace: Workplace, mode: str
+) -> None:
+    launched = workplace.toy("", f"mode={mode}", step_s=0.001)
+    launched.await_training()
+    socket = (launched.run / "control.sock").stat()
+    assert stat.S_ISSOCK(socket.st_mode)
+    assert stat.S_IMODE(socket.st_mode) == 0o600
+
+    (row,) = json.loads(said(workplace, launched, "ps", "--json"))
+    assert (row["path"], row["pid"]) == (str(launched.run), launched.pid)
+    assert row["state"] == "training"
+    assert row["degree"] == 0
+
+    run = str(launched.run.relative_to(launched.home))
+    saved = Path(said(workplace, launched, "save", run).split()[0])
+    assert (launched.home / saved / "manifest.json").exists()
+
+    stopped = said(workplace, launched, "stop", run)
+    assert f"{run} has ended: fastloop stop; `fastloop resume {run}` goes on" in stopped
+    assert launched.wait() == 130
+    assert tracebacks(launched) == 0
+    assert launched.leftovers() == []
+    assert not os.path.lexists(launched.run / "control.sock")
+    assert len(list((launched.run / "checkpoints").glob("*/manifest.json"))) == 2
+
+
+@pytest.mark.slow
+def test_socket_of_a_dead_run_says_so_and_how_to_go_on(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    run = str(launched.run.relative_to(launched.home))
+    said(workplace, launched, "save", run)
+    kill_everything(launched)
+    assert os.path.lexists(launched.run / "control.sock")
+    for what in ("stop", "save"):
+        text = said(workplace, launched, what, run, status=2)
+        assert "was killed" in text
+        assert f"`fastloop resume {run}` goes on with it" in text
+    assert said(workplace, launched, "ps") == "no run of yours on this machine"
+    resumed = workplace.resume(launched)
+    eventually(lambda: any(e["what"] == "resume" for e in resumed.events()), "the resume")
+    said(workplace, launched, "stop", run)
+    assert resumed.wait() == 130, resumed.screen
+    assert "does not run" in said(workplace, launched, "stop", run, status=2)
+    launched.assert_gone()
+
+
+@pytest.mark.slow
+def test_env_nodes_come_and_go_without_a_row_lost_and_the_checkpoint_resumes(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.toy("daemon", "rollout.shards=4", step_s=0.001)
+    launched.await_training()
+    run = str(launched.run.relative_to(launched.home))
+    assert said(workplace, launched, "scale", run, "env=+2") == f"{run}: it has 4 env nodes"
+    added = launched.node("env-3")
+    assert said(workplace, launched, "scale", run, "env=1") == f"{run}: it has 1 env node"
+    eventually(lambda: read_process(added) is None, "the retired node is gone")
+    refused = said(workplace, launched, "scale", run, "env=5", status=2)
+    assert "from 1 to 4 env nodes, as it has 4 shards (rollout.shards)" in refused
+    assert said(workplace, launched, "scale", run, "env=2") == f"{run}: it has 2 env nodes"
+    said(workplace, launched, "stop", run)
+    assert launched.wait() == 130, launched.screen
+    assert launched.leftovers() == []
+    assert not (launched.run / "crash.txt").exists()
+    rows = read_lines(launched.run / "metrics.jsonl")
+    assert rows[-1]["values"]["scheduler/env_nodes"] == 2
+    assert rows[-1]["values"]["scheduler/rows_dropped"] == 0
+    resumed = workplace.resume(launched, f"stop={{env_steps: {rows[-1]['env_steps'] + 500}}}")
+    assert resumed.wait() == 0, resumed.screen

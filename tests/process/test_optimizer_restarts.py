@@ -1,0 +1,200 @@
+"""Optimizers that die within the budget: the run comes back from its newest checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from fast_core.run.checkpoint_files import complete_names
+from tests.forms import slow_but
+from tests.process.harness import Launched, Workplace, digests, eventually, read_lines, read_process
+from tests.process.replay_runs import DISCRETE, TOGETHER, granted, reached
+from tests.process.replay_runs import ROWS as REPLAYED_ROWS
+from tests.process.replay_runs import TICKETS as REPLAYED_TICKETS
+from tests.process.test_callbacks import config as listened
+from tests.process.test_replay_resume import saving
+from tests.process.test_resume import ROWS, TICKETS, config, has_run
+
+pytestmark = pytest.mark.process
+
+ONCE = "supervision.restarts.optimizer=1"
+SLOWED = "diagnostics.delay_ms=2"  # so that it can't end before it is killed
+
+
+def kill(launched: Launched, node: str, tickets: int, checkpoints: int = 1) -> None:
+    """Kill a node once so many tickets are trained on and there are so many checkpoints."""
+    eventually(lambda: has_run(launched) and len(digests(launched.run)) >= tickets, "training")
+    names = launched.run / "checkpoints"
+    eventually(lambda: len(complete_names(names)) >= checkpoints, "a checkpoint")
+    os.kill(launched.node(node), signal.SIGKILL)
+
+
+def comebacks(launched: Launched) -> list[dict[str, Any]]:
+    return [event for event in launched.events() if event["what"] == "come back"]
+
+
+@pytest.mark.parametrize("name", slow_but(["discrete"], ["discrete", "continuous, normalised"]))
+def test_killed_optimizer_comes_back_and_nothing_else_has_changed(
+    workplace: Workplace, name: str
+) -> None:
+    whole = workplace.launch(config=config(name))
+    cut = workplace.launch(ONCE, SLOWED, config=config(name))
+    kill(cut, "optimizer-0", TICKETS // 2)
+    assert whole.wait() == 0, whole.screen
+    assert cut.wait() == 0, cut.screen
+    cut.assert_gone()
+
+    assert digests(cut.run) == digests(whole.run)
+    names = complete_names(whole.run / "checkpoints")
+    assert complete_names(cut.run / "checkpoints") == names
+
+    (event,) = comebacks(cut)
+    before, after = event["facts"]["from_env_steps"], event["facts"]["to_env_steps"]
+    assert after % (5 * ROWS) == 0 and after >= 5 * ROWS
+    assert before - after < 6 * ROWS
+    assert "optimizer-0 was killed by SIGKILL" in event["why"]
+    assert event["why"] in cut.screen
+    assert "came back" in cut.screen and "once after the death of an optimizer" in cut.screen
+    assert "optimizer-0 was killed" in (cut.run / "crash.txt").read_text()
+    steps = [row["env_steps"] for row in read_lines(cut.run / "metrics.jsonl")]
+    assert steps == sorted(steps) and steps[-1] == TICKETS * ROWS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["optimizer-0", "optimizer-1"])
+@pytest.mark.parametrize("update", ["allreduce", "async"])
+def test_one_of_several_optimizers_takes_the_others_back_with_it(
+    workplace: Workplace, update: str, victim: str
+) -> None:
+    """Bit for bit with allreduce; async has the same steps, in an order of its own."""
+    values = saving(TOGETHER)
+    given = f"nodes.optimizer.update={update}"
+    cut = workplace.launch(ONCE, SLOWED, given, config=values)
+    kill(cut, victim, REPLAYED_TICKETS // 2)
+    assert cut.wait(60) == 0, cut.screen
+    cut.assert_gone()
+    assert len(comebacks(cut)) == 1 and f"{victim} was killed" in cut.screen
+    env_steps = REPLAYED_TICKETS * REPLAYED_ROWS
+    assert reached(cut) == (env_steps, granted(env_steps))
+    if update == "allreduce":
+        whole = workplace.launch(config=values)
+        assert whole.wait(60) == 0, whole.screen
+        assert digests(cut.run) == digests(whole.run)
+
+
+def failing(workplace: Workplace, fault: str, *overrides: str, once: bool) -> Launched:
+    home = workplace.folder()
+    algorithm = DISCRETE["algorithm"] | {"name": "failing:FailingConfig", "fault": fault}
+    values = DISCRETE | {"algorithm": algorithm | {"once": str(home / "failed") if once else ""}}
+    values |= {"checkpoint": {"every_updates": 1000}, "stop": {"env_steps": 20 * REPLAYED_ROWS}}
+    return workplace.launch(*overrides, config=values, home=home)
+
+
+def test_run_without_a_checkpoint_begins_once_more(workplace: Workplace) -> None:
+    """What a learner that hangs leaves is no better than what a dead one does."""
+    limits = ("supervision.work_timeout_s=1", "supervision.grace_s=0.1")
+    cut = failing(workplace, "hang", ONCE, *limits, once=True)
+    assert cut.wait(60) == 0, cut.screen
+    cut.assert_gone()
+    (event,) = comebacks(cut)
+    assert event["facts"]["to_env_steps"] == 0
+    assert "no checkpoint was written yet, so the run begins once more" in event["why"]
+    assert "1 s" in event["why"] and "supervision.work_timeout_s" in event["why"]
+    begun = [event["what"] for event in cut.events() if event["what"] in ("start", "resume")]
+    assert begun == ["start", "start"]
+
+
+def test_error_ends_the_run_with_its_cause_when_the_budget_is_spent(workplace: Workplace) -> None:
+    again = ("supervision.restarts={optimizer: 2, on_error: restart, backoff_s: 0.1}",)
+    cut = failing(workplace, "raise", *again, once=False)
+    assert cut.wait(60) == 1, cut.screen
+    cut.assert_gone()
+    assert len(comebacks(cut)) == 2
+    assert cut.screen.strip().endswith("ValueError: the loss is a fish")
+    crash = (cut.run / "crash.txt").read_text()
+    assert "(incarnation 3) failed" in crash
+    assert crash.strip().endswith("ValueError: the loss is a fish")
+    assert crash.count("First cause") == 3
+
+
+@pytest.mark.slow
+def test_error_is_no_death_unless_it_is_said_to_be(workplace: Workplace) -> None:
+    cut = failing(workplace, "raise", ONCE, once=True)
+    assert cut.wait(60) == 1, cut.screen
+    assert not comebacks(cut) and "came back" not in cut.screen
+    inline = failing(workplace, "raise", ONCE, "mode=inline", once=True)
+    assert inline.wait(60) == 1, inline.screen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [5, 1000])
+def test_callbacks_see_one_run_that_goes_back(workplace: Workplace, every: int) -> None:
+    """They remember what they did at the checkpoint; without one, what they did at first."""
+    checkpoint = {"every_updates": every * 4, "keep": 100}
+    values = listened("Curriculum", "Diary", checkpoint=checkpoint)
+    whole = workplace.launch(config=values)
+    cut = workplace.launch(ONCE, SLOWED, config=values)
+    kill(cut, "optimizer-0", TICKETS // 2, checkpoints=int(every == 5))
+    assert (whole.wait(60), cut.wait(60)) == (0, 0), whole.screen + cut.screen
+    assert digests(cut.run) == digests(whole.run)
+    diary = (cut.run / "diary.txt").read_text().split()
+    assert diary.count("made") == 1 and diary.count("start") == 2
+    assert diary.count("end") == 1 and diary[-1] == "end"
+
+
+@pytest.mark.slow
+def test_run_that_waits_to_come_back_can_be_interrupted(workplace: Workplace) -> None:
+    again = (
+        "supervision.restarts={optimizer: 9, on_error: restart, backoff_s: 600, max_backoff_s: 600}"
+    )
+    cut = failing(workplace, "raise", again, once=False)
+    eventually(lambda: "(2 of 9, " in cut.screen, "the second death")
+    cut.signal(signal.SIGINT)
+    assert cut.wait() == 130, cut.screen
+    cut.assert_gone()
+    assert "Ctrl-C before training went on" in cut.screen
+
+
+@pytest.mark.slow
+def test_optimizer_is_killed_again_and_again(workplace: Workplace) -> None:
+    """At moments spread over its start, too."""
+    values = saving(DISCRETE)
+    whole = workplace.launch(config=values)
+    assert whole.wait(60) == 0
+    cut = workplace.launch(
+        "supervision.restarts={optimizer: 99, backoff_s: 0.01, max_backoff_s: 0.01}",
+        SLOWED,
+        config=values,
+    )
+    for number in range(8):
+        if read_process(cut.pid) is None:
+            break
+        os.kill(cut.node("optimizer-0"), signal.SIGKILL)
+        time.sleep(0.3 * number)
+    assert cut.wait(120) == 0, cut.screen
+    cut.assert_gone()
+    assert digests(cut.run) == digests(whole.run)
+
+
+@pytest.mark.slow
+def test_optimizer_that_dies_before_the_run_has_begun(workplace: Workplace) -> None:
+    """It waits for its plan while the environment is being looked at."""
+    cut = workplace.toy("constructor sleep", ONCE, "stop={env_steps: 64}")
+    eventually((cut.home / "made").exists, "the constructor")
+    server = cut.node("fork server")
+
+    def waiting() -> list[int]:
+        forked = [process for process in cut.members() if process.parent == server]
+        return sorted(process.pid for process in forked if "fastloop:" not in process.command)
+
+    eventually(lambda: len(waiting()) == 4, "nodes without a plan")
+    os.kill(waiting()[0], signal.SIGKILL)  # it has most to import, so it is forked first
+    assert cut.wait(60) == 0, cut.screen
+    cut.assert_gone()
+    (event,) = comebacks(cut)
+    assert "optimizer-0 was killed by SIGKILL before the run began" in event["why"]
+    assert (cut.run / "config.yaml").exists()

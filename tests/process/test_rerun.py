@@ -1,0 +1,116 @@
+"""A recorded run of processes, whatever its timing, comes out the same again in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forms import slow_but
+from tests.process.harness import TOY, Launched, Workplace, digests
+
+pytestmark = pytest.mark.process
+
+RECORDED: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "CartPole-v1"},
+    "rollout": {"shards": 4, "envs_per_shard": 2, "steps": 8},
+    "evaluation": {"every_env_steps": 640, "episodes": 2, "envs": 2},
+    "checkpoint": {"every_updates": 40},
+    "diagnostics": {"schedule": True, "digests": True, "delay_ms": 2},
+    "stop": {"env_steps": 40 * 64},
+}
+
+REPLAY: dict[str, Any] = {
+    **RECORDED,
+    "environment": {"id": "Pendulum-v1"},
+    "rollout": {"shards": 3, "envs_per_shard": 2, "steps": 16},
+    "algorithm": {"name": "sac", "hidden_sizes": [8], "batch_size": 8},
+    # less than a round is new in each of the draws of one, and old rows are overwritten meanwhile
+    "replay": {"capacity": 800, "learning_starts": 200, "prioritized": True},
+    "scheduler": {"off_policy_degree": 3, "replay_ratio": "1/4"},
+    "diagnostics": {"schedule": True, "digests": True, "delay_ms": 1},
+    "stop": {"env_steps": 40 * 96},
+}
+
+
+def rerun(workplace: Workplace, recorded: Launched, *options: str, run: Path) -> Launched:
+    arguments = ["-m", "fast_core.cli", "rerun", str(run), *options]
+    return workplace.start(arguments, home=recorded.home)
+
+
+def rerun_of(run: Path) -> Path:
+    return sorted((run / "rerun").iterdir())[-1]
+
+
+def check_equal(workplace: Workplace, config: dict[str, Any], *overrides: str) -> None:
+    launched = workplace.launch(*overrides, config=config)
+    assert launched.wait() == 0, launched.screen
+    run = launched.run
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 0, again.screen
+    recorded = digests(run)
+    assert len(recorded) == 40
+    assert digests(rerun_of(run)) == recorded
+
+
+@pytest.mark.parametrize("degree", slow_but([4], [-1, 1, 2, 3, 4]))
+def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
+    check_equal(workplace, RECORDED, f"scheduler.off_policy_degree={degree}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [RECORDED, REPLAY], ids=["ppo", "sac"])
+def test_forward_passes_of_policy_nodes_are_the_same_again(
+    workplace: Workplace, config: dict[str, Any]
+) -> None:
+    node = "policy={placement: node, groups: 2}"
+    check_equal(workplace, config, node, "nodes.policy.count=2", "scheduler.off_policy_degree=2")
+
+
+@pytest.mark.parametrize(
+    "optimizers",
+    slow_but(
+        ["{count: 1}"],
+        [
+            "{count: 1}",
+            "{count: 2, update: allreduce}",
+            "{count: 3, update: async}",
+            "{count: 3, update: async, max_gradient_staleness: 1}",
+        ],
+    ),
+)
+def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
+    workplace: Workplace, optimizers: str
+) -> None:
+    check_equal(workplace, REPLAY, f"nodes.optimizer={optimizers}")
+
+
+@pytest.mark.slow
+def test_rerun_ends_after_the_ticket_with_the_update_that_was_asked_for(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.launch("scheduler.off_policy_degree=2", config=RECORDED)
+    assert launched.wait() == 0, launched.screen
+    run = launched.run
+    part = rerun(workplace, launched, "--until", "update=30", run=run)
+    assert part.wait() == 0, part.screen
+    recorded = digests(run)
+    assert digests(rerun_of(run)) == {ticket: recorded[ticket] for ticket in range(8)}
+
+
+@pytest.mark.slow
+def test_recorded_failure_of_an_environment_happens_again(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        "environment.kwargs.fault=raise",
+        "diagnostics={schedule: true, delay_ms: 1}",
+        "scheduler.off_policy_degree=2",
+    )
+    assert launched.wait() == 1, launched.screen
+    run = launched.run
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 1, again.screen
+    cause = (run / "crash.txt").read_text().splitlines()[-1]
+    assert "failed in step 37 of episode 0" in cause
+    assert (rerun_of(run) / "crash.txt").read_text().splitlines()[-1] == cause

@@ -1,0 +1,229 @@
+"""Nodes that die within the budget come back, and the run comes to its end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+from typing import Any
+
+import pytest
+
+from fast_core.tools.run_state import read_state
+from tests.forms import slow_but
+from tests.process import handover_faults
+from tests.process.harness import (
+    TOY,
+    Launched,
+    Workplace,
+    assert_first_cause_is_last,
+    digests,
+    eventually,
+)
+
+pytestmark = pytest.mark.process
+
+TICKET = 2 * 2 * 8
+PATIENT: dict[str, Any] = {
+    **TOY,
+    "environment": {**TOY["environment"], "kwargs": {"step_s": 0.002, "length": 50}},
+    "supervision": {"env_restarts": 1},
+    "checkpoint": {"every_updates": 40, "at_end": True},
+    "stop": {"env_steps": 120 * TICKET},
+}
+
+
+def lost(launched: Launched) -> list[str]:
+    return [event["why"] for event in launched.events() if event["what"] == "node lost"]
+
+
+def back(launched: Launched) -> list[str]:
+    return [event["why"] for event in launched.events() if event["what"] == "node back"]
+
+
+def kill(launched: Launched, node: str) -> None:
+    os.kill(launched.node(node), signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("degree", slow_but([0], [0, 2]))
+def test_killed_env_node_is_survived(workplace: Workplace, degree: int) -> None:
+    launched = workplace.launch(f"scheduler.off_policy_degree={degree}", config=PATIENT)
+    launched.await_training()
+    kill(launched, "env-1")
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert why.startswith("env-1 is gone: was killed by SIGKILL")
+    assert "it is started anew now" in why
+    assert back(launched) == ["env-1 is ready again"]
+    end = [event["why"] for event in launched.events() if event["what"] == "end"]
+    assert end == [f"finished: {120 * TICKET} env steps trained (stop.env_steps: {120 * TICKET})"]
+    assert "was killed by SIGKILL" in (launched.run / "crash.txt").read_text()
+
+
+@pytest.mark.slow
+def test_checkpoint_after_a_death_resumes_with_every_node(workplace: Workplace) -> None:
+    launched = workplace.launch(config=PATIENT)
+    launched.await_training()
+    kill(launched, "env-0")
+    eventually(lambda: lost(launched), "news of the death")
+    assert launched.wait(60) == 0, launched.screen
+    resumed = workplace.resume(launched, f"stop.env_steps={140 * TICKET}")
+    assert resumed.wait(60) == 0, resumed.screen
+    resumed.assert_gone()
+
+
+@pytest.mark.slow
+def test_death_of_a_node_in_a_resumed_run_is_survived(workplace: Workplace) -> None:
+    """The shard begins anew: the checkpoint's state of it has been trained on since."""
+    first = workplace.launch(f"stop.env_steps={20 * TICKET}", config=PATIENT)
+    assert first.wait(60) == 0, first.screen
+    resumed = workplace.resume(first, f"stop.env_steps={120 * TICKET}")
+    resumed.await_training()
+    eventually(lambda: any(e["what"] == "resume" for e in resumed.events()), "the resumption")
+    kill(resumed, "env-1")
+    assert resumed.wait(60) == 0, resumed.screen
+    assert len(lost(resumed)) == 1
+
+
+def test_death_beyond_the_budget_ends_the_run_with_its_cause(workplace: Workplace) -> None:
+    config = {**PATIENT, "rollout": {**TOY["rollout"], "shards": 3}, "nodes": {"env": {"count": 3}}}
+    launched = workplace.launch("stop={time_s: 60}", config=config)
+    launched.await_training()
+    kill(launched, "env-1")
+    eventually(lambda: lost(launched), "news of the death")
+    kill(launched, "env-2")
+    assert launched.wait(30) == 1
+    launched.assert_gone()
+    report = (launched.run / "crash.txt").read_text()
+    assert "env-2 was killed by SIGKILL" in report
+
+
+# --- errors and hangs ----------------------------------------------------------------------------
+
+FLAKY = ("supervision.restarts={env: 5, on_error: restart, backoff_s: 0.1, max_backoff_s: 9}",)
+
+
+def test_error_of_an_environment_is_a_death_only_if_asked_for(workplace: Workplace) -> None:
+    launched = workplace.toy("raise", "supervision.env_restarts=5")
+    assert launched.wait(30) == 1
+    assert not lost(launched)
+
+    launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}")
+    assert launched.wait(30) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert "bad joint 7" in why and len(back(launched)) == 1
+    kept = (launched.run / "crash.txt").read_text()
+    assert "(incarnation 1) failed" in kept and "in _move_joint" in kept
+    assert kept.strip().splitlines()[-1].startswith("The run went on")
+    assert re.search(r"restarts +1 death of nodes \(env-. 1\), 1 back", launched.screen)
+    assert read_state(launched.run).state == "finished"
+
+
+@pytest.mark.slow
+def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace) -> None:
+    """ENV-13."""
+    launched = workplace.toy(
+        "stuck in c", *FLAKY, "environment.step_timeout_s=1", f"stop.env_steps={40 * TICKET}"
+    )
+    assert launched.wait(30) == 0, launched.screen
+    launched.assert_gone()
+    (why,) = lost(launched)
+    assert "within 1 s (environment.step_timeout_s)" in why and len(back(launched)) == 1
+    assert "in _fault" in (launched.run / "crash.txt").read_text(), "the stack of the call"
+
+
+def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workplace) -> None:
+    """FT-04: five restarts are six tries, then the run ends with the last traceback."""
+    launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
+    launched.await_training()
+    kill(launched, "env-1")
+    assert launched.wait(40) == 1
+    launched.assert_gone()
+    events = launched.events()
+    died_s = [event["time_s"] for event in events if event["what"] == "node lost"]
+    gaps = [after - before for before, after in itertools.pairwise(died_s)]
+    assert len(died_s) == 5
+    assert all(after > before for before, after in itertools.pairwise(gaps[1:]))
+    kept = (launched.run / "crash.txt").read_text()
+    assert kept.count("no licence") >= 5 and "node 'env-1' (incarnation 6) failed" in kept
+    assert_first_cause_is_last(launched, "no licence")
+
+
+@pytest.mark.slow
+def test_the_only_env_node_comes_back(workplace: Workplace) -> None:
+    launched = workplace.launch("nodes.env.count=1", "supervision.env_restarts=2", config=PATIENT)
+    launched.await_training()
+    for _ in range(2):
+        seen = len(back(launched))
+        kill(launched, "env-0")
+        eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
+
+
+# --- policy nodes --------------------------------------------------------------------------------
+
+HANDED: dict[str, Any] = {
+    **TOY,
+    "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs", "handover_faults"]},
+    "policy": {"placement": "node"},
+    "supervision": {
+        "restarts": {"env": 40, "policy": 40, "backoff_s": 0.01, "max_backoff_s": 0.01}
+    },
+    "diagnostics": {"digests": True},
+    "checkpoint": {"at_end": False},
+    "stop": {"env_steps": 15 * TICKET},
+}
+
+
+def faulty(workplace: Workplace, point: str) -> Launched:
+    launched = workplace.launch(config=HANDED, environment={handover_faults.VARIABLE: point})
+    assert launched.wait(60) == 0, launched.screen
+    launched.assert_gone()
+    assert len(lost(launched)) == len(back(launched)) >= 1
+    return launched
+
+
+@pytest.mark.parametrize("point", slow_but(["half published"], ["half published", "published"]))
+def test_dead_policy_node_changes_no_bit(workplace: Workplace, point: str) -> None:
+    """It remembers nothing but weights, so its successor gives the answers that it would have."""
+    whole = workplace.launch("mode=inline", config=HANDED)
+    assert whole.wait(60) == 0, whole.screen
+    assert digests(faulty(workplace, f"policy-0:{point}").run) == digests(whole.run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["half published", "rung"])
+def test_env_node_that_dies_in_the_hand_over_comes_back(workplace: Workplace, point: str) -> None:
+    launched = faulty(workplace, f"env-0:{point}")
+    assert len(digests(launched.run)) == 15
+
+
+# --- the evaluator -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_evaluator_plays_the_same_evaluation_again(workplace: Workplace) -> None:
+    config = {
+        **PATIENT,
+        "evaluation": {"every_env_steps": 30 * TICKET, "episodes": 4, "envs": 2, "mode": "sync"},
+        "supervision": {"restarts": {"evaluator": 50, "backoff_s": 0.01, "max_backoff_s": 0.01}},
+        "checkpoint": {"at_end": False},
+        "stop": {"env_steps": 90 * TICKET},
+    }
+    found = []
+    for deaths in (0, 3):
+        launched = workplace.launch(config=config)
+        launched.await_training()
+        for _ in range(deaths):
+            seen = len(back(launched))
+            kill(launched, "evaluator-0")
+            eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
+        assert launched.wait(60) == 0, launched.screen
+        launched.assert_gone()
+        found.append([e["why"] for e in launched.events() if e["what"] == "evaluated"])
+    assert len(found[0]) >= 3 and found[1] == found[0]

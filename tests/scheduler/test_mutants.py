@@ -1,0 +1,195 @@
+"""Wrong schedulers: each is caught by the property tests, or they prove nothing.
+
+Each mutant replaces one function of the core by one that makes a single mistake, of those that
+were made before. What catches it is the very state machine of `test_properties`, with fixed seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import Phase
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from fast_core.events import RolloutReady
+from fast_core.scheduler import decisions
+from fast_core.scheduler.ledger import Ledger, Rollout
+from fast_core.scheduler.ratio import Ratio
+from fast_core.scheduler.tickets import Tickets
+from tests.forms import slow_but
+from tests.scheduler.test_properties import Nodes
+
+# Always the same examples. The first failure is the end: nobody reads a smaller one.
+FIXED = hypothesis_settings(
+    max_examples=500,
+    stateful_step_count=30,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+Sound = Callable[..., Any]
+
+
+def overwrites_a_finished_round(sound: Sound) -> Sound:
+    """The slot of a rollout is free as soon as it is complete, not when it was trained on."""
+
+    def complete(self: Ledger, event: RolloutReady) -> Rollout | None:
+        rollout = sound(self, event)
+        if rollout is not None:
+            self._free[event.shard] |= 1 << event.slot
+        return rollout  # type: ignore[no-any-return]
+
+    return complete
+
+
+def admits_one_ticket_too_many(sound: Sound) -> Sound:
+    """The bound is one ticket beyond the degree."""
+    return lambda **known: sound(**{**known, "degree": known["degree"] + 1})
+
+
+def admits_one_rollout_too_many(sound: Sound) -> Sound:
+    """The bound is one rollout beyond the last ticket's."""
+    return lambda **known: sound(**{**known, "started": known["started"] - 1})
+
+
+def trains_one_ticket_too_late(sound: Sound) -> Sound:
+    """A rollout may be overtaken by one ticket more than the lag guarantee allows."""
+
+    def start(self: Ledger, ticket: int, min_version: int, last_ticket: int, *more: Any) -> Any:
+        return sound(self, ticket, min_version, last_ticket + 1, *more)
+
+    return start
+
+
+def drops_a_shard(sound: Sound) -> Sound:
+    """A ticket trains without the last of its rollouts, which is never trained on."""
+
+    def merge(self: Tickets, *args: Any, **kwargs: Any) -> list[Rollout] | None:
+        rollouts = sound(self, *args, **kwargs)
+        return rollouts[:-1] or None if rollouts else rollouts
+
+    return merge
+
+
+def forgets_a_shard(sound: Sound) -> Sound:
+    """The last shard is never told to collect again once its first rollout is done."""
+
+    def complete(self: Ledger, event: RolloutReady) -> Rollout | None:
+        rollout = sound(self, event)
+        if event.shard == len(self.owners) - 1:
+            self._idle[:] = [entry for entry in self._idle if entry[1] != event.shard]
+        return rollout  # type: ignore[no-any-return]
+
+    return complete
+
+
+def trains_before_the_data(sound: Sound) -> Sound:
+    """A rollout counts as ready when it is ordered, so the learner runs ahead of it."""
+
+    def begin(self: Tickets, rollout: Rollout, *more: Any) -> None:
+        sound(self, rollout, *more)
+        if self.ready == self.shards - 1:
+            self.complete(rollout)
+
+    return begin
+
+
+def takes_a_step_too_many(sound: Sound) -> Sound:
+    """Tickets grant more optimizer steps than the replay ratio does."""
+    return lambda self, env_steps: sound(self, env_steps) + 1
+
+
+def takes_arrival_order(sound: Sound) -> Sound:
+    """At degree 0 the rollouts of a ticket stand in the order in which they came."""
+
+    def mark(self: Tickets, chosen: list[Rollout], *more: Any, **kwargs: Any) -> None:
+        sound(self, chosen, *more, **kwargs)
+        chosen.sort(key=lambda rollout: rollout.completion)
+
+    return mark
+
+
+def believes_an_old_incarnation(sound: Sound) -> Sound:
+    """What a node still said before it died counts for its successor."""
+
+    def complete(self: Ledger, event: RolloutReady) -> Rollout | None:
+        if event.shard < len(self._running) and (open := self._running[event.shard]) is not None:
+            own = {"node": self.owners[event.shard], "incarnation": open.order.incarnation}
+            event = msgspec.structs.replace(event, **own)
+        return sound(self, event)  # type: ignore[no-any-return]
+
+    return complete
+
+
+def gives_the_same_incarnation_again(sound: Sound) -> Sound:
+    """A shard that moves keeps the incarnation that it had."""
+
+    def assign(self: Ledger, shard: int, *args: Any, **kwargs: Any) -> Any:
+        self.incarnations[shard] -= self.incarnations[shard] > 0
+        return sound(self, shard, *args, **kwargs)
+
+    return assign
+
+
+def loses_a_rollout_in_a_move(sound: Sound) -> Sound:
+    """The rollout that a dead node was collecting counts as started for ever."""
+    return lambda self, rollout: None
+
+
+def moves_without_ordering_anew(sound: Sound) -> Sound:
+    """The number of the lost rollout is used up: its shard's next one is another."""
+
+    def drop(self: Ledger, shard: int) -> Rollout | None:
+        rollout = sound(self, shard)
+        self.rollout_ids[shard] += rollout is not None
+        return rollout  # type: ignore[no-any-return]
+
+    return drop
+
+
+MUTANTS = {
+    overwrites_a_finished_round: (Ledger, "complete"),
+    admits_one_ticket_too_many: (decisions, "places"),
+    admits_one_rollout_too_many: (decisions, "places"),
+    trains_one_ticket_too_late: (Ledger, "start"),
+    drops_a_shard: (Tickets, "merge"),
+    forgets_a_shard: (Ledger, "complete"),
+    trains_before_the_data: (Tickets, "begin"),
+    takes_a_step_too_many: (Ratio, "grant"),
+    takes_arrival_order: (Tickets, "_mark"),
+    believes_an_old_incarnation: (Ledger, "complete"),
+    gives_the_same_incarnation_again: (Ledger, "assign"),
+    loses_a_rollout_in_a_move: (Tickets, "drop"),
+    moves_without_ordering_anew: (Ledger, "drop"),
+}
+
+
+QUICK = (
+    overwrites_a_finished_round,
+    admits_one_rollout_too_many,
+    drops_a_shard,
+    trains_before_the_data,
+    takes_arrival_order,
+    believes_an_old_incarnation,
+    loses_a_rollout_in_a_move,
+)
+
+
+@pytest.mark.parametrize("mutant", slow_but(QUICK, MUTANTS), ids=lambda mutant: mutant.__name__)
+def test_wrong_scheduler_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Sound], Any]
+) -> None:
+    place, name = MUTANTS[mutant]
+    monkeypatch.setattr(place, name, mutant(getattr(place, name)))
+    with pytest.raises((AssertionError, KeyError)):  # the books know nothing of it
+        run_state_machine_as_test(Nodes, settings=FIXED)
+
+
+@pytest.mark.slow
+def test_sound_scheduler_passes_the_same_examples() -> None:
+    run_state_machine_as_test(Nodes, settings=FIXED)

@@ -1,0 +1,140 @@
+"""Folders of runs: made, found, and removed once their launcher is proven to be dead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fast_core.system import remains
+from fast_core.system.owner import Owner, this_process
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder that is looked through; no process is looked at."""
+    monkeypatch.setattr(remains, "places", lambda: [str(tmp_path)])
+    monkeypatch.setattr(remains, "_marked", lambda: iter(()))
+    return tmp_path
+
+
+def folder_of(place: Path, owner: Owner, name: str = "fastloop-00000001") -> Path:
+    """A folder with what is in it while a run goes on."""
+    path = place / name
+    path.mkdir()
+    (path / "owner").symlink_to(str(owner))
+    (path / "scheduler").touch()
+    (path / "deeper").mkdir()
+    (path / "deeper" / "file").touch()
+    return path
+
+
+def me() -> Owner:
+    found = this_process()
+    assert found is not None
+    return found
+
+
+def the_dead() -> Owner:
+    return me()._replace(started=1)
+
+
+def test_folder_of_a_dead_run_goes_and_is_told_of(place: Path) -> None:
+    path = folder_of(place, the_dead())
+    (told,) = remains.reclaim()
+    assert f"the run of process {os.getpid()}, which is dead" in told
+    assert str(path) in told
+    assert not path.exists()
+    assert remains.reclaim() == []
+
+
+def test_what_a_link_in_it_leads_to_stays(place: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "run"
+    precious.mkdir()
+    (precious / "policy").touch()
+    path = folder_of(place, the_dead())
+    (path / "run").symlink_to(precious)
+    remains.reclaim()
+    assert not path.exists()
+    assert (precious / "policy").exists()
+
+
+def test_folder_of_a_living_run_stays(place: Path) -> None:
+    path = place / "fastloop-00000002"
+    remains.make_folder(str(path))
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert remains.reclaim() == []
+    assert path.exists()
+    assert list(remains.folders()) == [(str(path), me())]
+
+
+def test_folder_of_another_machine_stays(place: Path) -> None:
+    path = folder_of(place, the_dead()._replace(machine="other"))
+    assert remains.reclaim() == []
+    assert path.exists()
+
+
+def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder_of(place, the_dead())
+    other = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: other)
+    assert remains.reclaim() == []
+    assert path.exists()
+
+
+def test_folder_that_says_nothing_stays_unless_it_is_empty(place: Path) -> None:
+    full, empty = place / "fastloop-0000000f", place / "fastloop-0000000e"
+    full.mkdir()
+    (full / "something").touch()
+    empty.mkdir()
+    others = place / "fastloop-bench-e"
+    others.mkdir()
+    assert remains.reclaim() == []
+    assert full.exists()
+    assert not empty.exists()
+    assert others.exists()
+
+
+def test_link_to_a_folder_is_no_folder_of_a_run(place: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    target = folder_of(elsewhere, the_dead())
+    (place / "fastloop-0000000a").symlink_to(target)
+    assert remains.reclaim() == []
+    assert target.exists()
+
+
+def test_maker_begins_anew_when_its_empty_folder_is_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody reclaims between the two steps in which a folder is made."""
+    symlink, path = os.symlink, place / "fastloop-00000003"
+
+    def late(text: str, link: str) -> None:
+        monkeypatch.setattr(os, "symlink", symlink)
+        remains.reclaim()
+        symlink(text, link)
+
+    monkeypatch.setattr(os, "symlink", late)
+    remains.make_folder(str(path))
+    assert os.readlink(path / "owner") == str(me())
+
+
+def test_death_while_a_folder_is_removed_leaves_the_proof(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder_of(place, the_dead())
+    unlink = os.unlink
+
+    def dies(each: str, **given: int) -> None:
+        if each.endswith("owner"):
+            raise OSError
+        unlink(each, **given)
+
+    monkeypatch.setattr(os, "unlink", dies)
+    remains.remove_folder(str(path))
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert os.listdir(path) == ["owner"]
+    remains.reclaim()
+    assert not path.exists()
