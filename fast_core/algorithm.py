@@ -213,7 +213,9 @@ class UpdateReport:
     Attributes:
         updates: Optimizer steps committed.
         skipped: Granted steps that were not taken (early stop, non-finite gradient).
-        metrics: Mean losses and diagnostics by name, plain floats.
+        metrics: Mean losses and diagnostics by name, plain floats. By ``ess``, the effective sample
+            size of importance weights as a share of the rows, or else by ``approx_kl``, a run that
+            chooses its off-policy degree sees when rows become too old.
         priority: ``[N]`` float32, absolute errors of the rows of a `ReplayBatch`, from which the
             replay computes their new priorities; None where it should not.
     """

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import (
     against_sb3,
+    appo_throughput,
     bare_updates,
     dsac_gops,
     launched,
@@ -33,6 +34,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # The slow ones measure no longer here than a whole last line needs; what it says is no matter.
 SHORTER: dict[str, dict[str, Any]] = {
     "time_to_score": {"QUICK_SEEDS": 1},
+    "async_profiles": {
+        "PROFILES": {"equal": (1, 1)},
+        "DEGREES": {"0": "degree_0", "1": "degree_1"},
+        "SETTLED_S": 0.5,
+    },
     "sac_throughput": {"QUICK_LAST_ROUND": 15, "QUICK_BARE_S": 0.2, "QUICK_PEER_LIMIT_S": 1.0},
     "dsac_gops": {
         "QUICK_PEER_S": 0.3,
@@ -112,6 +118,46 @@ def test_networks_of_ones_own_race_as_the_built_in_ones(race: Race, own: tuple[s
     spec = probe(changed.environment, 0)
     assert changed.algorithm.examine(spec).modules and not plain.algorithm.examine(spec).modules
     assert changed.rollout == plain.rollout and changed.scheduler == plain.scheduler
+
+
+def test_ratio_of_appo_is_that_which_is_farthest_from_its_target() -> None:
+    found = {
+        "cartpole_fastloop_env_steps_per_s": 170.0,
+        "cartpole_sample_factory_env_steps_per_s": 10.0,
+        "cartpole_sb3_1_threads_env_steps_per_s": 20.0,
+        "cartpole_sb3_2_threads_env_steps_per_s": 34.0,
+        "pong_fastloop_env_steps_per_s": 4.6,
+        "pong_fastloop_bf16_env_steps_per_s": 16.0,
+        "pong_sample_factory_env_steps_per_s": 4.0,
+    }
+    named = appo_throughput.ratios(found)
+    assert named == {
+        "cartpole_by_sample_factory": 17.0,
+        "cartpole_by_sb3": 5.0,
+        "pong_by_sample_factory": pytest.approx(1.15),
+        "pong_bf16_by_sample_factory": 4.0,
+    }
+    assert appo_throughput.smallest_share(named) == 0.5
+    assert appo_throughput.COMPARED.keys() == appo_throughput.TARGETS.keys()
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        (None, "does not name"),
+        ("/no/such/python", "No such file"),
+        (sys.executable, "does not import it"),
+    ],
+)
+def test_sample_factory_is_skipped_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, python: str | None, why: str
+) -> None:
+    monkeypatch.delenv(appo_throughput.VARIABLE, raising=False)
+    if python is not None:
+        monkeypatch.setenv(appo_throughput.VARIABLE, python)
+    found, said = appo_throughput.sample_factory_there()
+    assert found is None
+    assert why in said and appo_throughput.VARIABLE in said
 
 
 def test_alternation_turns_the_order_every_round() -> None:

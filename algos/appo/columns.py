@@ -45,14 +45,17 @@ class CorrectedColumnMaker(ColumnMaker):
             rho_clip=settings.rho_clip,
             c_clip=settings.c_clip,
         )
+        known = self._known(merged)
         if settings.decoupled:
-            weight[drifted(log_ratio, advantage, settings.drift_clip_epsilon)] = 0.0
+            push = advantage
+            if settings.normalize_advantage:  # what pushes is the distance from what is usual
+                learned = advantage if known is None else advantage[known]
+                push = advantage - learned.sum() / max(1, learned.size)
+            weight[drifted(log_ratio, push, settings.drift_clip_epsilon)] = 0.0
             scalars = [log_prob, advantage, target, outcomes.value, weight]
         else:
             scalars = [merged.behaviour_log_prob, advantage, target, outcomes.value]
-        known = self._known(merged)
-        learned = log_ratio if known is None else log_ratio[known]
-        metrics = {"ess": effective_sample_size(learned)}
+        metrics = {"ess": effective_sample_size(log_ratio if known is None else log_ratio[known])}
         if settings.max_lag is not None:
             metrics["rows_too_old"] = float(self._rows_too_old)
         return Columns(

@@ -37,9 +37,9 @@ class APPOConfig(PPOConfig, frozen=True, kw_only=True):
         Meta(
             description="Clip around the policy with which the learner began the ticket, and "
             "weight rows for the one that acted (arXiv:2110.00641); false clips around the one "
-            "that acted, as PPO does."
+            "that acted, as PPO does, which holds it better at high degrees."
         ),
-    ] = True
+    ] = False
     drift_clip_epsilon: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(
@@ -47,7 +47,7 @@ class APPOConfig(PPOConfig, frozen=True, kw_only=True):
             "ticket's training begins and when it was taken, beyond which its row pushes the "
             "policy no further away; null for no limit. Only where decoupled is true."
         ),
-    ] = 0.5
+    ] = 0.2
     max_lag: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(

@@ -62,18 +62,19 @@ def vtrace(
 
 
 def drifted(
-    log_ratio: NDArray[FloatT], advantage: NDArray[FloatT], epsilon: float | None
+    log_ratio: NDArray[FloatT], push: NDArray[FloatT], epsilon: float | None
 ) -> NDArray[np.bool_]:
     """Which rows would push the policy on that has left the one that acted by ``epsilon`` already.
 
-    It has where the ratio is beyond ``1 + epsilon`` or ``1 - epsilon``, on the side to which the
-    advantage pushes: the rows that PPO's clip around the policy that acted would still.
+    It has where the ratio is beyond ``1 + epsilon`` or ``1 - epsilon``, on the side to which
+    ``push``, the advantage as the loss sees it, goes: the rows that PPO's clip around the policy
+    that acted would still.
     """
     if epsilon is None:
         return np.zeros(log_ratio.shape, np.bool_)
     ratio = np.exp(log_ratio)
-    more: NDArray[np.bool_] = (ratio > 1 + epsilon) & (advantage > 0)
-    return more | ((ratio < 1 - epsilon) & (advantage < 0))
+    more: NDArray[np.bool_] = (ratio > 1 + epsilon) & (push > 0)
+    return more | ((ratio < 1 - epsilon) & (push < 0))
 
 
 def effective_sample_size(log_ratio: NDArray[np.floating]) -> float:

@@ -857,13 +857,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
 
     @property
     def degree(self) -> int:
-        """The off-policy degree; the largest that may be in force where the run chooses it.
-
-        Inline nothing happens side by side, so that any degree but 0 would gain nothing.
-        """
+        """The off-policy degree; the largest that may be in force where the run chooses it."""
         asked = self.scheduler.off_policy_degree
         if self.scheduler.auto:
-            return 0 if self.mode == "inline" else self.scheduler.max_auto_degree
+            return self.scheduler.max_auto_degree
         return asked if isinstance(asked, int) else self._legacy_degree
 
     @property

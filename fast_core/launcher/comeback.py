@@ -19,9 +19,9 @@ from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.parts import Comeback, LostPart
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.session import Continuation, Session
-from fast_core.launcher.shown.records import keep_crash
+from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.supervisor import LostEarly
-from fast_core.monitor.crash import crash_report
+from fast_core.monitor.crash import crash_report, went_on
 from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import complete_names
@@ -43,7 +43,8 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
         Interrupted: A signal came meanwhile.
     """
     run, progress = session.run, session.progress
-    keep_crash(run, lost.report, progress)
+    again = went_on(f"it came back after the death of {lost.cause.node}")
+    add_crash(run, lost.report + again, progress)
     drop_abandoned(run.checkpoints)
     continuation = None
     if complete_names(run.checkpoints):
@@ -55,7 +56,7 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
     number, budget = len(session.comebacks) + 1, lost.config.supervision.restarts.optimizer
     text = f"{_story(lost, continuation)} ({number} of {budget}, {KEY})"
     comebacks = (*session.comebacks, Comeback(lost, text, env_steps))
-    progress.log(LogLine("launcher", "WARNING", f"{text}; its report is in {run.crashes}"))
+    progress.log(LogLine("launcher", "WARNING", f"{text}; its report is in {run.crash}"))
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
     gc.collect()  # the memory of the part that is over goes before the next one takes as much
     return replace(session, config=lost.config, continuation=continuation, comebacks=comebacks)

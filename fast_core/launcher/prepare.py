@@ -80,6 +80,14 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     )
 
 
+def choosing_nothing_inline(config: RunConfig) -> RunConfig:
+    """Degree 0 where the run would choose it inline: any other would only make rows older."""
+    if config.mode != "inline" or not config.scheduler.auto:
+        return config
+    scheduler = msgspec.structs.replace(config.scheduler, off_policy_degree=0)
+    return msgspec.structs.replace(config, scheduler=scheduler)
+
+
 def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     """Replace ``rollout.steps: auto`` by a number.
 
@@ -201,7 +209,7 @@ def scheduler_settings(
         max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.degree,
         stragglers=config.scheduler.stragglers,
-        auto_degree=config.scheduler.auto and config.degree > 0,
+        auto_degree=config.scheduler.auto,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,

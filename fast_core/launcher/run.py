@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from fast_core.launcher.comeback import come_back, lost_early, survives_early
 from fast_core.launcher.lending import process_lent
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import LostPart
-from fast_core.launcher.prepare import identity
+from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
@@ -248,6 +249,12 @@ def carry_through(session: Session) -> Outcome:
     Raises:
         FastLoopError: It could not be started, or failed in FastLoop itself.
     """
+    if session.follower is None:  # else it did choose, and chooses the same again
+        config = choosing_nothing_inline(session.config)
+        if config is not session.config:
+            text = "scheduler.off_policy_degree -1 becomes 0: inline nothing happens side by side"
+            session.progress.log(LogLine("launcher", "INFO", text))
+            session = replace(session, config=config)
     while True:
         ended = _part(session)
         if isinstance(ended, Outcome):

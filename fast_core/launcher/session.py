@@ -279,10 +279,6 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
     """Write down who got how many threads and why, and warn of what is not as it should be."""
     divided, found = verdict.divided, verdict.found
     shell.decide("cores", " ".join(divided.reasons))
-    if verdict.plan.config.scheduler.auto and verdict.plan.config.degree == 0:
-        why = "0, since inline nothing happens side by side: any other would only make rows older"
-        shell.decide("degree", why)
-        shell.progress.log(LogLine("launcher", "INFO", f"off-policy degree {why}"))
     warnings = [*divided.warnings]
     if found.environment.cast:
         warnings.append(

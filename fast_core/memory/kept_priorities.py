@@ -14,59 +14,48 @@ from fast_core.memory.header import (
 from fast_core.memory.priorities import PriorityTree
 
 _FAN = 16  # leaves of a node: their array is filled up to whole nodes
-_HEAD_BYTES, _ENTRY_BYTES = 64, 24  # of the record of changes
 
 
 class KeptPriorities:
-    """The leaves of a `PriorityTree`, and what those were that were changed since the last moment.
+    """The leaves of a `PriorityTree`, and whose they are; sums are nowhere but in the tree.
 
-    A moment has a number, which its writer publishes elsewhere, together with all else that belongs
-    to it. Sums follow from the leaves, so they are nowhere but in the tree.
-
-    Concurrency: the replay node alone reads and writes. What a leaf was is noted, and counted,
-    before the leaf is changed, so after a death at any instruction `take` finds the leaves of the
-    last moment whose number was published.
+    Concurrency: the replay node alone reads and writes. After a death there may be some of the
+    changes that it was making; made once more from where it had begun, all of them lead to the
+    leaves that it would have come to (`sum_tree.hpp`).
     """
 
-    def __init__(self, memory: memoryview, leaves: int, entries: int) -> None:
+    def __init__(self, memory: memoryview, leaves: int) -> None:
         """Use ``create`` or ``attach``."""
-        priorities, owners, undo = _sizes(leaves, entries)
+        priorities, owners = _sizes(leaves)
         after = HEADER_BYTES + align(priorities)
         self._priorities = memory[HEADER_BYTES : HEADER_BYTES + priorities]
         self._owners = memory[after : after + owners]
-        begin = after + align(owners)
-        self._undo = memory[begin : begin + undo]
 
     @staticmethod
-    def nbytes(leaves: int, entries: int) -> int:
-        """Bytes of the region; ``entries`` may change between two moments."""
-        return HEADER_BYTES + sum(map(align, _sizes(leaves, entries)))
+    def nbytes(leaves: int) -> int:
+        """Bytes of the region."""
+        return HEADER_BYTES + sum(map(align, _sizes(leaves)))
 
     @classmethod
-    def create(cls, memory: memoryview, leaves: int, entries: int) -> Self:
+    def create(cls, memory: memoryview, leaves: int) -> Self:
         """Make leaves without rows in ``memory``, which is zero."""
-        check_room(memory, cls.nbytes(leaves, entries), "kept priorities")
-        write_header(memory, "kept priorities", (leaves, entries))
-        return cls(memory, leaves, entries)
+        check_room(memory, cls.nbytes(leaves), "kept priorities")
+        write_header(memory, "kept priorities", leaves)
+        return cls(memory, leaves)
 
     @classmethod
-    def attach(cls, memory: memoryview, leaves: int, entries: int) -> Self:
+    def attach(cls, memory: memoryview, leaves: int) -> Self:
         """Attach to the leaves in ``memory``."""
-        check_header(memory, "kept priorities", (leaves, entries))
-        return cls(memory, leaves, entries)
+        check_header(memory, "kept priorities", leaves)
+        return cls(memory, leaves)
 
     def published(self) -> None:
-        """Nothing: what belongs together is said elsewhere."""
+        """Nothing: what they belong to is said elsewhere."""
 
-    def take(self, tree: PriorityTree, number: int) -> None:
-        """Let ``tree`` go on with the leaves as they were at the moment ``number``.
-
-        Raises:
-            SegmentError: More had changed since than there is room to note.
-        """
-        tree.share(self._priorities, self._owners, self._undo, number)
+    def take(self, tree: PriorityTree) -> None:
+        """Let ``tree`` go on with these leaves."""
+        tree.share(self._priorities, self._owners)
 
 
-def _sizes(leaves: int, entries: int) -> tuple[int, int, int]:
-    undo = align(_HEAD_BYTES + _ENTRY_BYTES * entries)
-    return 8 * _FAN * -(-leaves // _FAN), 4 * leaves, undo
+def _sizes(leaves: int) -> tuple[int, int]:
+    return 8 * _FAN * -(-leaves // _FAN), 4 * leaves

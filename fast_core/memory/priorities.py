@@ -78,11 +78,6 @@ class PriorityTree(_native.PriorityTree):
         """Updates that were refused so far."""
         return Refused(*self._refused())
 
-    @property
-    def all_alike(self) -> bool:
-        """Whether no leaf has another priority than 1, the first one of any row."""
-        return self.total == len(self)
-
     def stream(self) -> tuple[int, int, int]:
         """Where the random stream is."""
         return self._stream()

@@ -57,7 +57,12 @@ def crash_report(
 def survived_report(first: Failed, *, incarnation: int, run_directory: str = "") -> str:
     """Explain a death after which the node comes back, for ``crash.txt``."""
     report = crash_report(first, incarnation=incarnation, run_directory=run_directory)
-    return f"{report}{WENT_ON}: {first.node} was started anew.\n\n"
+    return report + went_on(f"{first.node} was started anew")
+
+
+def went_on(how: str) -> str:
+    """What follows the report of a failure that the run survived."""
+    return f"{WENT_ON}: {how}.\n\n"
 
 
 def _followed(secondary: Sequence[Failed | NodeExited]) -> list[str]:

@@ -112,11 +112,6 @@ class RunDirectory:
         return self.path / "crash.txt"
 
     @property
-    def crashes(self) -> Path:
-        """The same of failures after which it went on; exists only if there was one."""
-        return self.path / "crash.previous.txt"
-
-    @property
     def trace(self) -> Path:
         """Every node's states on one time line, for Perfetto."""
         return self.path / "trace.json"

@@ -36,10 +36,12 @@ class ScheduleHeader(msgspec.Struct, frozen=True, kw_only=True):
         format: Version of this layout.
         fingerprint: What the bits depend on beside the configuration, by name.
         config: The resolved configuration, YAML.
-        checkpoint: Name of the checkpoint that it went on from, empty where it began anew.
+        checkpoint: Name of the checkpoint that it went on from, empty where it began anew; it is
+            kept beside the record (`checkpoint_of`).
         started_s: When the scheduler was made, on its clock.
         moments: What it waited for callbacks to be told of.
         callbacks_save: Whether callbacks had a part of checkpoints.
+        auto_degree: Whether it chose its degree by itself.
     """
 
     format: int
@@ -49,6 +51,7 @@ class ScheduleHeader(msgspec.Struct, frozen=True, kw_only=True):
     started_s: float
     moments: tuple[Moment, ...]
     callbacks_save: bool
+    auto_degree: bool
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -221,6 +224,11 @@ def read_bases(path: Path) -> list[int]:
         CheckpointError: It can't be read.
     """
     return [base.steps for base in _read(path, GradientBase)]
+
+
+def checkpoint_of(part: Path) -> Path:
+    """Where the checkpoint is kept that a part went on from."""
+    return part.with_suffix(".checkpoint")
 
 
 class Pass(msgspec.Struct, frozen=True, array_like=True):

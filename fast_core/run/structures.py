@@ -129,8 +129,8 @@ def _of_replay(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
     if not plan.config.replay.prioritized:
         return
-    leaves = rows_per_log(plan) * plan.config.envs, changes_per_moment(plan)
-    left = "leaves that are put back to the last moment by what was noted of them"
+    leaves = (rows_per_log(plan) * plan.config.envs,)
+    left = "some changes since the last moment, which its successor makes once more"
     yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
     answer = Carried, CARRIED_FIELDS, rows_per_batch(plan)
     for rank in range(plan.optimizers):
@@ -197,17 +197,6 @@ def rows_per_burst(plan: RunPlan) -> int:
     granted = scheduler.ratio * plan.config.rows_per_ticket
     tickets = plan.config.degree + max(1, math.ceil(1 / granted))
     return 2 * plan.config.steps * tickets
-
-
-def changes_per_moment(plan: RunPlan) -> int:
-    """Most leaves of the priorities that change between two moments of the replay node.
-
-    Rows that came since the last draw take leaves, as many others lose them, and so do some that
-    are not valid without what was before them; or the priorities of the places' batches are taken.
-    """
-    came = 4 * rows_per_burst(plan) * plan.config.envs
-    frames = plan.environment.frames * plan.config.envs
-    return came + frames + (plan.config.replay.slots + 1) * rows_per_batch(plan) * plan.optimizers
 
 
 def rows_in_reserve(plan: RunPlan) -> int:

@@ -50,11 +50,11 @@ class Spent(msgspec.Struct, kw_only=True):
         shards: Rollouts of one ticket.
         tickets: Tickets settled.
         total_s: Time passed.
-        free_s: That in which nothing held admission: no checkpoint, no end in sight.
         collecting_s: Time that env nodes had work, as their mean.
         rounds_s: Time that any env node had work.
         training_s: Time that a ticket was training, its publication included.
-        idle_s: Time that env nodes had none though nothing held admission, as their mean.
+        idle_s: Time that env nodes had none though nothing held admission, such as a checkpoint or
+            the end of the run, as their mean.
         starved_s: Likewise for the learner.
         weights_s: Time that the learner took to publish.
         rollouts: Rollouts completed.
@@ -67,7 +67,6 @@ class Spent(msgspec.Struct, kw_only=True):
     shards: int
     tickets: int = 0
     total_s: float = 0.0
-    free_s: float = 0.0
     collecting_s: float = 0.0
     rounds_s: float = 0.0
     training_s: float = 0.0
@@ -95,7 +94,6 @@ class Spent(msgspec.Struct, kw_only=True):
         if training:
             self.training_s += dt_s
         if not held:
-            self.free_s += dt_s
             self.idle_s += dt_s * (1 - working)
             if not training:
                 self.starved_s += dt_s
@@ -282,10 +280,9 @@ def start_degree(spent: Spent) -> int:
 
 def slower_side(spent: Spent) -> tuple[str, float]:
     """The side that sets the pace, and the share of its time that it waits."""
-    free_s = spent.free_s or math.inf
     if spent.collecting_period_s >= spent.training_period_s:
-        return "collecting", spent.idle_s / free_s
-    return "training", spent.starved_s / free_s
+        return "collecting", spent.idle_s / spent.total_s
+    return "training", spent.starved_s / spent.total_s
 
 
 def effective_share(metrics: dict[str, float]) -> float | None:

@@ -353,6 +353,22 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
     assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("nodes.optimizer.device", "cuda:1", "cpu"),
+        ("supervision.env_restarts", "2", "0"),
+        ("nodes.extra", "[{node: 'a:B'}]", "[]"),
+    ],
+)
+def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:
+    assert read(MINIMAL, "diagnostics.schedule=true")
+    message = refusal(MINIMAL, "diagnostics.schedule=true", f"{key}={value}")
+    assert f"diagnostics.schedule does not record runs with {key} " in message
+    assert f"Set it to false, or {key} to {instead}." in message
+    assert read(MINIMAL, "diagnostics.schedule=true", f"{key}={instead}")
+
+
 def test_linear_schedule_needs_a_number_of_env_steps() -> None:
     linear = "algorithm.learning_rate_schedule=linear"
     message = refusal(MINIMAL, "stop={updates: 5}", linear)
@@ -593,6 +609,8 @@ def repaired(run: Section) -> Section:
         run.supervision, env_restarts=0, restarts=config.RestartsConfig()
     )
     run = msgspec.structs.replace(run, supervision=supervision)
+    diagnostics = msgspec.structs.replace(run.diagnostics, schedule=False)
+    run = msgspec.structs.replace(run, diagnostics=diagnostics)
     if run.replays:
         replay = msgspec.structs.replace(run.replay, learning_starts=0)
         scheduler = msgspec.structs.replace(run.scheduler, replay_ratio=1.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -125,7 +125,7 @@ class RecordingShell:
 
     def tick_if_due(self) -> None: ...
 
-    def stop_nodes(self, nodes: Sequence[str]) -> None: ...
+    def stop_nodes(self, nodes: tuple[str, ...]) -> None: ...
 
 
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])

@@ -29,7 +29,13 @@ from fast_core.config import (
 )
 from fast_core.config.rules import problems
 from fast_core.errors import ConfigError
-from fast_core.launcher.prepare import identity, make_plan, resolve, scheduler_settings
+from fast_core.launcher.prepare import (
+    choosing_nothing_inline,
+    identity,
+    make_plan,
+    resolve,
+    scheduler_settings,
+)
 from fast_core.launcher.sizing.auto_degree import with_room
 from fast_core.memory import MemoryAvailable
 from fast_core.spec import SpaceSpec
@@ -179,10 +185,12 @@ def test_run_that_chooses_its_degree_has_room_for_the_largest(tmp_path: Path, as
     assert (settings.auto_degree, settings.degree, settings.slots_per_shard) == (True, 6, 7)
 
 
-def test_inline_there_is_nothing_to_choose(tmp_path: Path) -> None:
-    config = make_config(scheduler=SchedulerConfig(off_policy_degree=-1), mode="inline")
-    settings = scheduler_settings(make_run_plan(tmp_path, config), "")
-    assert (settings.auto_degree, settings.degree, settings.slots_per_shard) == (False, 0, 1)
+def test_inline_there_is_nothing_to_choose() -> None:
+    auto = SchedulerConfig(off_policy_degree="auto")
+    config = make_config(scheduler=auto, mode="inline")
+    assert choosing_nothing_inline(config).scheduler.off_policy_degree == 0
+    for other in (make_config(scheduler=auto), make_config(mode="inline")):
+        assert choosing_nothing_inline(other) is other
 
 
 def test_no_more_room_is_taken_than_an_eighth_of_the_free_memory(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_many_writers_on_few_cores_starve_nobody(memory: Memory, children) -> No
     received = [0] * 16
     while True:
         seen = bell.value()
-        living = time.monotonic() < end_s + 0.3
+        living = not all(waits[1::2].tolist())  # a starved writer pushes late
         for index, ring in enumerate(rings):
             while (record := ring.try_pop()) is not None:
                 assert record == number(received[index])

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.process.harness import TOY, Launched, Workplace, read_lines
+from tests.process.harness import TOY, Launched, Workplace, digests, read_lines
+from tests.process.test_rerun import rerun, rerun_of
 
 pytestmark = pytest.mark.process
 
@@ -15,6 +16,7 @@ CONFIG = {
     **TOY,
     "algorithm": {**TOY["algorithm"], "minibatch_size": 1, "epochs": 5},
     "checkpoint": {"every_updates": None, "at_end": True},
+    "diagnostics": {"digests": True, "schedule": True},
 }
 
 
@@ -29,7 +31,9 @@ def is_change(event: dict[str, str]) -> bool:
 
 
 @pytest.mark.slow
-def test_run_chooses_its_degree_tells_why_and_keeps_it(workplace: Workplace) -> None:
+def test_run_chooses_its_degree_tells_why_keeps_it_and_can_be_run_again(
+    workplace: Workplace,
+) -> None:
     auto = "scheduler.off_policy_degree=-1"
     kwargs = f"environment.kwargs={{step_s: 0.01, folder: {workplace.folder()}}}"
     launched = workplace.launch(auto, kwargs, "stop.env_steps=640", config=CONFIG)
@@ -41,6 +45,10 @@ def test_run_chooses_its_degree_tells_why_and_keeps_it(workplace: Workplace) -> 
     last = later[-1][1] if later else first[1]
     (*_, row) = read_lines(launched.run / "metrics.jsonl")
     assert row["values"]["scheduler/degree"] == last
+    run, recorded = launched.run, digests(launched.run)
+    again = rerun(workplace, launched, run=run)
+    assert again.wait() == 0, again.screen
+    assert digests(rerun_of(run)) == recorded, "inline, where it would choose nothing by itself"
     resumed = workplace.resume(launched, "stop.env_steps=704")
     assert resumed.wait() == 0, resumed.screen
     (goes_on,) = [event["why"] for event in resumed.events() if event["what"] == "resume"]

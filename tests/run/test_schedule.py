@@ -28,6 +28,7 @@ def header(format: int = FORMAT) -> ScheduleHeader:
         started_s=1.0,
         moments=(),
         callbacks_save=False,
+        auto_degree=False,
     )
 
 

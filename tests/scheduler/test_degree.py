@@ -30,7 +30,6 @@ def spent(**changes: float) -> Spent:
         "shards": SHARDS,
         "tickets": 4,
         "total_s": 6.0,
-        "free_s": 6.0,
         "collecting_s": 4.0,
         "rounds_s": 4.0,
         "training_s": 2.0,
@@ -73,7 +72,7 @@ def test_slower_side_is_that_with_the_longer_period_whatever_waits_more() -> Non
 def looks(auto: Auto, count: int, **changes: float) -> list[int]:
     """The degree after each of so many looks, tickets in between left out."""
     found = []
-    whole = {"total_s": 100.0, "free_s": 100.0, "rollouts": 400, "tickets": 100}
+    whole = {"total_s": 100.0, "rollouts": 400, "tickets": 100}
     while len(found) < count:
         figures = spent(**(whole | {"ess": 90.0, "ess_tickets": 100} | changes))
         passing = auto._passing > 0
@@ -143,7 +142,7 @@ def test_nothing_is_decided_on_a_moment() -> None:
     auto = begun(1)
     auto._passing = 0
     for tickets, total_s in ((9, 100.0), (63, 0.9)):
-        figures = spent(tickets=tickets, total_s=total_s, free_s=total_s, idle_s=total_s / 2)
+        figures = spent(tickets=tickets, total_s=total_s, idle_s=total_s / 2)
         assert auto.settled(figures) is None and figures.tickets == tickets
 
 

@@ -129,7 +129,7 @@ def copy_newest(
         for name in reversed(complete_names(source)):
             copy = target / name
             try:
-                shutil.copytree(source / name, copy, copy_function=_link_or_copy)
+                link_or_copy(source / name, copy)
                 return copy, check(copy, interrupt)
             except (OSError, shutil.Error, DamagedCheckpoint) as error:
                 failures.append(str(error))
@@ -138,7 +138,16 @@ def copy_newest(
     raise CheckpointError(f"no complete checkpoint in {source}: {reason}")
 
 
-def _link_or_copy(source: str, target: str) -> str:
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make ``target`` hold what the checkpoint ``source`` does, whatever becomes of that.
+
+    Raises:
+        OSError, shutil.Error: Part of it is not there, or can't be written.
+    """
+    shutil.copytree(source, target, copy_function=_link_or_copy_file)
+
+
+def _link_or_copy_file(source: str, target: str) -> str:
     try:
         os.link(source, target)
     except FileNotFoundError:

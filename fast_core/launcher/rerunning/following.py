@@ -34,6 +34,8 @@ from fast_core.run.names import OPTIMIZER
 from fast_core.run.schedule import Entry, Schedule
 
 Taken = Event | LauncherEvent
+# What an env node was doing that failed or died in the midst of a rollout.
+_COLLECTING = ("collecting", "stepping")
 _Rollout = tuple[int, int, int]  # shard, incarnation, rollout id
 
 
@@ -91,7 +93,7 @@ class Follower:
                     self._readers[version] += 1
                 case Trained(ticket=ticket, updates=updates):
                     self._publishes[ticket] = updates > 0
-                case Failed(node) if entry.version >= 0 and not self._passes:
+                case Failed(node, doing) if doing.startswith(_COLLECTING) and not self._passes:
                     self._failing[node] = entry.version
                     self._readers[entry.version] += 1
 
@@ -104,6 +106,8 @@ class Follower:
         match event:
             case RolloutReady() if _rollout(event) in self._acts:
                 self._readers[self._acts[_rollout(event)]] -= 1
+            case RolloutReady(node) if node in self._failing:  # this time it has not failed
+                self._readers[self._failing.pop(node)] -= 1
             case SnapshotTaken(request=request) if request in self._snapshots:
                 self._readers[self._snapshots[request]] -= 1
             case Trained():
@@ -145,10 +149,13 @@ class Follower:
                 return f"ran again as recorded: {so_far}"
             return f"ran again as recorded, to the end of the record: {so_far}"
         event = self._left[0].event
+        died = ""
         if isinstance(event, NodeExited):
             died = f"{event.node} {event.cause}"
-            return f"ran again as recorded, until the recorded run ended: {so_far}; {died}"
-        return None
+        elif isinstance(event, Failed) and not event.traceback and event.node not in self._failing:
+            died = event.error
+        text = f"ran again as recorded, until the recorded run ended: {so_far}; {died}"
+        return text if died else None
 
     def exhausted(self, passed: Mapping[str, int]) -> str | None:
         """Why nothing more can be done although the scheduler's record goes on, None if it can."""

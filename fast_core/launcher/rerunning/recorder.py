@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fast_core.events import Event, Failed, LauncherEvent
+from fast_core.launcher.checkpoints.store import link_or_copy
 from fast_core.launcher.rerunning.events import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
 from fast_core.memory import StatsColumn, StatsRow
 from fast_core.run.plan import RunPlan
-from fast_core.run.schedule import FORMAT, ScheduleHeader, ScheduleWriter, next_part
+from fast_core.run.schedule import (
+    FORMAT,
+    ScheduleHeader,
+    ScheduleWriter,
+    checkpoint_of,
+    next_part,
+)
 from fast_core.scheduler import SchedulerSettings
 
 _VERSION = int(StatsColumn.VERSION)
@@ -34,7 +42,10 @@ class Recorder:
     ) -> None:
         """Begin with what is known of the run; ``now_s`` is the scheduler's time."""
         self._stats = stats
-        self._writer = ScheduleWriter(next_part(Path(plan.run_directory)), report)
+        part = next_part(Path(plan.run_directory))
+        self._writer = ScheduleWriter(part, report)
+        if plan.checkpoint is not None:
+            _keep(Path(plan.checkpoint), checkpoint_of(part), report)
         header = ScheduleHeader(
             format=FORMAT,
             fingerprint=fingerprint(),
@@ -43,6 +54,7 @@ class Recorder:
             started_s=now_s,
             moments=settings.moments,
             callbacks_save=settings.callbacks_save,
+            auto_degree=settings.auto_degree,
         )
         self._writer.write(header, now_s)
 
@@ -58,3 +70,13 @@ class Recorder:
     def close(self) -> None:
         """Write the rest. May be called twice."""
         self._writer.close()
+
+
+def _keep(checkpoint: Path, copy: Path, report: Callable[[str], None]) -> None:
+    try:
+        link_or_copy(checkpoint, copy)
+    except (OSError, shutil.Error) as error:
+        report(
+            f"can't keep checkpoint {checkpoint.name} in {copy}: {error}; training goes on, but "
+            "from there it can't be run again"
+        )

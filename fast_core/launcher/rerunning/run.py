@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ from fast_core.run.names import Names
 from fast_core.run.schedule import (
     Schedule,
     ScheduleHeader,
+    checkpoint_of,
     of_node,
     parts,
     read_passes,
@@ -39,11 +41,13 @@ _UNTIL = re.compile(r"update=([1-9][0-9]*)")
 
 
 def rerun(path: Path, until: str | None = None) -> Outcome:
-    """Do again what was recorded of a run, in this process; its last part where it was resumed.
+    """Do again what was recorded of a run, in this process.
+
+    Of a run that was resumed this is its last part, or that with the update ``until``.
 
     Args:
         path: The run.
-        until: ``update=N``: as far as the ticket with that update; None: all of it.
+        until: ``update=N``: as far as the ticket with that update; None: to the end.
 
     Raises:
         FastLoopError: It was not recorded, the machine or its libraries compute otherwise, or
@@ -58,8 +62,7 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
             "happened in it. Record one with diagnostics.schedule: `fastloop launch "
             f"{found.config} diagnostics.schedule=true`"
         )
-    part = recorded[-1]
-    schedule = read_schedule(part)
+    part, schedule, continuation = _chosen(recorded, update)
     _check_fingerprint(schedule.header, found)
     config = _config(schedule.header, found)
     schedule = as_far_as_written(schedule, part, config)
@@ -68,13 +71,35 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
         stack.callback(progress.close)
-        continuation = _continuation(schedule.header, found)
         run = RunDirectory.create(found.path, FOLDER, datetime.now(), config.seed)
         text = f"running {found.path} again as recorded, in {run.path}"
         progress.log(LogLine("launcher", "INFO", text))
         follower = Follower(schedule, str(part), update, _passes(part, config))
         session = Session(config, run, continuation, progress, interrupts, follower=follower)
-        return carry_through(session)
+        outcome = carry_through(session)
+        text = f"the weights came out as recorded after each of {follower.trained} tickets"
+        progress.log(LogLine("launcher", "INFO", text))
+        return outcome
+
+
+def _chosen(
+    recorded: Sequence[Path], until: int | None
+) -> tuple[Path, Schedule, Continuation | None]:
+    """The newest part in which ``until`` came, and what it went on from.
+
+    Raises:
+        CheckpointError: It can't be read.
+        ConfigError: All began later.
+    """
+    for part in reversed(recorded):
+        schedule = read_schedule(part)
+        continuation = _continuation(schedule.header, part)
+        began = 0 if continuation is None else continuation.manifest.version
+        if until is None or until > began:
+            return part, schedule, continuation
+    raise ConfigError(
+        f"--until must be above update={began}, with which the record begins; got 'update={until}'"
+    )
 
 
 def _passes(part: Path, config: RunConfig) -> dict[str, list[int]]:
@@ -118,16 +143,16 @@ def _check_until(schedule: Schedule, until: int | None, run: RunDirectory) -> No
         )
 
 
-def _continuation(header: ScheduleHeader, run: RunDirectory) -> Continuation | None:
+def _continuation(header: ScheduleHeader, part: Path) -> Continuation | None:
     if not header.checkpoint:
         return None
-    checkpoint = run.checkpoints / header.checkpoint
+    checkpoint = checkpoint_of(part)
     try:
         manifest = checkpoint_files.check(checkpoint)
     except CheckpointError as error:
         raise CheckpointError(
-            f"the recorded part of {str(run.path)!r} went on from checkpoint {header.checkpoint}, "
-            f"which can't be read any more: {error}. Keep more of them with checkpoint.keep"
+            f"the recorded part {part} went on from checkpoint {header.checkpoint}, which was "
+            f"kept in {checkpoint} and can't be read: {error}"
         ) from error
     return Continuation(checkpoint, manifest, same_directory=False)
 
@@ -142,8 +167,11 @@ def _config(header: ScheduleHeader, run: RunDirectory) -> RunConfig:
     )
     config, replace = config_file.beside(run.path, config), msgspec.structs.replace
     patient = replace(config.supervision, work_timeout_s=None)
+    # A run in one process never chooses a degree; the shell says that this one did.
+    scheduler = replace(config.scheduler, off_policy_degree=config.degree)
     return replace(
         config,
+        scheduler=scheduler,
         mode="inline",
         environment=replace(config.environment, step_timeout_s=None),
         metrics=replace(config.metrics, sinks=()),

@@ -47,7 +47,10 @@ class RerunShell(Shell):
     def _settle(self, settings: SchedulerSettings) -> SchedulerSettings:
         header = self._follower.schedule.header
         return msgspec.structs.replace(
-            settings, moments=header.moments, callbacks_save=header.callbacks_save
+            settings,
+            moments=header.moments,
+            callbacks_save=header.callbacks_save,
+            auto_degree=header.auto_degree,
         )
 
     def receive(self, ready: Sequence[int] | None = None) -> bool:

@@ -62,15 +62,6 @@ def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
         progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
 
 
-def keep_crash(run: RunDirectory, text: str, progress: Progress) -> None:
-    """Add the report of a failure after which the run goes on to those before it."""
-    try:
-        before = run.crashes.read_bytes() + b"\n" if run.crashes.exists() else b""
-        write_durably(run.crashes, before + encodable(text).encode())
-    except OSError as error:
-        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crashes}: {error}"))
-
-
 def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> None:
     """Write trace and report; a full disk is told and does not change how the run ended."""
     try:

@@ -28,7 +28,8 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
 void dealloc(PyObject* self) {
   auto& view = reinterpret_cast<TreeObject*>(self)->view;
   delete view.tree;
-  for (auto* held : {&view.leaves, &view.owners, &view.undo}) held->release();
+  view.leaves.release();
+  view.owners.release();
   free_object(self);
 }
 
@@ -68,31 +69,17 @@ PyObject* restore(PyObject* self, PyObject* args) {
   });
 }
 
-// Goes on with leaves in shared memory, put back to the moment of the number.
+// Goes on with leaves in shared memory.
 PyObject* share(PyObject* self, PyObject* args) {
-  PyObject *leaves, *owners, *undo;
-  unsigned long long number;
-  if (!PyArg_ParseTuple(args, "OOOK:share", &leaves, &owners, &undo, &number)) return nullptr;
+  PyObject *leaves, *owners;
+  if (!PyArg_ParseTuple(args, "OO:share", &leaves, &owners)) return nullptr;
   auto& view = reinterpret_cast<TreeObject*>(self)->view;
   PriorityTree& tree = *view.tree;
   const auto nbytes = PriorityTree::leaves_nbytes(tree.leaves());
   if (!view.leaves.open_exactly(leaves, true, nbytes, "the shared priorities") ||
-      !view.owners.open_exactly(owners, true, 4 * tree.leaves(), "the shared owners") ||
-      !view.undo.open(undo, true))
+      !view.owners.open_exactly(owners, true, 4 * tree.leaves(), "the shared owners"))
     return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    if (view.undo.size() < UndoLog::nbytes(1))
-      throw Refused("a record of changed priorities has room for one at least");
-    tree.share(as<double>(view.leaves), as<std::uint32_t>(view.owners),
-               {view.undo.data(), view.undo.size()}, number);
-    return Py_NewRef(Py_None);
-  });
-}
-
-PyObject* begin(PyObject* self, PyObject* number) {
-  const auto value = PyLong_AsUnsignedLongLong(number);
-  if (PyErr_Occurred() != nullptr) return nullptr;
-  tree_of(self).begin(value);
+  tree.share(as<double>(view.leaves), as<std::uint32_t>(view.owners));
   return Py_NewRef(Py_None);
 }
 
@@ -130,7 +117,6 @@ PyMethodDef methods[] = {
     {"read", read, METH_VARARGS, nullptr},
     {"restore", restore, METH_VARARGS, nullptr},
     {"share", share, METH_VARARGS, nullptr},
-    {"begin", begin, METH_O, nullptr},
     {"_resume", resume, METH_VARARGS, nullptr},
     {"_stream", stream, METH_NOARGS, nullptr},
     {"_refused", refused, METH_NOARGS, nullptr},

@@ -10,7 +10,7 @@ namespace fastloop::bind {
 
 struct TreeView {
   PriorityTree* tree;  // owned
-  Buffer leaves, owners, undo;  // where they are shared
+  Buffer leaves, owners;  // where they are shared
 };
 using TreeObject = Attached<TreeView>;
 

@@ -3,9 +3,14 @@
 // A tree of sixteen children per node: two cache lines per level, and a fifteenth of the leaves'
 // memory for all inner nodes. A parent is computed from its children, never adjusted by a
 // difference, so that errors of rounding don't add up and the tree follows from its leaves. The
-// greatest leaf is known in the same way. So the leaves alone need to outlive a process: they may
-// lie in shared memory, with an `UndoLog` that leads back to the last moment at which they belonged
-// to what else that process had said.
+// greatest leaf is known in the same way. So the leaves alone need to outlive a process, and they may
+// lie in shared memory.
+//
+// A process that is killed there leaves some of its changes. Its successor makes all of them once
+// more, from what the process had begun with, and comes to the same leaves: an error sets what it had
+// set, who was evicted is evicted, and newcomers get the greatest priority of those that are left,
+// which no newcomer exceeds. A row is named before it has a priority, and has none any more before
+// its name goes, so that no leaf has a priority without a row.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +21,6 @@
 #include <string>
 #include <vector>
 
-#include "failpoint.hpp"
 #include "layout.hpp"
 #include "order.hpp"
 #include "random.hpp"
@@ -37,60 +41,6 @@ struct LineAllocator {
   bool operator==(const LineAllocator<U>&) const { return true; }
   template <class U>
   bool operator!=(const LineAllocator<U>&) const { return false; }
-};
-
-// What leaves were before they were changed, since a moment that has a number.
-//
-// One process writes. A death at any instruction leaves what it had noted: an entry is counted
-// before its leaf is changed, and an old count never stands beside a new number. Whoever comes next
-// and knows that the moment has not passed puts the leaves back.
-class UndoLog {
- public:
-  struct Entry {
-    std::uint64_t leaf;
-    double priority;
-    std::uint64_t owner;
-  };
-  static constexpr std::uint64_t kHeadBytes = 64;
-
-  static std::uint64_t nbytes(std::uint64_t entries) {
-    return round_up(kHeadBytes + entries * sizeof(Entry), kCacheLine);
-  }
-
-  UndoLog() = default;
-  UndoLog(char* memory, std::uint64_t nbytes)
-      : number_(reinterpret_cast<SharedCounter*>(memory)),
-        count_(number_ + 1),
-        entries_(reinterpret_cast<Entry*>(memory + kHeadBytes)),
-        capacity_((nbytes - kHeadBytes) / sizeof(Entry)) {}
-
-  bool open() const { return number_ != nullptr; }
-  std::uint64_t number() const { return load_acquire(*number_); }
-  // One more than there is room for means that not everything was noted.
-  std::uint64_t count() const { return load_acquire(*count_); }
-  std::uint64_t capacity() const { return capacity_; }
-  const Entry& entry(std::uint64_t at) const { return entries_[at]; }
-
-  void begin(std::uint64_t number) {
-    store_release(*count_, 0);
-    FASTLOOP_FAILPOINT("undo_emptied");
-    store_release(*number_, number);
-  }
-
-  void note(std::uint64_t leaf, double priority, std::uint32_t owner) {
-    const auto count = load_relaxed(*count_);
-    if (count < capacity_) entries_[count] = {leaf, priority, owner};
-    FASTLOOP_FAILPOINT("undo_noted");
-    if (count <= capacity_) store_release(*count_, count + 1);
-    release_fence();  // the leaf's own stores come after that
-    FASTLOOP_FAILPOINT("undo_counted");
-  }
-
- private:
-  SharedCounter* number_ = nullptr;
-  SharedCounter* count_ = nullptr;
-  Entry* entries_ = nullptr;
-  std::uint64_t capacity_ = 0;
 };
 
 // Private to one process and one thread, but for leaves that are shared with its successor.
@@ -127,30 +77,13 @@ class PriorityTree {
   // Bytes of the array of leaves in shared memory.
   static std::uint64_t leaves_nbytes(std::uint64_t leaves) { return 8 * round_up(leaves, kFan); }
 
-  // Takes the leaves that lie in shared memory, as they were when the moment `number` began, in the
-  // place of its own; zeros are an empty tree.
-  void share(double* leaf, std::uint32_t* owner, const UndoLog& undo, std::uint64_t number) {
-    if (undo.number() == number) {
-      if (undo.count() > undo.capacity())
-        throw Refused("too many priorities had changed at once for them to be put back");
-      for (auto at = undo.count(); at-- > 0;) {
-        const auto& entry = undo.entry(at);
-        if (entry.leaf >= leaves_) throw Refused("the record of changed priorities is damaged");
-        owner[entry.leaf] = static_cast<std::uint32_t>(entry.owner);
-        leaf[entry.leaf] = entry.priority;
-      }
-    }
+  // Takes the leaves that lie in shared memory in the place of its own; zeros are an empty tree.
+  void share(double* leaf, std::uint32_t* owner) {
     leaf_ = leaf;
     owner_ = owner;
-    undo_ = undo;
     Doubles().swap(levels_[0]);
     std::vector<std::uint32_t>().swap(owned_);
     rebuild();
-  }
-
-  // From now on what changes leads back to this moment.
-  void begin(std::uint64_t number) {
-    if (undo_.open()) undo_.begin(number);
   }
 
   void set_counters(const Counters& counters) { counters_ = counters; }
@@ -171,18 +104,18 @@ class PriorityTree {
   double newcomer() const { return live_ == 0 || greatest() == 0.0 ? 1.0 : greatest(); }
 
   void insert(std::uint64_t leaf, std::uint64_t serial, double priority) {
-    note(leaf);
     live_ += owner_[leaf] == 0;
     owner_[leaf] = owner_of(serial);
+    release_fence();
     put(leaf, priority);
   }
 
   void evict(std::uint64_t leaf) {
     if (owner_[leaf] == 0) return;
-    note(leaf);
     --live_;
-    owner_[leaf] = 0;
     put(leaf, 0.0);
+    release_fence();
+    owner_[leaf] = 0;
   }
 
   // Only if the leaf is still that row's.
@@ -201,7 +134,6 @@ class PriorityTree {
       ++counters_.refused_stale;
       return false;
     }
-    note(leaf);
     put(leaf, priority);
     return true;
   }
@@ -272,12 +204,7 @@ class PriorityTree {
     return level == 0 ? leaf_ : levels_[level].data();
   }
 
-  void note(std::uint64_t leaf) {
-    if (undo_.open()) undo_.note(leaf, leaf_[leaf], owner_[leaf]);
-  }
-
   void put(std::uint64_t leaf, double priority) {
-    FASTLOOP_FAILPOINT("leaf_owned");
     leaf_[leaf] = priority;
     changed_.push_back(leaf);
   }
@@ -343,7 +270,6 @@ class PriorityTree {
   // Of each leaf, 0 where there is no row, otherwise a remainder of its row's serial number; in
   // owned_, or shared.
   std::uint32_t* owner_;
-  UndoLog undo_;
   std::vector<std::uint64_t> changed_;
   std::vector<double> left_;
 };

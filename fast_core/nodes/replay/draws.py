@@ -221,7 +221,6 @@ class Replay:
         if self._moments is not None:
             for group, boxes in zip(self.groups, self._carried, strict=True):
                 group.keep(boxes)
-            self.follow()
             self._take()
 
     def take_over(self) -> None:
@@ -234,16 +233,6 @@ class Replay:
         self.place, states = self._moments.restore()
         for group, state, boxes in zip(self.groups, states, self._carried, strict=True):
             group.go_on(state, boxes)
-
-    def follow(self) -> None:
-        """Follow the logs before the first step, so that few leaves change between two moments.
-
-        As long as no row has a priority of its own all are alike, whenever they are followed.
-        """
-        untouched = self.place == Place() and (self.tree is None or self.tree.all_alike)
-        if self._moments is not None and self.tree is not None and untouched:
-            self.reader.sync(self.tree)
-            self._take()
 
     def draw(self, group: Draws, env_steps: int, place: Place) -> bool:
         """Draw one step for a group that is `Draws.ready`, and give it out.

@@ -2,8 +2,9 @@
 
 Between two moments the node changes leaves of the priorities, random streams and counters. A moment
 is a whole picture of all but the leaves, written into the one of two mailboxes that holds the older
-picture and published by its number; what leaves were at that moment can be read back from their
-record of changes. So the node may be killed at any instruction, and its successor finds a moment.
+picture and published by its number. So the node may be killed at any instruction, and its successor
+finds a moment. Of the changes of leaves since then some may be there: it makes all of them once
+more, from the same beginning, which leads to the same leaves (`KeptPriorities`).
 
 A moment is taken twice for a step. Once when the priorities that are due are applied: only after
 that is the place of their batch filled again. And once when the new batch is whole, before it is
@@ -62,7 +63,7 @@ class Moments:
         self._reader, self._tree = reader, tree
         self._before = (0, 0, 0)  # what the readers of earlier lives had counted
         if tree is not None:
-            memory.kept_priorities().take(tree, self.number)
+            memory.kept_priorities().take(tree)
 
     @property
     def number(self) -> int:
@@ -88,8 +89,6 @@ class Moments:
             box["counters"][0, 3:] = tree.refused()
         box["groups"][0] = groups
         box.publish(number, Moment(*place))
-        if tree is not None:
-            tree.begin(number)
 
     def restore(self) -> tuple[Place, list[GroupState]]:
         """Go on from the last moment; there must be one."""
@@ -101,7 +100,6 @@ class Moments:
         if tree is not None:
             stream = streams[1]
             tree.resume((counters[3], counters[4]), (stream[0], stream[1], stream[2]))
-            tree.begin(self.number)
         groups = [
             GroupState(filled, applied, carried, bool(drawn), env_steps)
             for filled, applied, carried, drawn, env_steps in box["groups"][0].tolist()

@@ -73,7 +73,6 @@ class ReplayNode(Node):
         """Note what is granted, or that a part of a checkpoint is asked for."""
         match command:
             case Train(granted=0):  # the replay only fills
-                self.replay.follow()
                 self.replay.write_figures(self.context.stats)
             case Train(ticket, granted=granted):
                 place = self.replay.place
@@ -91,9 +90,7 @@ class ReplayNode(Node):
         drew = False
         for index, group in enumerate(self.replay.groups):
             if self._orders and group.ready and not self._endangered and self._may_draw(index):
-                self._draw(group)
-                if self._views is not None:
-                    self._views.drawn(index, time.monotonic())
+                self._draw(index, group)
                 drew = True
         if not drew and self._state == NodeState.DRAWING:
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
@@ -104,13 +101,15 @@ class ReplayNode(Node):
 
     # --- batches -------------------------------------------------------------------------------
 
-    def _draw(self, group: Draws) -> None:
+    def _draw(self, index: int, group: Draws) -> None:
         if self._state != NodeState.DRAWING:
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
         order, self._left = self._orders[0], self._left - 1
         rows = self.context.plan.config.rows_per_ticket
         place = Place(order.ticket, self._left)
         drawn = self.replay.draw(group, order.env_steps + rows, place)
+        if self._views is not None:  # at once: to count rows is to look at the logs anew
+            self._views.drawn(index, time.monotonic())
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn

@@ -8,6 +8,7 @@ from fast_core.errors import FastLoopError
 from fast_core.events import (
     Collect,
     Event,
+    Failed,
     LauncherEvent,
     NodeExited,
     RolloutOrder,
@@ -30,6 +31,7 @@ HEADER = ScheduleHeader(
     started_s=10.0,
     moments=(),
     callbacks_save=False,
+    auto_degree=False,
 )
 
 
@@ -188,3 +190,22 @@ def test_record_that_ends_with_a_death_says_so() -> None:
     follower.next()
     assert follower.over is not None
     assert follower.over.endswith("1 tickets, to update 4; env-0 was killed by SIGKILL")
+
+
+def death(doing: str) -> Failed:
+    return Failed("env-0", doing, "env-0 was killed by SIGKILL", "", {})
+
+
+@pytest.mark.parametrize(("doing", "collects"), [("stepping", True), ("saving", False)])
+def test_rollout_in_which_a_node_died_is_begun_once_more(doing: str, collects: bool) -> None:
+    entries = [entry(death(doing), 11.0, version=4)]
+    follower = Follower(Schedule(HEADER, entries), "")
+    follower.hold("env-0", collect(0))
+    follower.hold("optimizer-0", train(0))
+    assert (follower.over is None) is collects
+    assert follower.release(0) == [("optimizer-0", train(0))]
+    follower.hear(trained(0, 4))
+    assert follower.release(4) == ([("env-0", collect(0))] if collects else [])
+    follower.hear(ready(0, 4))
+    assert follower.over is not None
+    assert follower.over.endswith("env-0 was killed by SIGKILL")
