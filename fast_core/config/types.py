@@ -309,6 +309,14 @@ class EnvNodesConfig(Section, frozen=True):
             description="Number of env nodes; auto takes the cores granted, at most one per shard."
         ),
     ] = "auto"
+    balance: Annotated[
+        bool,
+        Meta(
+            description="Move shards from env nodes that take long for a rollout to others while "
+            "the run goes on, where nodes share the machine with other work or environments differ "
+            "in speed. A shard that moves begins new episodes, so results depend on timing."
+        ),
+    ] = False
 
 
 class PolicyNodesConfig(Section, frozen=True):

@@ -517,13 +517,19 @@ class Shell:
 
     # --- for the loops -------------------------------------------------------------------------
 
-    def tick_if_due(self) -> None:
-        """Give the scheduler the time when it wants it, and end a run whose callback hangs."""
+    def tick_if_due(self) -> float | None:
+        """Give the scheduler the time when it wants it, and end a run whose callback hangs.
+
+        Returns:
+            When it wants it next, on the monotonic clock.
+        """
         if self.end is None and (late := self._telling.overdue()) is not None:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick(self._idle_since_s()))
+            wakeup_s = self._scheduler.next_wakeup_s()
+        return wakeup_s
 
     def _idle_since_s(self) -> float | None:
         """Since when none of the nodes that the scheduler waits for has been at work."""
@@ -545,9 +551,12 @@ class Shell:
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
+        if len(self.pids) == len(self.plan.names.all):
+            return []
         due_s = self._scheduler.next_wakeup_s()
-        missing = [name for name in self.plan.names.all if name not in self.pids]
-        return missing if due_s and time.monotonic() >= due_s and self.end is None else []
+        if not due_s or time.monotonic() < due_s or self.end is not None:
+            return []
+        return [name for name in self.plan.names.all if name not in self.pids]
 
     def give_up_unreachable(self) -> None:
         """Report nodes that took no message and of whose death nothing was heard since."""

@@ -103,7 +103,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "work_timeout_s": None,
         "repeat_timeout_s": 120.0,
     }
-    more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
     more |= {"comebacks", "comebacks_on_error", "spare_nodes"}
     more |= {
         "moments",
