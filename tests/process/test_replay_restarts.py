@@ -63,6 +63,23 @@ def test_killed_replay_node_comes_back_with_every_bit(workplace: Workplace, name
 
 
 @pytest.mark.slow
+def test_replay_node_of_a_resumed_run_comes_back_with_what_the_checkpoint_held(
+    workplace: Workplace,
+) -> None:
+    """Answers of the part before are applied when they are due, by whom it may be."""
+    whole = finished(workplace.launch(config=TASKS["continuous"]))
+    half, limit = TICKETS // 2, TICKETS * ROWS
+    part = (f"stop.env_steps={half * ROWS}", f"horizon_env_steps={limit}")
+    first = workplace.launch(*part, config=restarting(TASKS["continuous"], 99))
+    assert first.wait(60) == 0, first.screen
+    again = workplace.resume(first, f"stop.env_steps={limit}", "diagnostics.delay_ms=5")
+    eventually(lambda: any(e["what"] == "resume" for e in again.events()), "the resumption")
+    for _ in range(3):
+        kill(again)
+    assert finished(again) == whole
+
+
+@pytest.mark.slow
 def test_storm_with_checkpoints_and_rounds_ahead_leaves_ratio_and_checkpoints_whole(
     workplace: Workplace,
 ) -> None:
