@@ -286,7 +286,8 @@ class Shell:
                 self.pids[node] = pid
                 if node in self.lost:
                     self.lost.discard(node)
-                    self._report(f"{node} is back", "INFO")
+                    if self.end is None:
+                        self._report(f"{node} is back", "INFO")
                 self.coming.discard(node)
             case Trained():
                 self._rows.trained(event)
