@@ -335,6 +335,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         ),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        "nodes.env.balance": (config.nodes.env.balance, "true", "false"),
         **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
     }
     for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):

@@ -194,6 +194,7 @@ def scheduler_settings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
+        balance=config.nodes.env.balance and dies,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
