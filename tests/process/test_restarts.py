@@ -136,6 +136,7 @@ def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace
     assert "in _fault" in (launched.run / "crash.txt").read_text(), "the stack of the call"
 
 
+@pytest.mark.slow
 def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workplace) -> None:
     """FT-04: five restarts are six tries, then the run ends with the last traceback."""
     launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
