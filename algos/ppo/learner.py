@@ -216,7 +216,7 @@ class PPO:
         if columns.known is not None:
             together = together[columns.known.reshape(self._span, -1).any(axis=0)]
         rows = len(together) * self._span
-        for _ in range(self._settings.epochs):
+        for _ in range(self._settings.epochs if rows else 0):
             self._core.shuffle(self._rng.permutation(together))
             for start in range(0, rows, size):
                 yield start, min(start + size, rows)

@@ -327,7 +327,9 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         "supervision.restarts.evaluator": restarts.evaluator,
         "supervision.restarts.optimizer": restarts.optimizer,
     }
+    averages = optimizer.count > 1 and optimizer.update == "allreduce"
     beyond = {
+        "nodes.optimizer.update": (averages, optimizer.update, "async"),
         "nodes.policy.device": (
             config.policy.placement != "env" and config.nodes.policy.device != "cpu",
             config.nodes.policy.device,

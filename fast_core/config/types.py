@@ -644,7 +644,14 @@ class RestartsConfig(Section, frozen=True):
         ),
     ] = 0
     policy: Annotated[int, Meta(ge=0, description="Deaths of policy nodes, in all.")] = 0
-    replay: Annotated[int, Meta(ge=0, description="Deaths of the replay node.")] = 0
+    replay: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of the replay node; its successor goes on with what it held. "
+            "Priorities lie in shared memory then.",
+        ),
+    ] = 0
     evaluator: Annotated[
         int,
         Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),

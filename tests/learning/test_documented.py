@@ -41,6 +41,14 @@ def test_configuration_reaches_the_score_that_it_states(
     assert evaluations(run)[-1][1] >= score
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_appo_learns_with_sixteen_tickets_between_acting_and_learning(tmp_path: Path) -> None:
+    given = ("seed=0", "scheduler.off_policy_degree=16", "stop.env_steps=100_000")
+    run = train(tmp_path, "appo_cartpole.yaml", *given)
+    assert max(value for _, value in evaluations(run)) >= 475
+
+
 # A random policy gets about -1200 in Pendulum, -200 in LunarLander, -300 in HalfCheetah and 22 in
 # CartPole; docs/defaults.md has what seeds 0 to 2 reached with more steps.
 @pytest.mark.parametrize(

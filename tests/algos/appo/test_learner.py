@@ -258,6 +258,19 @@ def test_rows_older_than_max_lag_take_no_part_and_are_counted(
     np.testing.assert_array_equal(*learned)
 
 
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_nothing_is_learnt_where_every_sequence_is_too_old(gradient):
+    config = appo(
+        recurrent="gru", recurrent_size=6, hidden_sizes=(5,), minibatch_size=recurrent.ROWS,
+        gradient=gradient, max_lag=3,
+    )  # fmt: skip
+    learner, _, batch = recurrent.made(config, recurrent.ENVIRONMENTS["discrete"])
+    before = parameters(learner)
+    report = learner.update(dataclasses.replace(batch, version=4))
+    assert (report.updates, report.skipped) == (0, 2)
+    np.testing.assert_array_equal(parameters(learner), before)
+
+
 def test_single_rows_may_be_too_old(make_environment, make_learner, make_batch):
     """Weights are refreshed inside rollouts: rows have versions of their own."""
     config = appo(max_lag=5)
