@@ -1,7 +1,8 @@
-"""The policy of `benchmarks.null_algorithm`, which counts the rows it acts on where others see it.
+"""Policies that count the rows they act on where others see it, and a learner its updates.
 
 Each process that acts has a file of its own in `folder`, named by its number, of two 64-bit words:
-the monotonic clock at its first row in ns, and its rows so far.
+the monotonic clock at its first row in ns, and its rows so far. That of the learner is `UPDATES`:
+the clock at its last update, and the updates so far.
 """
 
 from __future__ import annotations
@@ -11,14 +12,25 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 from msgspec import Meta
 
 from benchmarks.null_algorithm import NullConfig
-from fast_core.algorithm import ActionOutput, Array, Policy, PolicySetup
+from fast_core.algorithm import (
+    ActionOutput,
+    Algorithm,
+    Array,
+    LearnerSetup,
+    Policy,
+    PolicySetup,
+    ReplayBatch,
+    UpdateReport,
+)
+from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.spec import EnvironmentSpec
 
+UPDATES = "updates"
 _BYTES = 16
 
 
@@ -30,6 +42,30 @@ class CountedConfig(NullConfig, frozen=True, kw_only=True):
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build the policy."""
         return CountedPolicy(super().make_policy(environment, setup), Path(self.folder))
+
+
+class CountedDQNConfig(DQNConfig, frozen=True, kw_only=True):
+    """Blueprint of DQN whose policies count, and whose learner does."""
+
+    folder: Annotated[str, Meta(description="Where the counts are.")]
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        """Build the policy."""
+        return CountedPolicy(super().make_policy(environment, setup), Path(self.folder))
+
+    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
+        """Build the learner."""
+        learner: Any = super().make_algorithm(environment, setup)
+        words, update = _words(Path(self.folder) / UPDATES), learner.update
+
+        def counting(batch: ReplayBatch) -> UpdateReport:
+            report: UpdateReport = update(batch)
+            words[0] = time.monotonic_ns()
+            words[1] += 1
+            return report
+
+        learner.update = counting
+        return cast("Algorithm", learner)
 
 
 class CountedPolicy:
@@ -61,10 +97,10 @@ def _words(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), _BYTES)).cast("Q")
 
 
-def counted(folder: Path, pid: int) -> tuple[int, int]:
-    """Clock at the first row of a process, ns, and its rows so far; 0 before the first."""
+def counted(folder: Path, who: int | str) -> tuple[int, int]:
+    """The two words of a process, or of `UPDATES`; 0 before the first."""
     try:
-        data = (folder / str(pid)).read_bytes()
+        data = (folder / str(who)).read_bytes()
     except FileNotFoundError:
         return 0, 0
     if len(data) < _BYTES:

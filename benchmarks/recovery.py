@@ -2,12 +2,13 @@
 
     python -m benchmarks.recovery [--quick]
 
-Eight env nodes with a shard each, and then two policy nodes that act for them, of a run with
-`supervision.restarts` at `off_policy_degree` 4; a node after the other is killed. The clock is that
-of the policy (`benchmarks.counted_policy`): the first row that the successor's acts on. The rate is
-that of all nodes of the same kind but the dead one, in the second after the kill by that of the
-second before. Environments sleep 1 ms a step; or they are MuJoCo's HalfCheetah, which a node has to
-import first, on two env nodes.
+Eight env nodes with a shard each, then two policy nodes that act for them, then the replay node of
+eight, of a run with `supervision.restarts` at `off_policy_degree` 4; a node after the other is
+killed. The clock is that of the policy (`benchmarks.counted_policy`): the first row that the
+successor's acts on; of a replay node, the first update after its process is there. The rate is that
+of all nodes of the same kind but the dead one, for a replay node of the env nodes, in the second
+after the kill by that of the second before. Environments sleep 1 ms a step; or they are MuJoCo's
+HalfCheetah, which a node has to import first, on two env nodes.
 
 The ratio is the worst of all: seconds until the first row by 1 s, or 0.95 by the others' rate.
 """
@@ -23,7 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.counted_policy import counted
+from benchmarks.counted_policy import UPDATES, counted
 from benchmarks.launched import Launched, launched
 from benchmarks.measure import print_result
 from benchmarks.slow_env import ENVIRONMENT
@@ -38,19 +39,22 @@ NODES = 8
 CONFIG = f"""\
 name: recovery
 rollout: {{shards: {NODES}, envs_per_shard: 4, steps: 32}}
-algorithm: {{name: "benchmarks.counted_policy:CountedConfig", minibatch_size: 128}}
 nodes: {{env: {{count: {NODES}}}, policy: {{count: 2}}}}
 scheduler: {{off_policy_degree: 4}}
 evaluation: {{every_env_steps: null}}
 checkpoint: {{every_updates: null, at_end: false}}
 metrics: {{tensorboard: false}}
-supervision: {{restarts: {{env: 1000, policy: 1000, backoff_s: 0.5, max_backoff_s: 0.5}}}}
+supervision:
+  restarts: {{env: 1000, policy: 1000, replay: 1000, backoff_s: 0.5, max_backoff_s: 0.5}}
 stop: {{time_s: 600}}
 """
 SLOW = (
     f"environment={{id: {ENVIRONMENT}, modules: [benchmarks.slow_env], kwargs: {{step_s: 0.001}}}}"
 )
 CHEETAH = "environment={id: HalfCheetah-v5}"
+ROLLOUTS = 'algorithm={name: "benchmarks.counted_policy:CountedConfig", minibatch_size: 128}'
+REPLAY = 'algorithm={name: "benchmarks.counted_policy:CountedDQNConfig", hidden_sizes: [32]}'
+RATIO = "scheduler.replay_ratio=0.05"
 
 
 @dataclass(frozen=True)
@@ -61,16 +65,19 @@ class Case:
         kind: Of node.
         environment: Override that names the environment.
         nodes: How many there are.
+        algorithm: Overrides that name it.
     """
 
     kind: str
     environment: str
     nodes: int
+    algorithm: tuple[str, ...] = (ROLLOUTS,)
 
 
 CASES = {
     "env": Case("env", SLOW, NODES),
     "policy": Case("policy", SLOW, 2),
+    "replay": Case("replay", SLOW, 1, (REPLAY, RATIO)),
     "env_halfcheetah": Case("env", CHEETAH, 2),
 }
 
@@ -95,9 +102,14 @@ def measure(case: Case, kills: int) -> list[Found]:
         config = folder / "config.yaml"
         config.write_text(CONFIG)
         placement = "node" if case.kind == "policy" else "env"
-        count = f"nodes.{case.kind}.count={case.nodes}"
-        given = (case.environment, f"policy.placement={placement}", f"algorithm.folder={text}")
-        with launched(config, (*given, count)) as run:
+        given = [case.environment, *case.algorithm]
+        given += [f"policy.placement={placement}", f"algorithm.folder={text}"]
+        if case.kind == "replay":
+            with launched(config, given) as run:
+                names = [f"env-{k}" for k in range(NODES)]
+                _await(run, folder, names)
+                return [_kill(run, folder, names, "replay-0") for _ in range(kills)]
+        with launched(config, (*given, f"nodes.{case.kind}.count={case.nodes}")) as run:
             names = [f"{case.kind}-{k}" for k in range(case.nodes)]
             _await(run, folder, names)
             return [_kill(run, folder, names, names[k % len(names)]) for k in range(kills)]
@@ -120,24 +132,38 @@ def _kill(run: Launched, folder: Path, names: list[str], victim: str) -> Found:
     pids = run.nodes()
     others = [pids[name] for name in names if name != victim]
     before = _rate(folder, others, time.monotonic())
-    killed_s = time.monotonic()
+    rows, killed_s = _rows(folder, others), time.monotonic()
     os.kill(pids[victim], signal.SIGKILL)
-    meanwhile = _rate(folder, others, killed_s)
-    while time.monotonic() < killed_s + LIMIT_S:
-        pid = run.nodes().get(victim, 0)
-        first_ns, _ = counted(folder, pid) if pid != pids[victim] else (0, 0)
-        if first_ns:
-            return Found(1e-9 * first_ns - killed_s, meanwhile / before)
+    first_s = _first_s(run, folder, victim, pids[victim])
+    time.sleep(max(0.0, killed_s + WINDOW_S - time.monotonic()))
+    meanwhile = (_rows(folder, others) - rows) / (time.monotonic() - killed_s)
+    return Found(first_s - killed_s, meanwhile / before)
+
+
+def _first_s(run: Launched, folder: Path, victim: str, old: int) -> float:
+    """When the successor acted first; of a replay node, when something was learnt from it."""
+    deadline_s, updates = time.monotonic() + LIMIT_S, -1
+    while time.monotonic() < deadline_s:
+        pid = run.nodes().get(victim, old)
+        draws = victim.startswith("replay")
+        at_ns, count = counted(folder, UPDATES if draws else pid)
+        if pid != old and draws and updates < 0:
+            updates = count  # of what its predecessor drew
+        elif pid != old and count > max(updates, 0):
+            return 1e-9 * at_ns
         time.sleep(POLL_S)
     raise RuntimeError(f"{victim} did not come back within {LIMIT_S:g} s")
 
 
+def _rows(folder: Path, pids: list[int]) -> int:
+    return sum(counted(folder, pid)[1] for pid in pids)
+
+
 def _rate(folder: Path, pids: list[int], begun_s: float) -> float:
     """Rows per second in the window from now on."""
-    before = sum(counted(folder, pid)[1] for pid in pids)
+    before = _rows(folder, pids)
     time.sleep(max(0.0, begun_s + WINDOW_S - time.monotonic()))
-    rows = sum(counted(folder, pid)[1] for pid in pids) - before
-    return rows / (time.monotonic() - begun_s)
+    return (_rows(folder, pids) - before) / (time.monotonic() - begun_s)
 
 
 def main() -> None:

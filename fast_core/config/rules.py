@@ -327,7 +327,9 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         "supervision.restarts.evaluator": restarts.evaluator,
         "supervision.restarts.optimizer": restarts.optimizer,
     }
+    averages = optimizer.count > 1 and optimizer.update == "allreduce"
     beyond = {
+        "nodes.optimizer.update": (averages, optimizer.update, "async"),
         "nodes.policy.device": (
             config.policy.placement != "env" and config.nodes.policy.device != "cpu",
             config.nodes.policy.device,
@@ -335,6 +337,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         ),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        "nodes.env.balance": (config.nodes.env.balance, "true", "false"),
         **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
     }
     for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):

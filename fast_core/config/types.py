@@ -309,6 +309,14 @@ class EnvNodesConfig(Section, frozen=True):
             description="Number of env nodes; auto takes the cores granted, at most one per shard."
         ),
     ] = "auto"
+    balance: Annotated[
+        bool,
+        Meta(
+            description="Move shards from env nodes that take long for a rollout to others while "
+            "the run goes on, where nodes share the machine with other work or environments differ "
+            "in speed. A shard that moves begins new episodes, so results depend on timing."
+        ),
+    ] = False
 
 
 class PolicyNodesConfig(Section, frozen=True):
@@ -636,7 +644,14 @@ class RestartsConfig(Section, frozen=True):
         ),
     ] = 0
     policy: Annotated[int, Meta(ge=0, description="Deaths of policy nodes, in all.")] = 0
-    replay: Annotated[int, Meta(ge=0, description="Deaths of the replay node.")] = 0
+    replay: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Deaths of the replay node; its successor goes on with what it held. "
+            "Priorities lie in shared memory then.",
+        ),
+    ] = 0
     evaluator: Annotated[
         int,
         Meta(ge=0, description="Deaths of the evaluator; it plays the evaluation once more."),

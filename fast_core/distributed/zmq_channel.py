@@ -34,6 +34,9 @@ INBOX_LIMIT = 10_000
 # would keep it from everything else.
 RECEIVE_LIMIT = 5_000
 UNIX_PATH_LIMIT = 107
+# As plain integers: pyzmq's enumerations make each call a call of Python's.
+_NOBLOCK, _MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 
 
 class ZmqHub:
@@ -85,8 +88,10 @@ class ZmqHub:
         Raises:
             TransportError: The node is not connected, or has stopped reading.
         """
+        data = encode(command)
         try:
-            self._router.send_multipart([self.peer(node).encode(), encode(command)], zmq.NOBLOCK)
+            self._router.send(self.peer(node).encode(), _MORE)
+            self._router.send(data, _NOBLOCK)
         except zmq.ZMQError as error:
             reason = (
                 f"does not read: {HIGH_WATER_MARK} messages wait for it"
@@ -111,11 +116,9 @@ class ZmqHub:
             error, self._unreadable = self._unreadable, None
             raise error
         events: list[Event | Late] = []
-        while len(events) < RECEIVE_LIMIT:
-            try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                break
+        # Asked, because the error of an empty queue costs more than a message.
+        while len(events) < RECEIVE_LIMIT and int(self._router.getsockopt(_EVENTS)) & _POLLIN:
+            frames = self._router.recv_multipart(_NOBLOCK)
             try:
                 event = decode_event(frames[-1])
             except TransportError as error:

@@ -87,6 +87,9 @@ def lost_early(session: Session, error: LostEarly) -> LostPart:
         session_updates=0,
         comebacks=len(session.comebacks),
     )
+    if session.comebacks:
+        before = session.comebacks[-1].lost.reached
+        reached = replace(reached, deaths=before.deaths, nodes_back=before.nodes_back)
     cause = Failed(error.node, "starting", text, "", {})
     life = len(session.comebacks) + 1
     report = crash_report(cause, incarnation=life, run_directory=str(run.path))

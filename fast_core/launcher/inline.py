@@ -65,6 +65,8 @@ class InlineMode:
         write_crash(run, report, progress)
         progress.fail(report)
         progress.close()
+        run.control.unlink(missing_ok=True)
+        remains.remove_folder(str(self.folder))
         os._exit(EXIT_FAILED)
 
     def look(self) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -181,9 +182,17 @@ def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
 
 
 def scheduler_settings(
-    plan: RunPlan, checkpoint_directory: str, *, came_back: int = 0
+    plan: RunPlan,
+    checkpoint_directory: str,
+    *,
+    came_back: int = 0,
+    deaths: Mapping[str, int] = {},
 ) -> SchedulerSettings:
-    """What the scheduler is told; ``came_back`` is how often the run has, in this call."""
+    """What the scheduler is told.
+
+    ``came_back`` is how often the run has, in this call, and ``deaths`` what other nodes had spent
+    of their budgets by then.
+    """
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
@@ -194,6 +203,7 @@ def scheduler_settings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
+        balance=config.nodes.env.balance and dies,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
@@ -204,7 +214,7 @@ def scheduler_settings(
         changeable=changeable(config),
         comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
         comebacks_on_error=config.supervision.restarts.on_error == "restart",
-        restarts=_budgets(plan),
+        restarts=_budgets(plan, deaths),
         backoff_s=config.supervision.restarts.backoff_s,
         max_backoff_s=config.supervision.restarts.max_backoff_s,
         degree=config.degree,
@@ -236,15 +246,20 @@ def scheduler_settings(
     )
 
 
-def _budgets(plan: RunPlan) -> tuple[Budget, ...]:
-    """Deaths that the run survives, by kind of node."""
+def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:
+    """Deaths that the run survives, by kind of node, beyond those that it has survived."""
     names, supervision = plan.names, plan.config.supervision
     restarts = supervision.restarts
-    return (
+    whole = (
         Budget("env", names.steppers, supervision.env_deaths),
         Budget("policy", names.policy, restarts.policy),
         Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
+    )
+    spent = [sum(deaths.get(name, 0) for name in each.nodes) for each in whole]
+    return tuple(
+        Budget(each.kind, each.nodes, max(each.deaths - used, 0))
+        for each, used in zip(whole, spent, strict=True)
     )
 
 

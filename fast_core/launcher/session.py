@@ -260,9 +260,9 @@ def _shell(
     stats, run, progress = memory.all_stats(), session.run, session.progress
     if session.follower is None:
         came_back = len(session.comebacks)
-        return Shell(
-            plan, run, hub, stats, progress, state, text, sources, callbacks, desk, came_back
-        )
+        deaths = session.comebacks[-1].lost.reached.deaths if session.comebacks else {}
+        given = (state, text, sources, callbacks, desk)
+        return Shell(plan, run, hub, stats, progress, *given, came_back, deaths)
     published = memory.weights().published
     return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
@@ -333,4 +333,5 @@ def _report(shell: Shell, session: Session) -> str:
 def _with_comebacks(summary: RunSummary, session: Session) -> RunSummary:
     comebacks = session.comebacks
     redone = sum(each.redone for each in comebacks)
-    return replace(summary, comebacks=len(comebacks), redone_env_steps=redone)
+    back = summary.nodes_back + (comebacks[-1].lost.reached.nodes_back if comebacks else 0)
+    return replace(summary, comebacks=len(comebacks), redone_env_steps=redone, nodes_back=back)

@@ -120,13 +120,14 @@ class Shell:
         callbacks: Host | None = None,
         desk: Desk | None = None,
         came_back: int = 0,
+        deaths: Mapping[str, int] = {},
     ) -> None:
         """Open the run's journal and make the scheduler.
 
         ``config_text`` becomes the run's configuration once every node has accepted it: a resume
         whose overrides don't fit must leave the run as it was. What of ``sources`` has changed
-        by then is told. Who asks at ``desk`` is answered. ``came_back`` is how often the run has,
-        in this call.
+        by then is told. Who asks at ``desk`` is answered. ``came_back`` is how often the run has
+        in this call, and ``deaths`` how often which other nodes had died by then.
         """
         self._config_text, self._sources = config_text, sources
         self.run, self.hub, self.stats = run, hub, stats
@@ -142,7 +143,7 @@ class Shell:
         self.lost: set[str] = set()
         self.absent = set(plan.names.spare)
         self.coming: set[str] = set()
-        self.lives: dict[str, int] = {}
+        self.lives = dict(deaths)
         self.dying: dict[str, tuple[float, Failed]] = {}
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
@@ -165,7 +166,10 @@ class Shell:
         self._desk = desk or Desk(plan.config.checkpoint, Interrupts())
         self._env_steps_per_s = 0.0
         self._telling = Telling(callbacks, run, plan.config.supervision, checkpoint)
-        settings = self._settle(scheduler_settings(plan, str(run.checkpoints), came_back=came_back))
+        settings = scheduler_settings(
+            plan, str(run.checkpoints), came_back=came_back, deaths=deaths
+        )
+        settings = self._settle(settings)
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
         self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
@@ -282,7 +286,8 @@ class Shell:
                 self.pids[node] = pid
                 if node in self.lost:
                     self.lost.discard(node)
-                    self._report(f"{node} is back", "INFO")
+                    if self.end is None:
+                        self._report(f"{node} is back", "INFO")
                 self.coming.discard(node)
             case Trained():
                 self._rows.trained(event)
@@ -513,13 +518,19 @@ class Shell:
 
     # --- for the loops -------------------------------------------------------------------------
 
-    def tick_if_due(self) -> None:
-        """Give the scheduler the time when it wants it, and end a run whose callback hangs."""
+    def tick_if_due(self) -> float | None:
+        """Give the scheduler the time when it wants it, and end a run whose callback hangs.
+
+        Returns:
+            When it wants it next, on the monotonic clock.
+        """
         if self.end is None and (late := self._telling.overdue()) is not None:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick(self._idle_since_s()))
+            wakeup_s = self._scheduler.next_wakeup_s()
+        return wakeup_s
 
     def _idle_since_s(self) -> float | None:
         """Since when none of the nodes that the scheduler waits for has been at work."""
@@ -541,9 +552,12 @@ class Shell:
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
+        if len(self.pids) == len(self.plan.names.all):
+            return []
         due_s = self._scheduler.next_wakeup_s()
-        missing = [name for name in self.plan.names.all if name not in self.pids]
-        return missing if due_s and time.monotonic() >= due_s and self.end is None else []
+        if not due_s or time.monotonic() < due_s or self.end is not None:
+            return []
+        return [name for name in self.plan.names.all if name not in self.pids]
 
     def give_up_unreachable(self) -> None:
         """Report nodes that took no message and of whose death nothing was heard since."""

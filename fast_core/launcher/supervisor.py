@@ -20,7 +20,7 @@ from fast_core.errors import ConfigError, NodeFailed, TransportError
 from fast_core.events import Failed, LogLine, NodeExited, Respawn, StopRequested
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
-from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
 from fast_core.launcher.processes.early import warm
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
@@ -280,35 +280,50 @@ class Supervisor:
     def run(self) -> None:
         """Supervise until the scheduler ends the run, then stop every node."""
         shell, interrupts = self._shell, self._interrupts
+        next_draw_s = next_look_s = 0.0
+        wakeup_s = shell.next_wakeup_s()
         while shell.end is None:
-            next_draw_s = self._refresh()
-            watchdog = self._tree.watchdog.fileno
-            sources = (self._tree.fileno(), interrupts.fileno(), *shell.filenos())
-            sources += () if watchdog is None else (watchdog,)
-            ready = self._hub.wait(self._timeout_s(next_draw_s), sources)
+            if time.monotonic() >= next_draw_s:
+                next_draw_s = self._refresh()
+            ready = self._hub.wait(self._timeout_s(next_draw_s, wakeup_s), self._sources())
             shell.receive(ready)
             # First, because what sent the signal may have killed nodes by it too.
             if interrupts.fileno() in ready:
                 interrupts.drain()
-            self._take_interrupts()
+            now_s = time.monotonic()
+            looks = now_s >= next_look_s  # rounds may be far shorter
+            if looks or self._last_save is not None or interrupts.count > self._seen_interrupts:
+                self._take_interrupts()
             if self._tree.fileno() in ready:
                 self._take_exits()
-            if watchdog in ready:
+            if self._tree.watchdog.fileno in ready:
                 self._hear_watchdog()
-            self._check_stalls()
+            if looks:
+                next_look_s = now_s + CHECK_INTERVAL_S
+                self._check_stalls()
+            self._check_start()
             shell.give_up_unreachable()
-            shell.tick_if_due()
+            wakeup_s = shell.tick_if_due()
             for respawn in shell.take_respawns():
                 self.spawn(respawn)
             self._watch_retired(shell.take_retired())
         self._stop()
 
-    def _timeout_s(self, next_draw_s: float) -> float:
+    def _sources(self) -> tuple[int, ...]:
+        """Descriptors that wake it, besides messages."""
+        watchdog = self._tree.watchdog.fileno
+        sources = (self._tree.fileno(), self._interrupts.fileno(), *self._shell.filenos())
+        return sources if watchdog is None else (*sources, watchdog)
+
+    def _timeout_s(self, next_draw_s: float, wakeup_s: float | None) -> float:
+        """How long nothing is to be done, as far as is known."""
         now_s = time.monotonic()
-        wakeups = [now_s + POLL_LIMIT_S, next_draw_s]
-        deadline_s = self._last_save.deadline_s if self._last_save is not None else None
-        wakeups += [at for at in (self._shell.next_wakeup_s(), deadline_s) if at]
-        return max(0.0, min(wakeups) - now_s)
+        until_s = min(now_s + POLL_LIMIT_S, next_draw_s)
+        if wakeup_s is not None:
+            until_s = min(until_s, wakeup_s)
+        if self._last_save is not None:
+            until_s = min(until_s, self._last_save.deadline_s)
+        return max(0.0, until_s - now_s)
 
     # --- what can happen -----------------------------------------------------------------------
 
@@ -481,7 +496,10 @@ class Supervisor:
             else:
                 self._shell.take(stall)
         self._end_dying(now_s)
-        if stall is None and (overdue := self._shell.overdue()):
+
+    def _check_start(self) -> None:
+        """Before the scheduler has the time, which would end the run without a stack."""
+        if overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
             told = [event for _, event in self._shell.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)

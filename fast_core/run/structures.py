@@ -115,7 +115,7 @@ def _of_batches(plan: RunPlan) -> Iterator[Structure]:
     result = Learnt, RESULT_FIELDS, rows_per_batch(plan)
     for rank, name in enumerate(plan.names.optimizers):
         for slot in range(plan.config.replay.slots):
-            left = "the old number, so the batch was not drawn; the run ends"
+            left = "the old number, so the batch was not drawn; a successor draws it"
             yield Structure(f"batches/{rank}.{slot}", Mailbox, batch, REPLAY, left)
             left = "the old number, so the batch is still the optimizer's; the run ends"
             yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)

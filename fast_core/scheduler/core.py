@@ -264,7 +264,9 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    run.times.completed(event.node, rollout.began_s, run.now_s)
+    served_s = run.times.completed(event.node, rollout.began_s, run.now_s)
+    if run.loads is not None:
+        run.loads.completed(event.node, served_s)
     if rollout.place is Place.LATE:
         run.tickets.late -= 1
         run.ledger.release([rollout])
@@ -325,6 +327,7 @@ def _trained(run: Run, event: Trained) -> None:
         return
     run.evaluations.trained(progress.env_steps)
     run.checkpoints.trained(progress.updates)
+    scaling.balance(run)
 
 
 def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
@@ -439,6 +442,8 @@ def _lose(run: Run, event: NodeExited) -> None:
     run.checkpoints.again(node)
     run.changes.bury(node)
     run.times.bury(node)
+    if run.loads is not None:
+        run.loads.bury(node)
     text = run.restarts.describe(event, run.restarts.bury(node, run.now_s))
     if dropped:
         text += f"; {dropped} open rollouts are dropped and ordered anew"

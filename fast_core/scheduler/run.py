@@ -17,6 +17,7 @@ from fast_core.events import (
     StopReason,
     Train,
 )
+from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.crew import Crew
@@ -52,6 +53,7 @@ class Run:
 
     Attributes:
         auto: What chooses the degree, None where it is given.
+        loads: What rollouts take the env nodes, None where shards stay where they are.
         counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
         collected: Environment steps of accepted rollouts.
         merged_env_steps: Environment steps of merged tickets.
@@ -87,6 +89,7 @@ class Run:
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
+        self.loads = Loads() if settings.balance else None
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)

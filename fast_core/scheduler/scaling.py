@@ -1,4 +1,7 @@
-"""More env nodes, or fewer, in a running run: what is asked for, and how it comes about."""
+"""More env nodes, or fewer, in a running run: what is asked for, and how it comes about.
+
+And shards that move between those that there are, by their loads.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +92,16 @@ def give_up(run: Run, event: Failed | NodeExited) -> None:
         crew.plan(run.ledger.held)
 
 
+def balance(run: Run) -> None:
+    """Let shards move from nodes with most to do, if that pays; once a ticket at most."""
+    crew = run.crew
+    if run.loads is None or run.ending is not None or crew.changing or run.restarts.away:
+        return
+    for shard, node, why in run.loads.proposals(run.ledger.held, crew.members):
+        crew.moves[shard] = node
+        run.decide("balance", why)
+
+
 def move(run: Run) -> None:
     """Move shards that rest, and retire who has none left; costs O(1) when there is nothing.
 
@@ -105,6 +118,8 @@ def move(run: Run) -> None:
         del crew.moves[shard]
         run.send(source, Release(shard))
         run.send(node, ledger.move(shard, node))
+        if run.loads is not None:
+            run.loads.moved(node)
     for node in sorted(crew.leaving - run.restarts.away):
         if not ledger.held.get(node):
             crew.retire(node)

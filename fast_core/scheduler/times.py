@@ -81,14 +81,18 @@ class Times:
         self._living.add(node)
         self._orders[node] = self._orders.get(node, 0) + rollouts
 
-    def completed(self, node: str, began_s: float, now_s: float) -> None:
-        """Note that it has done a part of that, which it was told to at ``began_s``."""
+    def completed(self, node: str, began_s: float, now_s: float) -> float:
+        """Note that it has done a part of that, which it was told to at ``began_s``.
+
+        Returns how long it was at it, in s.
+        """
         served_s = now_s - max(began_s, self._through_s.get(node, began_s))
         self.spent.completed(now_s - began_s, served_s)
         self._through_s[node] = now_s
         left = self._orders.pop(node, 0) - 1
         if left > 0:
             self._orders[node] = left
+        return served_s
 
     def bury(self, node: str) -> None:
         """Note that it is dead."""

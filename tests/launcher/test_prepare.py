@@ -22,9 +22,11 @@ from fast_core.config import (
     PolicyConfig,
     PolicyNodesConfig,
     ReplayConfig,
+    RestartsConfig,
     RolloutConfig,
     SchedulerConfig,
     StopConfig,
+    SupervisionConfig,
     WrapperConfig,
 )
 from fast_core.config.rules import problems
@@ -245,3 +247,12 @@ def test_legacy_auto_is_refused_where_there_is_no_batch() -> None:
     assert [problem.key for problem in found] == ["scheduler.off_policy_degree"]
     assert "algorithm.minibatch_size" in found[0].must and "'bare' has none" in found[0].must
     assert not problems(make_config(algorithm=Bare()))
+
+
+def test_run_that_came_back_has_what_is_left_of_its_budgets(tmp_path: Path) -> None:
+    restarts = RestartsConfig(env=3, policy=1, optimizer=2)
+    plan = make_run_plan(tmp_path, make_config(supervision=SupervisionConfig(restarts=restarts)))
+    settings = scheduler_settings(plan, "", came_back=1, deaths={"env-0": 1, "env-1": 1})
+    left = {budget.kind: budget.deaths for budget in settings.restarts}
+    assert (left["env"], left["policy"], settings.comebacks) == (1, 1, 1)
+    assert scheduler_settings(plan, "", deaths={"env-0": 9}).restarts[0].deaths == 0

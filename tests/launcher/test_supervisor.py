@@ -296,6 +296,6 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
         take=taken.append,
     )
     unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
-    Supervisor(stage.plan, tree, *unwatched)._check_stalls()  # type: ignore[arg-type]
+    Supervisor(stage.plan, tree, *unwatched)._check_start()  # type: ignore[arg-type]
     assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
     assert "in env-0" in taken[0].traceback

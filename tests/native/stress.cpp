@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "doorbell.hpp"
+#include "pulse.hpp"
 #include "ring.hpp"
 #include "seqlock.hpp"
 
@@ -188,6 +189,33 @@ void doorbell_case(int ringers, std::uint64_t each) {
   for (auto& thread : threads) thread.join();
 }
 
+// Begun and ended again and again while somebody reads: it goes on from where the last one ended.
+void pulse_case(int times) {
+  std::atomic<std::int64_t> word{0};
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    std::int64_t last = 0;
+    while (!over.load(std::memory_order_relaxed)) {
+      const auto count = word.load(std::memory_order_relaxed);
+      if (count < last) fail("pulse went back", last, count);
+      last = count;
+    }
+  });
+  for (int k = 0; k < times; ++k) {
+    Pulse pulse{};
+    const auto before = word.load(std::memory_order_relaxed);
+    expect("pulse begins", 0, pulse.start(&word, k % 2 == 0 ? 1000 : 3'600'000'000'000));
+    while (word.load(std::memory_order_relaxed) == before) std::this_thread::yield();
+    pulse.stop();
+    pulse.stop();
+    const auto after = word.load(std::memory_order_relaxed);
+    std::this_thread::yield();
+    expect("pulse after its end", after, word.load(std::memory_order_relaxed));
+  }
+  over.store(true, std::memory_order_relaxed);
+  reader.join();
+}
+
 }  // namespace
 
 int main() {
@@ -200,6 +228,7 @@ int main() {
   board_case(1, 3000);
   board_case(300, 1000);
   doorbell_case(3, 2000);
+  pulse_case(200);
   std::puts("ALL GOOD");
   return 0;
 }

@@ -26,7 +26,7 @@ BUDGET = 10_000
 COMMON: dict[str, Any] = {
     "supervision": {
         "restarts": {
-            **dict.fromkeys(("env", "policy", "evaluator"), BUDGET),
+            **dict.fromkeys(("env", "policy", "evaluator", "replay"), BUDGET),
             "backoff_s": 0.1,
             "max_backoff_s": 0.5,
         }
@@ -85,6 +85,6 @@ def test_storm_over_replay_keeps_the_ratio_exactly(workplace: Workplace) -> None
     config |= {"evaluation": {"every_env_steps": 20 * ROWS, "episodes": 2, "envs": 2}}
     launched = workplace.launch("scheduler.off_policy_degree=2", config=config)
     launched.await_training()
-    facts = check(launched, storm(launched, ["env-0", "env-1", "evaluator-0"], seed=1))
+    facts = check(launched, storm(launched, ["env-0", "env-1", "evaluator-0", "replay-0"], seed=1))
     learned_from = facts["env_steps"] - WARM_UP * ROWS
     assert facts["updates"] == learned_from * round(10 * RATIO) // 10

@@ -75,7 +75,6 @@ def test_forward_passes_of_policy_nodes_are_the_same_again(
         ["{count: 1}"],
         [
             "{count: 1}",
-            "{count: 2, update: allreduce}",
             "{count: 3, update: async}",
             "{count: 3, update: async, max_gradient_staleness: 1}",
         ],

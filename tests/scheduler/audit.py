@@ -44,6 +44,7 @@ from fast_core.events import (
 from fast_core.scheduler import LAUNCHER, SchedulerSettings, Send
 
 Key = tuple[int, int]  # shard, rollout id
+FEW = 8
 
 
 class Audit:
@@ -288,11 +289,14 @@ class Audit:
                     self._collect(node, command)
                 case Transform():
                     self._transform(node, command)
+                case Train(ticket) if node == self.settings.replay and ticket < self.merged:
+                    assert self.granted[ticket] == command.granted, "told again of what is open"
                 case Train() if node == self.settings.replay:
-                    assert drawn is None
+                    assert drawn is None and node not in self.away
                     drawn = command
                 case Train():
-                    assert drawn is command or self.settings.replay is None
+                    replay = self.settings.replay
+                    assert drawn is command or replay is None or replay in self.away
                     drawn = None
                     self._train(node, command)
                 case Snapshot():
@@ -338,8 +342,19 @@ class Audit:
                     raise AssertionError(f"unexpected {command!r}")
         assert not moving, "a shard has no node"
         assert drawn is None, "the optimizer isn't told what the replay node draws for"
+        if told and self.settings.shards <= FEW:  # every shard is looked at
+            self._check_turns([command for _, command in sends if isinstance(command, Collect)])
         if self.settings.replay is not None:
             self._check_ratio()
+
+    def _check_turns(self, given: list[Collect]) -> None:
+        """No shard that could collect is left out for one that has started more rollouts."""
+        most = max(order.rollout_id for command in given for order in command.rollouts) - 1
+        slots = self.settings.slots_per_shard if self.settings.degree else 1
+        for shard, owner in self.owner.items():
+            used = sum(taken == shard for taken, _ in self.taken)
+            if shard not in self.running and owner not in self.away and used < slots:
+                assert self.last_rollout.get(shard, 0) >= most, f"shard {shard} is forgotten"
 
     def _check_ratio(self) -> None:
         """Neither side is ahead by more than the rounds of the degree, and a carried fraction."""
@@ -419,6 +434,13 @@ class Audit:
             slots.add((ref.shard, slot))
         self.slots_of[command.ticket] = slots
         self.tickets[command.ticket] = keys
+        self._check_left_behind(command.ticket)
+
+    def _check_left_behind(self, ticket: int) -> None:
+        """What may be trained on in this ticket at the latest is in it, or was in one before."""
+        trains = {key for keys in self.tickets.values() for key in keys}
+        for key, last in self.last_ticket.items():
+            assert last > ticket or key in trains or key in self.late, f"{key} is overtaken"
 
     def _merge(self, command: Train) -> None:
         shards = self.settings.shards

@@ -74,8 +74,8 @@ Task = (
 def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> SchedulerSettings:
     """Settings of a small run without evaluation or checkpoints.
 
-    ``restarts`` are deaths that it survives: of ``env`` nodes, of the ``evaluator``, or of the
-    other nodes, which are ``policy``.
+    ``restarts`` are deaths that it survives: of ``env`` nodes, of the ``evaluator``, of the
+    ``replay`` node, or of the other nodes, which are ``policy``.
     """
     values: dict[str, object] = {
         "shards": 2,
@@ -103,7 +103,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "work_timeout_s": None,
         "repeat_timeout_s": 120.0,
     }
-    more = {"other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
+    more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
     more |= {"comebacks", "comebacks_on_error", "spare_nodes"}
     more |= {
         "moments",
@@ -120,6 +120,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
     assert changes.keys() <= values.keys() | more
     values |= changes
     kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
+    kinds["replay"] = "replay"
     names = {kind: values.get(key) or () for kind, key in kinds.items()}
     names["env"] = (*values["env_nodes"], *(values.get("spare_nodes") or ()))  # type: ignore[misc]
     values["restarts"] = tuple(
@@ -289,8 +290,9 @@ class World:
 
     def kill(self, node: str) -> list[Send]:
         """Let a node die, or one that is coming back: what it does and was told are gone."""
-        self.inbox[node].clear()
-        self.busy.pop(node, None)
+        for each in (node, STREAM) if node == self.settings.replay else (node,):
+            self.inbox[each].clear()
+            self.busy.pop(each, None)
         return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
 
     def finish(self, node: str) -> list[Send]:
@@ -300,6 +302,8 @@ class World:
         if (node, name_of(task)) in self.forgets:
             return []
         if node == self.settings.replay and isinstance(task, Train):
+            if task.ticket < self.drawn:  # by the node that died
+                return []
             assert task.ticket == self.drawn
             self.drawn += 1
             self.touched.append(self.settings.optimizer)

@@ -40,6 +40,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "savers": ("first", "second"),
         "restarts": draw(st.fixed_dictionaries(dict.fromkeys(KINDS, st.integers(0, 3)))),
         "other_nodes": ("policy0", "policy1"),
+        "balance": draw(st.booleans()),
         "backoff_s": 0.3,
         "max_backoff_s": 1.0,
         "moments": draw(st.sampled_from([(), ("start",), ("start", "evaluation", "checkpoint")])),
@@ -156,12 +157,13 @@ class Nodes(RuleBasedStateMachine):
     def another_degree(self, degree: int) -> None:
         """The run chooses another, whatever its reasons; nothing that is open may be stranded."""
         self.world.use_degree(min(degree, self.settings.degree))
+        self.world.deliver(Tick())  # what it admits comes now, not with a report that is ignored
 
-    @precondition(lambda self: self.going and len(self.world.busy) > 1)
-    @rule(pick=PICK, picks=st.lists(PICK, min_size=30, max_size=90))
+    @precondition(lambda self: self.going and self.collecting())
+    @rule(pick=PICK, picks=st.lists(PICK, min_size=50, max_size=100))
     def straggle(self, pick: int, picks: list[int]) -> None:
-        """One takes its time while the others go on as far as they may."""
-        late = list(self.world.busy)[pick % len(self.world.busy)]
+        """One env node takes its time while all others go on as far as they may."""
+        late = self.collecting()[pick % len(self.collecting())]
         for pick in picks:
             choices = [node for node in self.world.busy if node != late]
             choices += self.world.can_start()
@@ -173,6 +175,9 @@ class Nodes(RuleBasedStateMachine):
                 self.world.finish(node)
             else:
                 self.world.start(node)
+
+    def collecting(self) -> list[str]:
+        return [node for node in self.settings.env_nodes if node in self.world.busy]
 
     @precondition(lambda self: self.going)
     @rule(seconds=st.floats(0.0, 5.0))

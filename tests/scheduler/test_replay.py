@@ -437,3 +437,35 @@ def test_no_time_left_ends_without_the_one_being_written() -> None:
     world.deliver(StopRequested("Ctrl-C; no time", save=False))
     assert world.ended is not None and world.ended.reason == "interrupted"
     assert world.checkpoints == []
+
+
+# --- a replay node that dies -------------------------------------------------------------------
+
+
+def test_successor_is_told_of_every_ticket_that_is_not_settled() -> None:
+    """What comes while there is none is for it, too, and nothing twice."""
+    world = replay_world(degree=2, slots_per_shard=3, restarts={"replay": 1}, stop_env_steps=200)
+    collect_all(world)
+    train_one(world)
+    finish(world, "replay")  # has drawn ticket 1, on which nobody has trained
+    world.kill("replay")
+    assert {node for node, _ in commands(collect_all(world), Train)} == {"optimizer"}
+    merged = world.audit.merged
+    told = [command for node, command in finish(world, "replay") if node == "replay"]
+    tickets = [train.ticket for train in told if isinstance(train, Train)]
+    assert tickets == list(range(1, merged)) and len(tickets) == 3
+    simulate(world)
+    assert world.ended is not None and world.ended.reason == "finished"
+    assert world.scheduler.statistics().env_steps_trained == 200
+
+
+def test_checkpoint_that_a_dead_replay_node_was_writing_is_cut_anew() -> None:
+    world = saving_world(restarts={"replay": 1})
+    save_parts(world)
+    assert commands(world.kill("replay"), Save) == []
+    assert commands(collect_all(world), Collect) == [], "it is held for the next cut"
+    finish(world, "replay")  # it is back
+    again = commands(train_one(world), Save)
+    assert {command.checkpoint for _, command in again if isinstance(command, Save)} == {2}
+    simulate(world)
+    assert world.checkpoints[0].commit.checkpoint == 2

@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_core.events import (
+    Asked,
     Assign,
+    Change,
     Failed,
     NodeExited,
     Release,
+    Requested,
     Respawn,
     Retire,
     Save,
@@ -170,6 +173,17 @@ def test_nothing_moves_while_nodes_save() -> None:
     assert loads(world) == [3, 3, 0], "every part is written by who had the shard"
     work(world, "env0", "env1", "optimizer", LAUNCHER)
     assert loads(world) == [2, 2, 2]
+
+
+def test_nothing_moves_while_values_change() -> None:
+    world = scaling_world(changeable={"rate": 0})
+    world.deliver(Requested(Asked("me", changes={"rate": 1})))
+    work(world, "env0", "env1")
+    assert commands(train_one(world), Change) != []
+    scale(world, 1)
+    assert loads(world) == [3, 3], "who has a shard must know its values"
+    work(world, "optimizer", "env0", "env1")
+    assert loads(world) == [6]
 
 
 def test_nothing_moves_to_a_node_that_is_away() -> None:

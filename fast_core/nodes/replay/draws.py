@@ -224,11 +224,7 @@ class Replay:
             self._take()
 
     def take_over(self) -> None:
-        """Go on where another replay node was killed.
-
-        Raises:
-            SegmentError: That can't be known any more.
-        """
+        """Go on where another replay node was killed."""
         assert self._moments is not None, "nothing outlives a replay node unless the plan says so"
         self.place, states = self._moments.restore()
         for group, state, boxes in zip(self.groups, states, self._carried, strict=True):
