@@ -533,8 +533,9 @@ class Shell:
         return wakeup_s
 
     def _idle_since_s(self) -> float | None:
-        """Since when none of the nodes that the scheduler waits for has been at work."""
-        if self.lost:  # others may wait for it to be back
+        """Since when none of those that the scheduler waits for has been at work."""
+        host = self._telling.host
+        if self.lost or (host is not None and host.busy):  # a callback has a limit of its own
             return None
         since_ns = 0
         for name in (*self._awaited, *self.plan.names.spare):

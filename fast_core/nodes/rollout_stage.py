@@ -76,7 +76,9 @@ class RolloutStage(Node):
             case Save(checkpoint, directory):
                 name = state_file(self.context.name)
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-                    save(Path(directory) / name, self.state_dict())
+                    state = self.state_dict()
+                with self.state(NodeState.WRITING, f"writing checkpoint {checkpoint}"):
+                    save(Path(directory) / name, state)
                 self.context.channel.send(Saved(self.context.name, checkpoint, (name,)))
             case _:
                 raise FastLoopError(

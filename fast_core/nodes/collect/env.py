@@ -109,8 +109,12 @@ class EnvNode(Node):
                 self._change(values)
                 self.context.channel.send(Changed(self.context.name, number))
             case Save(checkpoint, directory):
-                with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-                    files = tuple(shard.save(directory) for shard in self._shards.values())
+                doing = f"saving checkpoint {checkpoint}"
+                with self.state(NodeState.SAVING, doing):
+                    files = tuple(
+                        shard.save(directory, lambda: self.state(NodeState.WRITING, doing))
+                        for shard in self._shards.values()
+                    )
                 self.context.channel.send(Saved(self.context.name, checkpoint, files))
 
     def work(self) -> bool:

@@ -127,7 +127,9 @@ class LearningNode(Node):
     def save(self, checkpoint: int, directory: Path) -> None:
         """Write the learner's file and say so."""
         with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-            save(directory / self.learner_file, self.saved_state())
+            state = self.saved_state()
+        with self.state(NodeState.WRITING, f"writing checkpoint {checkpoint}"):
+            save(directory / self.learner_file, state)
         self.context.channel.send(Saved(self.context.name, checkpoint, (self.learner_file,)))
 
     def saved_state(self) -> dict[str, object]:
