@@ -160,6 +160,13 @@ class StallDetector:
                 return failure
         return None
 
+    def forgive(self, node: str) -> None:
+        """Let this node's time begin anew, when it was looked at last."""
+        watched = self._watched[node]
+        watched.counters = ()
+        if watched.beat_s is not None:
+            watched.beat_s = self._checked_s
+
     def _renew(self, node: str) -> None:
         """Another process is this node from now on; nothing is expected of it until it begins."""
         memory, pulse = self._memory, self._memory.pulse(node)

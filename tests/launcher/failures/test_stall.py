@@ -309,6 +309,21 @@ def test_pause_of_the_launcher_is_forgiven(watched: Watched) -> None:
     assert watched.run(5) is not None, "but not for ever"
 
 
+def test_node_that_is_forgiven_begins_anew(watched: Watched) -> None:
+    """Somebody holds it in a debugger."""
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    assert watched.run(STEP_LIMIT_S + 3) is not None
+    watched.detector.forgive("env-0")
+    assert watched.run(STEP_LIMIT_S) is None
+    assert watched.run(3) is not None
+    watched.lives = False
+    watched.detector.forgive("env-0")
+    for node in watched.stage.plan.names.all[1:]:
+        watched.detector.forgive(node)
+    assert watched.run(SILENCE_LIMIT_S - 1) is None
+    assert watched.run(3) is not None
+
+
 def test_node_that_waits_is_given_its_turns_however_short_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
