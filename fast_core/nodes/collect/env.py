@@ -101,7 +101,7 @@ class EnvNode(Node):
                 else:
                     held.incarnation = incarnation
             case Release(shard):
-                with self.state(NodeState.STEPPING, f"closing the environments of shard {shard}"):
+                with self.state(NodeState.HANDLING, f"closing the environments of shard {shard}"):
                     self._release(shard)
             case Collect(rollouts):
                 self._orders.extend(rollouts)

@@ -332,7 +332,9 @@ class Shard:
         Raises:
             EnvironmentFailed: An environment raised.
         """
-        for group in self.groups:
+        for group in self.groups:  # where whoever watches sees that they come forward
+            self._words[StatsColumn.SHARD] = self.shard
+            self._words[StatsColumn.GROUP] = group.index
             group.change(plan)
 
     # --- checkpoints ---------------------------------------------------------------------------
