@@ -352,6 +352,7 @@ class Supervisor:
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
+        self._due_s.pop(child.name, None)
         if child.name in self._shell.absent:  # it was told to
             self._retired_s.pop(child.name, None)
             self._shell.dying.pop(child.name, None)
