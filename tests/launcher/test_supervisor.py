@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -331,3 +332,35 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     clock[0] = 12.0  # it waits before it is started once more
     supervisor._check_stalls()
     assert shell.dying == {}
+
+
+def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    """One that comes back when the run ends; it has no plan, so nobody can tell it to stop."""
+    child, shell, signals = tree["env-0"], SimpleNamespace(), list[int]()
+    child.pid = 0
+    shell.end, shell.stop_nodes, shell.tell_stop = EndRun("failed", ""), list, list
+
+    def wait(timeout_s: float, others: Sequence[int]) -> None:
+        child.pid, child.status = 5, -signals[0] if signals else None
+
+    def send_signal(child: Child, number: int) -> None:
+        assert child.pid
+        signals.append(number)
+
+    shell.receive = lambda: None
+    given = SimpleNamespace(
+        children=tree.children,
+        living=lambda: [child] if child.status is None else [],
+        poll=lambda: [child] if child.status else [],
+        send_signal=send_signal,
+        fileno=tree.fileno,
+        close=lambda grace_s: None,
+    )
+    hub = SimpleNamespace(path="socket", wait=wait)
+    unwatched: Any = (given, stage.memory, hub, shell, interrupts, lambda: 0.0)
+    supervisor = Supervisor(stage.plan, *unwatched)
+    supervisor._specs = {"env-0": topology(stage.plan)[0]}
+    supervisor._stop()
+    assert signals == [signal.SIGTERM]
