@@ -306,7 +306,7 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     tree: FakeTree, interrupts: Interrupts, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     shell = SimpleNamespace(
         lost={"env-0"},
         absent=set(),
