@@ -75,6 +75,7 @@ class Standstill:
 
     def __init__(self, first_s: float | None, repeat_s: float):
         self._first_s, self._repeat_s = first_s, repeat_s
+        self._look_s = min(repeat_s, first_s or 0.0) / 2
         self.check_s: float | None = None
         self._since_s = self._longest_s = 0.0
         self._seen: set[type[object]] = set()
@@ -86,13 +87,15 @@ class Standstill:
         if self._first_s is None or kind not in _COMES:
             return
         if kind in self._seen:
-            self._longest_s = max(self._longest_s, now_s - self._since_s)
-        self._seen.add(kind)
-        self._restart(now_s)
+            if now_s - self._since_s > self._longest_s:
+                self._longest_s = now_s - self._since_s
+        else:
+            self._seen.add(kind)
+        self._since_s, self._told, self.check_s = now_s, False, now_s + self._look_s
 
     def _restart(self, now_s: float) -> None:
         self._since_s, self._told = now_s, False
-        self.check_s = now_s + min(self._repeat_s, self._first_s or 0.0) / 2
+        self.check_s = now_s + self._look_s
 
     def look(
         self, debts: Iterator[Debt], idle_since_s: float | None, now_s: float
