@@ -49,12 +49,12 @@ class Spent(msgspec.Struct, kw_only=True):
     Attributes:
         shards: Rollouts of one ticket.
         tickets: Tickets settled.
-        total_s: Time passed.
+        total_s: Time passed, but for that of rest while admission was held.
         collecting_s: Time that env nodes had work, as their mean.
         rounds_s: Time that any env node had work.
         training_s: Time that a ticket was training, its publication included.
         idle_s: Time that env nodes had none though nothing held admission, such as a checkpoint or
-            the end of the run, as their mean.
+            the end of the run, or had held it just before, as their mean.
         starved_s: Likewise for the learner.
         weights_s: Time that the learner took to publish.
         rollouts: Rollouts completed.
@@ -87,6 +87,8 @@ class Spent(msgspec.Struct, kw_only=True):
 
     def since(self, dt_s: float, *, working: float, training: bool, held: bool) -> None:
         """Let time pass in which ``working`` of the env nodes, a share, had work."""
+        if held and not working and not training:
+            return
         self.total_s += dt_s
         self.collecting_s += dt_s * working
         if working:
