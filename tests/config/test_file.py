@@ -359,6 +359,7 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
         ("nodes.optimizer.device", "cuda:1", "cpu"),
         ("supervision.env_restarts", "2", "0"),
         ("nodes.extra", "[{node: 'a:B'}]", "[]"),
+        ("nodes.env.balance", "true", "false"),
     ],
 )
 def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:
