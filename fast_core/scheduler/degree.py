@@ -231,7 +231,7 @@ class Auto:
         before, kept.rate = kept.rate, None if degree else rate
         if ess is not None and ess < ESS and degree:
             self._lower(degree // 2, ceiling=degree - 1)
-            return f"the effective sample size is {ess:.2f} of the rows, less than {ESS}"
+            return f"the effective sample size is {ess:.3f} of the rows, less than {ESS}"
         if degree and before is not None and rate < (1 + GAIN / 2) * before:
             self._lower(0, ceiling=0)
             return f"{rate:.3g} rounds/s are no gain over {before:.3g} at degree 0"
