@@ -203,6 +203,32 @@ def test_auto_reaches_nine_tenths_of_the_best_degree_and_keeps_rows_as_fresh(
     assert 1 <= chosen <= 2 * best + 1, (chosen, fixed)
 
 
+@pytest.mark.parametrize(
+    "holds",
+    [
+        {"checkpoint_every_updates": 40},
+        {"evaluator": "evaluator", "eval_every_env_steps": 40, "eval_mode": "sync"},
+    ],
+    ids=["checkpoints", "evaluations"],
+)
+def test_pipeline_that_fills_anew_after_a_hold_asks_for_no_higher_degree(
+    holds: dict[str, object],
+) -> None:
+    """The learner has nothing to do then, whatever the degree: rows would only become older."""
+    fixed = run_for("balanced", 0.05, degree=2, **holds)[1]
+    world, rate = run_for("balanced", 0.05, degree=MOST, auto_degree=True, **holds)
+    assert rate >= 0.9 * fixed
+    assert 1 <= world.scheduler.statistics().degree <= 3
+
+
+def test_rest_counts_for_neither_side_nor_for_the_rate() -> None:
+    figures = Spent(shards=1)
+    figures.since(1.0, working=0.5, training=False, held=True)  # the last rollouts
+    figures.since(5.0, working=0.0, training=False, held=True)  # the checkpoint
+    figures.since(1.0, working=0.0, training=False, held=False)
+    assert (figures.total_s, figures.idle_s, figures.starved_s) == (2.0, 1.0, 1.0)
+
+
 def test_auto_stays_at_0_where_there_is_nothing_to_gain() -> None:
     PROFILES["instant"] = (1000, 20)
     world, _ = run_for("instant", 0.01, degree=MOST, auto_degree=True)

@@ -287,6 +287,16 @@ def test_single_rows_may_be_too_old(make_environment, make_learner, make_batch):
     np.testing.assert_array_equal(columns.scalars, all_rows.scalars)
 
 
+def test_rows_too_old_are_worth_nothing(make_environment, make_learner, make_batch):
+    """A run that chooses its degree by this would otherwise never see what is left out."""
+    config = appo(max_lag=10)
+    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    one = dataclasses.replace(batch, rollouts=batch.rollouts[:1])
+    alone = columns_of(learner, one)[1].metrics["ess"]
+    assert columns_of(learner, aged(batch, 30, 20, 19))[1].metrics["ess"] == alone / 2
+    assert learner.update(aged(batch, 30, 0, 0)).metrics["ess"] == 0.0
+
+
 def test_nothing_is_counted_without_a_limit(make_environment, make_learner, make_batch):
     config = appo()
     learner, batch = off_policy(make_environment, make_learner, make_batch, config)
