@@ -189,7 +189,18 @@ def test_record_that_ends_with_a_death_says_so() -> None:
     follower.hear(trained(0, 4))
     follower.next()
     assert follower.over is not None
-    assert follower.over.endswith("1 tickets, to update 4; env-0 was killed by SIGKILL")
+    assert follower.over.endswith("1 ticket, to update 4; env-0 was killed by SIGKILL")
+
+
+def test_record_that_ends_with_an_error_of_a_callback_ends_there() -> None:
+    error = Failed("callbacks", "calling cb:Stop.on_evaluation", "ValueError: no", "stack", {})
+    follower = following(trained(0, 4), error)
+    follower.hear(trained(0, 4))
+    follower.next()
+    assert follower.over is not None
+    assert follower.over.endswith(
+        "callbacks failed while calling cb:Stop.on_evaluation: ValueError: no"
+    )
 
 
 def death(doing: str) -> Failed:
