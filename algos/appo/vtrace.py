@@ -53,12 +53,12 @@ def vtrace(
     going_on = np.where(alive & ~truncated, dtype(gamma * gae_lambda), dtype(0))
     error = reward + np.where(alive, dtype(gamma) * next_value, dtype(0)) - value
     decay = going_on * np.minimum(ratio, dtype(c_clip))
-    gain = weight * error  # becomes target less value
-    following = np.zeros((len(value) + 1, *value.shape[1:]), value.dtype)
+    gain = weight * error
+    surplus = np.zeros((len(value) + 1, *value.shape[1:]), value.dtype)  # target less value
     for t in range(len(value) - 1, -1, -1):
-        np.multiply(decay[t], following[t + 1], out=following[t])
-        np.add(gain[t], following[t], out=following[t])
-    return VTrace(value + following[:-1], error + going_on * following[1:], weight)
+        np.multiply(decay[t], surplus[t + 1], out=surplus[t])
+        np.add(gain[t], surplus[t], out=surplus[t])
+    return VTrace(value + surplus[:-1], error + going_on * surplus[1:], weight)
 
 
 def drifted(

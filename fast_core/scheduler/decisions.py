@@ -140,8 +140,13 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
 
 
 def debts(run: Run) -> Iterator[Debt]:
-    """What nodes were told to do and have not said to have done; nothing of the launcher's own."""
+    """What nodes were told to do and have not said to have done; nothing of the launcher's own.
+
+    Nothing while one is to come back, which has limits of its own: others may wait for it.
+    """
     settings = run.settings
+    if run.restarts.away:
+        return
     for node, rollout in run.stages.open():
         what = f"has not sent Transformed of rollout {_name(rollout)}"
         yield Debt(node, Transformed, what)

@@ -136,6 +136,7 @@ def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace
     assert "in _fault" in (launched.run / "crash.txt").read_text(), "the stack of the call"
 
 
+@pytest.mark.slow
 def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workplace) -> None:
     """FT-04: five restarts are six tries, then the run ends with the last traceback."""
     launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
@@ -155,7 +156,12 @@ def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workpl
 
 @pytest.mark.slow
 def test_the_only_env_node_comes_back(workplace: Workplace) -> None:
-    launched = workplace.launch("nodes.env.count=1", "supervision.env_restarts=2", config=PATIENT)
+    launched = workplace.launch(
+        "nodes.env.count=1",
+        "supervision.env_restarts=2",
+        f"stop.env_steps={60 * TICKET}",
+        config=PATIENT,
+    )
     launched.await_training()
     for _ in range(2):
         seen = len(back(launched))
@@ -210,10 +216,10 @@ def test_env_node_that_dies_in_the_hand_over_comes_back(workplace: Workplace, po
 def test_killed_evaluator_plays_the_same_evaluation_again(workplace: Workplace) -> None:
     config = {
         **PATIENT,
-        "evaluation": {"every_env_steps": 30 * TICKET, "episodes": 4, "envs": 2, "mode": "sync"},
+        "evaluation": {"every_env_steps": 12 * TICKET, "episodes": 4, "envs": 2, "mode": "sync"},
         "supervision": {"restarts": {"evaluator": 50, "backoff_s": 0.01, "max_backoff_s": 0.01}},
         "checkpoint": {"at_end": False},
-        "stop": {"env_steps": 90 * TICKET},
+        "stop": {"env_steps": 48 * TICKET},
     }
     found = []
     for deaths in (0, 3):

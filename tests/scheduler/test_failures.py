@@ -195,12 +195,13 @@ def test_dead_policy_node_takes_nothing_of_the_scheduler_with_it() -> None:
     assert simulate(world).reason == "finished"
 
 
-def evaluating(evaluator: int = 1) -> World:
+def evaluating(**changes: object) -> World:
     world = world_of(
         evaluator="evaluator",
         eval_every_env_steps=40,
         stop_env_steps=400,
-        restarts={"evaluator": evaluator},
+        restarts={"evaluator": 1},
+        **changes,
     )
     while not any(isinstance(command, Snapshot) for _, command in world.log):
         node = world.can_start()[0]
@@ -225,6 +226,22 @@ def test_evaluation_under_way_is_played_again_on_the_same_snapshot() -> None:
     world.paused.clear()
     assert simulate(world).reason == "finished"
     assert [event.request for event in world.audit.evaluated].count(late.request) == 1
+
+
+def test_run_that_waits_for_a_node_to_come_back_does_not_stand_still() -> None:
+    world = evaluating(work_timeout_s=60.0, repeat_timeout_s=10.0)
+    world.paused |= {"env0", "env1"}
+    while "evaluator" not in world.can_start():
+        node = world.can_start()[0]
+        world.start(node)
+        world.finish(node)
+    world.kill("evaluator")
+    for _ in range(100):  # its environments take long to be made, and nobody else has work
+        world.now_s += 5.0
+        world.deliver(Tick(idle_since_s=0.0))
+    assert world.ended is None
+    world.paused.clear()
+    assert simulate(world).reason == "finished"
 
 
 def test_snapshot_that_is_taken_while_the_evaluator_is_away_waits_for_it() -> None:
