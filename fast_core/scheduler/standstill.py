@@ -77,6 +77,7 @@ class Standstill:
 
     def __init__(self, first_s: float | None, repeat_s: float):
         self._first_s, self._repeat_s = first_s, repeat_s
+        self._look_s = min(repeat_s, first_s or 0.0) / 2
         self.check_s: float | None = None
         self._since_s: float | None = None  # None before anything came
         self._scale_s = 0.0
@@ -90,13 +91,14 @@ class Standstill:
             return
         if self._since_s is not None:
             patience = PATIENCE if kind in self._seen else FIRST_PATIENCE
-            self._scale_s = max(self._scale_s, patience * (now_s - self._since_s))
+            if patience * (now_s - self._since_s) > self._scale_s:
+                self._scale_s = patience * (now_s - self._since_s)
         self._seen.add(kind)
-        self._restart(now_s)
+        self._since_s, self._told, self.check_s = now_s, False, now_s + self._look_s
 
     def _restart(self, now_s: float) -> None:
         self._since_s, self._told = now_s, False
-        self.check_s = now_s + min(self._repeat_s, self._first_s or 0.0) / 2
+        self.check_s = now_s + self._look_s
 
     def look(
         self, debts: Iterator[Debt], idle_since_s: float | None, now_s: float

@@ -37,14 +37,14 @@ class Times:
     """Who has work since when.
 
     Attributes:
-        spent: Since the degree was looked at last.
+        spent: Since the degree was looked at last; None where nobody looks at it.
         held: Whether admission is held, or no further ticket is needed: nobody is late then.
         training: Whether a ticket is training.
     """
 
-    def __init__(self, env_nodes: Iterable[str], shards: int, saved: SavedState | None):
+    def __init__(self, env_nodes: Iterable[str], spent: Spent | None, saved: SavedState | None):
         """Go on from ``saved``; time stands still until the first `pass_until`."""
-        self.spent = Spent(shards=shards)
+        self.spent = spent
         self.held = self.training = False
         self._sides = kept(Sides, saved)
         self._now_s: float | None = None
@@ -64,7 +64,8 @@ class Times:
         """Let time pass up to ``now_s`` as things stand."""
         if self._now_s is not None and now_s > self._now_s:
             dt_s, working, training = now_s - self._now_s, self._working, self.training
-            self.spent.since(dt_s, working=working, training=training, held=self.held)
+            if self.spent is not None:
+                self.spent.since(dt_s, working=working, training=training, held=self.held)
             self._sides.since(dt_s, working, training=training)
         self._now_s = now_s
 
@@ -87,7 +88,8 @@ class Times:
         Returns how long it was at it, in s.
         """
         served_s = now_s - max(began_s, self._through_s.get(node, began_s))
-        self.spent.completed(now_s - began_s, served_s)
+        if self.spent is not None:
+            self.spent.completed(now_s - began_s, served_s)
         self._through_s[node] = now_s
         left = self._orders.pop(node, 0) - 1
         if left > 0:
