@@ -274,6 +274,11 @@ def read_schedule(path: Path) -> Schedule:
     """
     try:
         pieces = _pieces_of(path)
+        if not pieces:
+            raise CheckpointError(
+                f"nothing whole stands in the recorded schedule {path}: the run was killed before "
+                "it was written, or the file was cut off"
+            )
         header = msgspec.msgpack.decode(pieces[0], type=ScheduleHeader)
         if header.format != FORMAT:
             raise CheckpointError(
@@ -282,7 +287,7 @@ def read_schedule(path: Path) -> Schedule:
             )
         decode = msgspec.msgpack.Decoder(Entry).decode
         return Schedule(header, [decode(piece) for piece in pieces[1:]])
-    except (msgspec.MsgspecError, IndexError) as error:
+    except msgspec.MsgspecError as error:
         raise _unreadable(path, error) from error
 
 

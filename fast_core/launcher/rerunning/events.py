@@ -22,6 +22,7 @@ from fast_core.events import (
     Restoring,
     RolloutReady,
     Saved,
+    ScaleRequested,
     SnapshotTaken,
     StopRequested,
     Tick,
@@ -31,8 +32,8 @@ from fast_core.events import (
 )
 from fast_core.run.schedule import Entry
 
-# What the scheduler is never given, or takes in any order.
-UNRECORDED = (Restoring, Late)
+# What the scheduler is never given, takes in any order, or refuses where a run is recorded.
+UNRECORDED = (Restoring, Late, ScaleRequested)
 # What no node of a rerun gives: it comes from outside, or of saving, which a rerun leaves out.
 FROM_OUTSIDE = (
     Tick,

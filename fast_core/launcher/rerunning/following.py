@@ -30,12 +30,15 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher.rerunning.events import FROM_OUTSIDE, UNRECORDED, difference, given, key
-from fast_core.run.names import OPTIMIZER
+from fast_core.run.names import METRICS, OPTIMIZER
 from fast_core.run.schedule import Entry, Schedule
+from fast_core.scheduler import CALLBACKS
 
 Taken = Event | LauncherEvent
 # What an env node was doing that failed or died in the midst of a rollout.
 _COLLECTING = ("collecting", "stepping")
+# Whose code a rerun leaves out, callbacks and sinks, so what it raised is not raised again.
+_NOT_CALLED = (CALLBACKS, METRICS)
 _Rollout = tuple[int, int, int]  # shard, incarnation, rollout id
 
 
@@ -143,7 +146,7 @@ class Follower:
     @property
     def over(self) -> str | None:
         """Why nothing more is to be done, None while there is."""
-        so_far = f"{self.trained} tickets, to update {self.version}"
+        so_far = self._so_far()
         if not self._left:
             if self._until is not None and self.version >= self._until:
                 return f"ran again as recorded: {so_far}"
@@ -152,17 +155,23 @@ class Follower:
         died = ""
         if isinstance(event, NodeExited):
             died = f"{event.node} {event.cause}"
+        elif isinstance(event, Failed) and event.node in _NOT_CALLED:
+            died = f"{event.node} failed while {event.doing}: {event.error}"
         elif isinstance(event, Failed) and not event.traceback and event.node not in self._failing:
             died = event.error
         text = f"ran again as recorded, until the recorded run ended: {so_far}; {died}"
         return text if died else None
 
+    def _so_far(self) -> str:
+        tickets = "1 ticket" if self.trained == 1 else f"{self.trained} tickets"
+        return f"{tickets}, to update {self.version}"
+
     def exhausted(self, passed: Mapping[str, int]) -> str | None:
         """Why nothing more can be done although the scheduler's record goes on, None if it can."""
         for node, versions in self._passes.items():
             if passed[node] >= len(versions):
-                so_far = f"{self.trained} tickets, to update {self.version}"
-                return f"ran again as recorded, to the end of the record of {node}: {so_far}"
+                end = f"to the end of the record of {node}"
+                return f"ran again as recorded, {end}: {self._so_far()}"
         return None
 
     def missing(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -57,11 +58,7 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
     update = _update(until)
     recorded = parts(found.path)
     if not recorded:
-        raise ConfigError(
-            f"the run {str(found.path)!r} was not recorded, so nobody knows in which order things "
-            "happened in it. Record one with diagnostics.schedule: `fastloop launch "
-            f"{found.config} diagnostics.schedule=true`"
-        )
+        raise _not_recorded(found)
     part, schedule, continuation = _chosen(recorded, update)
     _check_fingerprint(schedule.header, found)
     config = _config(schedule.header, found)
@@ -80,6 +77,18 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         text = f"the weights came out as recorded after each of {follower.trained} tickets"
         progress.log(LogLine("launcher", "INFO", text))
         return outcome
+
+
+def _not_recorded(run: RunDirectory) -> ConfigError:
+    source = run.path.parent.parent
+    if run.path.parent.name == FOLDER and parts(source):
+        again = shlex.join(["fastloop", "rerun", str(source)])
+        return ConfigError(f"{str(run.path)!r} is a rerun itself. Run the recorded one: `{again}`")
+    record = shlex.join(["fastloop", "launch", str(run.config), "diagnostics.schedule=true"])
+    return ConfigError(
+        f"the run {str(run.path)!r} was not recorded, so nobody knows in which order things "
+        f"happened in it. Record one with diagnostics.schedule: `{record}`"
+    )
 
 
 def _chosen(

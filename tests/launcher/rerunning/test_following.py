@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from fast_core.errors import FastLoopError
@@ -19,7 +21,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.launcher.rerunning.events import entry
+from fast_core.launcher.rerunning.events import FROM_OUTSIDE, UNRECORDED, entry
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.run.schedule import FORMAT, Schedule, ScheduleHeader
 
@@ -189,7 +191,22 @@ def test_record_that_ends_with_a_death_says_so() -> None:
     follower.hear(trained(0, 4))
     follower.next()
     assert follower.over is not None
-    assert follower.over.endswith("1 tickets, to update 4; env-0 was killed by SIGKILL")
+    assert follower.over.endswith("1 ticket, to update 4; env-0 was killed by SIGKILL")
+
+
+def test_record_that_ends_with_an_error_of_a_callback_ends_there() -> None:
+    error = Failed("callbacks", "calling cb:Stop.on_evaluation", "ValueError: no", "stack", {})
+    follower = following(trained(0, 4), error)
+    follower.hear(trained(0, 4))
+    follower.next()
+    assert follower.over is not None
+    assert follower.over.endswith(
+        "callbacks failed while calling cb:Stop.on_evaluation: ValueError: no"
+    )
+
+
+def test_every_event_from_outside_is_given_again_or_not_recorded() -> None:
+    assert set(get_args(LauncherEvent)) <= {*FROM_OUTSIDE, *UNRECORDED}
 
 
 def death(doing: str) -> Failed:

@@ -56,6 +56,28 @@ def test_run_that_was_not_recorded_says_how_to_record(run: RunDirectory) -> None
         rerun(run.path)
 
 
+def test_advice_of_a_run_in_a_folder_with_spaces_can_be_pasted(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "my toy", datetime(2026, 1, 1))
+    run.write_config(CONFIG)
+    with pytest.raises(ConfigError, match=f"launch '{run.config}' diagnostics.schedule=true"):
+        rerun(run.path)
+
+
+def test_rerun_of_a_rerun_names_the_recorded_run(run: RunDirectory) -> None:
+    record(run)
+    again = RunDirectory.create(run.path, "rerun", datetime(2026, 1, 1))
+    again.write_config(CONFIG)
+    with pytest.raises(ConfigError, match=f"is a rerun itself.*`fastloop rerun {run.path}`"):
+        rerun(again.path)
+
+
+def test_record_without_a_whole_piece_is_refused(run: RunDirectory) -> None:
+    record(run)
+    (run.path / "schedule" / "part-0.gz").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"nothing whole stands in .*part-0.gz"):
+        rerun(run.path)
+
+
 def test_other_numerics_are_refused_by_name(run: RunDirectory) -> None:
     record(run, torch="1.0", OMP_NUM_THREADS="7")
     with pytest.raises(ConfigError) as caught:
