@@ -250,11 +250,11 @@ def test_rows_older_than_max_lag_take_no_part_and_are_counted(
         assert (report.updates, report.skipped) == (4, 4), "32 of 64 rows, 16 at once"
         assert report.metrics["rows_too_old"] == 32
         learned.append(parameters(learner))
-        again = moved(learner)
+        again = make_learner(config, make_environment())
         again.load_state_dict(learner.state_dict())
         report = again.update(aged(batch, 30, 0, 0))
         assert (report.updates, report.skipped) == (0, 8)
-        assert report.metrics == {} or report.metrics["rows_too_old"] == 96
+        assert report.metrics["rows_too_old"] == 96
     np.testing.assert_array_equal(*learned)
 
 
