@@ -15,6 +15,7 @@ from benchmarks import (
     dsac_gops,
     launched,
     measure,
+    ppo_throughput,
     replay_memory,
     round_trace,
 )
@@ -33,6 +34,9 @@ from fast_core.spec import EnvironmentSpec, SpaceSpec
 ROOT = Path(__file__).resolve().parent.parent
 # The slow ones measure no longer here than a whole last line needs; what it says is no matter.
 SHORTER: dict[str, dict[str, Any]] = {
+    "ppo_throughput": {
+        "RACE": replace(ppo_throughput.RACE, quick_last_round=14, peer_limit_s=4.0),
+    },
     "time_to_score": {"QUICK_SEEDS": 1},
     "async_profiles": {
         "PROFILES": {"equal": (1, 1)},
@@ -56,7 +60,6 @@ SHORTER: dict[str, dict[str, Any]] = {
 }
 QUICK = (
     "ring",
-    "ppo_throughput",
     "sampler_limit",
     "startup",
     "replay_memory",

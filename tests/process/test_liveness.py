@@ -42,6 +42,7 @@ def test_learner_that_holds_the_interpreter_lock_is_not_taken_for_stopped(
     assert launched.wait() == 0, launched.screen
 
 
+@pytest.mark.slow
 def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     workplace: Workplace,
 ) -> None:

@@ -94,6 +94,7 @@ def failing(workplace: Workplace, fault: str, *overrides: str, once: bool) -> La
     return workplace.launch(*overrides, config=values, home=home)
 
 
+@pytest.mark.slow
 def test_run_without_a_checkpoint_begins_once_more(workplace: Workplace) -> None:
     """What a learner that hangs leaves is no better than what a dead one does."""
     limits = ("supervision.work_timeout_s=1", "supervision.grace_s=0.1")
@@ -108,6 +109,7 @@ def test_run_without_a_checkpoint_begins_once_more(workplace: Workplace) -> None
     assert begun == ["start", "start"]
 
 
+@pytest.mark.slow
 def test_error_ends_the_run_with_its_cause_when_the_budget_is_spent(workplace: Workplace) -> None:
     again = ("supervision.restarts={optimizer: 2, on_error: restart, backoff_s: 0.1}",)
     cut = failing(workplace, "raise", *again, once=False)

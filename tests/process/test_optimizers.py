@@ -130,7 +130,7 @@ def test_replica_that_differs_by_one_bit_ends_the_run(workplace: Workplace) -> N
     assert "optimizer-0 has the hash " in told and "optimizer-1 " in told
 
 
-@pytest.mark.parametrize("update", slow_but(["allreduce"], ["allreduce", "async"]))
+@pytest.mark.parametrize("update", slow_but([], ["allreduce", "async"]))
 def test_resumed_optimizers_go_on_together(workplace: Workplace, update: str) -> None:
     """With allreduce bit for bit as a run that never stopped, each with its own noise."""
     # The exponent of importance weights would follow the limit, which the two parts have apart.

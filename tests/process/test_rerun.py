@@ -55,7 +55,7 @@ def check_equal(workplace: Workplace, config: dict[str, Any], *overrides: str) -
     assert digests(rerun_of(run)) == recorded
 
 
-@pytest.mark.parametrize("degree", slow_but([4], [-1, 1, 2, 3, 4]))
+@pytest.mark.parametrize("degree", slow_but([4], [-1, 1, 4]))
 def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
     check_equal(workplace, RECORDED, f"scheduler.off_policy_degree={degree}")
 
@@ -72,7 +72,7 @@ def test_forward_passes_of_policy_nodes_are_the_same_again(
 @pytest.mark.parametrize(
     "optimizers",
     slow_but(
-        ["{count: 1}"],
+        [],
         [
             "{count: 1}",
             "{count: 3, update: async}",

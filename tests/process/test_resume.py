@@ -190,7 +190,7 @@ def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
     assert {int, np.ndarray} <= kinds
 
 
-@pytest.mark.parametrize("kills", slow_but([3], [3, 12]))
+@pytest.mark.parametrize("kills", slow_but([3], [3, 8]))
 def test_newest_complete_checkpoint_always_loads(workplace: Workplace, kills: int) -> None:
     """Promise 9: the launcher or the learner is killed at moments spread over a checkpoint."""
     values = config(

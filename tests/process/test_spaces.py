@@ -67,7 +67,7 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", slow_but(["a network of one's own"], TASKS))
+@pytest.mark.parametrize("name", slow_but([], TASKS))
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     """The toys raise if they get an action that they forbade or that is not in their space."""
     config = TASKS[name]

@@ -55,6 +55,7 @@ def resumed(run: Path) -> bool:
     return any(event["what"] == "resume" for event in read_lines(run / "events.jsonl"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace, mode: str) -> None:
     sweep = start(workplace, mode=mode, seeds=3)
@@ -87,6 +88,7 @@ def test_run_of_a_sweep_equals_its_configuration_launched_alone(workplace: Workp
     assert digests(run) == digests(alone.run) != {}
 
 
+@pytest.mark.slow
 def test_run_that_fails_ends_no_other_and_is_named_at_the_end(workplace: Workplace) -> None:
     home = workplace.folder()
     faults = {"environment.kwargs.fault": ["raise", ""], "environment.kwargs.folder": [str(home)]}

@@ -70,6 +70,7 @@ def await_figures(launched: Launched) -> None:
     eventually(lambda: read_lines(launched.run / "metrics.jsonl"), "a row of metrics", 20)
 
 
+@pytest.mark.slow
 def test_class_of_a_script_is_evaluated_and_resumed_by_command(workplace: Workplace) -> None:
     text = """
 import json
