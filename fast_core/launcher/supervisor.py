@@ -10,7 +10,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 
 import msgspec
@@ -39,7 +39,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
-from fast_core.system.process_state import process_state
+from fast_core.system.process_state import is_traced, process_state
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
@@ -352,6 +352,7 @@ class Supervisor:
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
+        self._due_s.pop(child.name, None)
         if child.name in self._shell.absent:  # it was told to
             self._retired_s.pop(child.name, None)
             self._shell.dying.pop(child.name, None)
@@ -485,7 +486,11 @@ class Supervisor:
         now_s = time.monotonic()
         shell = self._shell
         gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
-        stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
+        stall = self._stalls.check(now_s, gone)
+        if stall is not None and is_traced(self._tree.children[stall.node].pid):
+            self._stalls.forgive(stall.node)
+            stall = None
+        stall = stall or self._overdue(now_s)
         if stall is not None:
             stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
@@ -523,12 +528,15 @@ class Supervisor:
         """Ask every node to stop, give it the grace time, then use force."""
         living = {child.name for child in self._tree.living()}
         untold = self._shell.stop_nodes([name for name in self._specs if name in living])
-        terminated = frozenset(untold)
-        for name in untold:  # most likely still importing; it has nothing to close
-            self._tree.send_signal(self._tree.children[name], signal.SIGTERM)
+        terminated = set[str]()
         begun_s = time.monotonic()
         try:
             while self._tree.living() and time.monotonic() < begun_s + self._grace_s:
+                for name in set(untold) - terminated:
+                    child = self._tree.children[name]
+                    if child.pid:  # most likely still importing; it has nothing to close
+                        terminated.add(name)
+                        self._tree.send_signal(child, signal.SIGTERM)
                 self._await_exit(UNTOLD_POLL_S if untold else POLL_LIMIT_S, terminated)
                 untold = self._shell.tell_stop(untold)
         except NodeFailed:
@@ -555,7 +563,7 @@ class Supervisor:
         living = (child.name for child in self._tree.living() if child.name != PROBE)
         return max(map(self._plan.grace_s, living), default=0.0)
 
-    def _await_exit(self, limit_s: float, terminated: frozenset[str]) -> None:
+    def _await_exit(self, limit_s: float, terminated: Set[str]) -> None:
         self._hub.wait(limit_s, (self._tree.fileno(), self._interrupts.fileno()))
         self._interrupts.drain()
         self._shell.receive()

@@ -199,7 +199,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
     The same of a node of FastLoop's own may be late news of one that died.
     """
     node = getattr(event, "node", None)
-    if node not in run.settings.savers and node not in run.settings.other_nodes:
+    if node not in run.users:
         return None
     match event:
         case Saved(checkpoint=number) if not run.checkpoints.owes(event):

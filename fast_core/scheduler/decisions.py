@@ -97,7 +97,7 @@ def advance(run: Run) -> None:
 def steer(run: Run, event: Trained) -> None:
     """Let the degree follow where time goes, once learning has begun."""
     auto, spent = run.auto, run.times.spent
-    if auto is None:
+    if auto is None or spent is None:
         return
     if run.settled.env_steps - run.settings.rows_per_ticket < run.ratio.learning_from:
         spent.clear()  # tickets that grant nothing tell nothing
@@ -268,22 +268,22 @@ def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
 def _admit(run: Run) -> None:
     if not run.ledger.has_idle:
         return
-    settings, tickets = run.settings, run.tickets
+    settings, tickets, degree = run.settings, run.tickets, run.degree
     needed = tickets_needed(settings, run.settled, run.ratio, tickets.settled)
     hold = _hold(run)
     count = places(
         started=tickets.started,
         settled=tickets.settled,
         shards=settings.shards,
-        degree=run.degree,
+        degree=degree,
         needed=needed,
         hold=hold,
     )
-    run.times.held = hold or (needed is not None and needed <= tickets.settled + 1 + run.degree)
+    run.times.held = hold or (needed is not None and needed <= tickets.settled + 1 + degree)
     if count <= 0:
         return
     version = run.settled.version
-    batches = start_rollouts(run.ledger, tickets, count, run.degree, version, run.now_s)
+    batches = start_rollouts(run.ledger, tickets, count, degree, version, run.now_s)
     for node, collect in batches:
         run.times.ordered(node, len(collect.rollouts))
         run.send(node, collect)

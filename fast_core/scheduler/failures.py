@@ -91,7 +91,7 @@ class Restarts:
         self.left[kind] -= 1
         self.deaths[kind] += 1
         self.away.add(node)
-        if node not in self._lives or (
+        if node not in self._waits_s or (
             since_s is not None and now_s - since_s >= self._max_backoff_s
         ):
             self._waits_s[node] = 0.0

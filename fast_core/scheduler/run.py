@@ -21,7 +21,7 @@ from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.crew import Crew
-from fast_core.scheduler.degree import Auto, AutoState
+from fast_core.scheduler.degree import Auto, AutoState, Spent
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
 from fast_core.scheduler.ledger import Ledger, ShardCounts
@@ -59,6 +59,7 @@ class Run:
         merged_env_steps: Environment steps of merged tickets.
         drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
         awaited: Nodes that are not ready yet.
+        users: Nodes of the user, and others whose messages are held to the same rules.
         reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
@@ -81,11 +82,12 @@ class Run:
         self.tickets = Tickets(
             settings.shards, self.counters.settled, drops=settings.stragglers == "drop"
         )
-        self.times = Times(settings.env_nodes, settings.shards, saved)
         self.auto: Auto | None = None
         if settings.auto_degree:
             state, replays = kept(AutoState, saved), settings.replay is not None
             self.auto = Auto(settings.degree, state, replays=replays)
+        spent = None if self.auto is None else Spent(shards=settings.shards)
+        self.times = Times(settings.env_nodes, spent, saved)
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
@@ -103,6 +105,7 @@ class Run:
         self.drawing: deque[Train] = deque()
         self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
+        self.users = frozenset((*settings.savers, *settings.other_nodes))
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
         self.start_deadline_s: float | None = None

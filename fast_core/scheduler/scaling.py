@@ -109,7 +109,11 @@ def move(run: Run) -> None:
     was sent before in order, so the one that lets go of a shard writes nothing of it any more.
     """
     crew, ledger = run.crew, run.ledger
-    if not (crew.changing or crew.asked) or run.changes.holds or run.checkpoints.cut is Cut.SAVING:
+    if (
+        not (crew.moves or crew.leaving or crew.asked)
+        or run.changes.holds
+        or run.checkpoints.cut is Cut.SAVING
+    ):
         return
     for shard, node in list(crew.moves.items()):
         source = ledger.owners[shard]

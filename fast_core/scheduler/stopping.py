@@ -38,15 +38,15 @@ def tickets_needed(
     Updates may be skipped, so for ``stop_updates`` the number can grow while training goes on; it
     never falls, and so no ticket is started that turns out not to be needed.
     """
-    needed: list[int] = []
+    needed = None
     if settings.stop_env_steps is not None:
-        needed.append(
-            _ceil_div(settings.stop_env_steps - progress.env_steps, settings.rows_per_ticket)
-        )
+        missing = settings.stop_env_steps - progress.env_steps
+        needed = _ceil_div(missing, settings.rows_per_ticket)
     if settings.stop_updates is not None:
         missing = settings.stop_updates - progress.updates
-        needed.append(ratio.tickets_for(missing, progress.env_steps))
-    return settled + max(min(needed), 0) if needed else None
+        tickets = ratio.tickets_for(missing, progress.env_steps)
+        needed = tickets if needed is None else min(needed, tickets)
+    return None if needed is None else settled + max(needed, 0)
 
 
 def limit_reached(

@@ -37,7 +37,7 @@ class Times:
     """Who has work since when.
 
     Attributes:
-        spent: Since the degree was looked at last.
+        spent: Since the degree was looked at last; None where nobody looks at it.
         held: Whether admission is held, or no further ticket is needed: nobody is late then.
         training: Whether a ticket is training.
 
@@ -45,9 +45,9 @@ class Times:
     late until the first ticket has settled without.
     """
 
-    def __init__(self, env_nodes: Iterable[str], shards: int, saved: SavedState | None):
+    def __init__(self, env_nodes: Iterable[str], spent: Spent | None, saved: SavedState | None):
         """Go on from ``saved``; time stands still until the first `pass_until`."""
-        self.spent = Spent(shards=shards)
+        self.spent = spent
         self.held = self.training = self._fills = False
         self._sides = kept(Sides, saved)
         self._now_s: float | None = None
@@ -68,7 +68,8 @@ class Times:
         if self._now_s is not None and now_s > self._now_s:
             dt_s, working, training = now_s - self._now_s, self._working, self.training
             self._fills |= self.held
-            self.spent.since(dt_s, working=working, training=training, held=self._fills)
+            if self.spent is not None:
+                self.spent.since(dt_s, working=working, training=training, held=self._fills)
             self._sides.since(dt_s, working, training=training)
         self._now_s = now_s
 
@@ -91,7 +92,8 @@ class Times:
         Returns how long it was at it, in s.
         """
         served_s = now_s - max(began_s, self._through_s.get(node, began_s))
-        self.spent.completed(now_s - began_s, served_s)
+        if self.spent is not None:
+            self.spent.completed(now_s - began_s, served_s)
         self._through_s[node] = now_s
         left = self._orders.pop(node, 0) - 1
         if left > 0:

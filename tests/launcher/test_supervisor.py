@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ import pytest
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.events import EndRun, Failed, Restoring
+from fast_core.events import EndRun, Failed, Respawn, Restoring
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
@@ -299,3 +300,67 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
     Supervisor(stage.plan, tree, *unwatched)._check_start()  # type: ignore[arg-type]
     assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
     assert "in env-0" in taken[0].traceback
+
+
+def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    shell = SimpleNamespace(
+        lost={"env-0"},
+        absent=set(),
+        coming=set(),
+        dying={},
+        survives=lambda event: True,
+        run=SimpleNamespace(log=Path),
+        take=lambda event: None,
+    )
+    hub = SimpleNamespace(path="socket", peer=str, retire=lambda node: None)
+    unwatched: Any = (stage.memory, hub, shell, interrupts, lambda: 0.0)
+    supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
+    supervisor.start(topology(stage.plan))
+    tree.spawn = lambda name, target, warm: None  # type: ignore[attr-defined]
+    killed = []
+    tree.send_signal = lambda child, number: killed.append(child.name)  # type: ignore[attr-defined]
+    supervisor.spawn(Respawn("env-0", 2))
+    clock[0] = 10.5
+    supervisor._check_stalls()
+    assert killed == ["env-0"]
+    tree["env-0"].status = -9
+    supervisor._take_exit(tree["env-0"])
+    clock[0] = 12.0  # it waits before it is started once more
+    supervisor._check_stalls()
+    assert shell.dying == {}
+
+
+def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
+    tree: FakeTree, interrupts: Interrupts, stage: Stage
+) -> None:
+    """One that comes back when the run ends; it has no plan, so nobody can tell it to stop."""
+    child, shell, signals = tree["env-0"], SimpleNamespace(), list[int]()
+    child.pid = 0
+    shell.end, shell.stop_nodes, shell.tell_stop = EndRun("failed", ""), list, list
+
+    def wait(timeout_s: float, others: Sequence[int]) -> None:
+        child.pid, child.status = 5, -signals[0] if signals else None
+
+    def send_signal(child: Child, number: int) -> None:
+        assert child.pid
+        signals.append(number)
+
+    shell.receive = lambda: None
+    given = SimpleNamespace(
+        children=tree.children,
+        living=lambda: [child] if child.status is None else [],
+        poll=lambda: [child] if child.status else [],
+        send_signal=send_signal,
+        fileno=tree.fileno,
+        close=lambda grace_s: None,
+    )
+    hub = SimpleNamespace(path="socket", wait=wait)
+    unwatched: Any = (given, stage.memory, hub, shell, interrupts, lambda: 0.0)
+    supervisor = Supervisor(stage.plan, *unwatched)
+    supervisor._specs = {"env-0": topology(stage.plan)[0]}
+    supervisor._stop()
+    assert signals == [signal.SIGTERM]

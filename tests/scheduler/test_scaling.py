@@ -106,6 +106,17 @@ def test_node_that_was_retired_comes_back_under_its_name_with_a_new_life() -> No
     assert loads(world) == [3, 3]
 
 
+def test_node_that_was_retired_and_came_back_may_die_like_any_other() -> None:
+    world = scaling_world(env_nodes=2, restarts={"env": 2}, backoff_s=0.5)
+    for count in (1, 2):
+        scale(world, count)
+        work(world, *NODES)
+        train_one(world)
+    assert loads(world) == [3, 3]
+    sends = world.kill("env1")
+    assert [command.life for _, command in commands(sends, Respawn)] == [3], "at once"
+
+
 @pytest.mark.parametrize(
     ("count", "relative", "said"),
     [
