@@ -163,7 +163,8 @@ def test_tickets_of_the_degree_before_tell_nothing() -> None:
 
 
 def test_nobody_is_late_because_a_node_is_gone() -> None:
-    times = Times(("a", "b"), 2, None)
+    figures = Spent(shards=2)
+    times = Times(("a", "b"), figures, None)
     times.pass_until(0.0)
     for node in ("a", "b"):
         times.ordered(node, 1)
@@ -172,7 +173,7 @@ def test_nobody_is_late_because_a_node_is_gone() -> None:
     assert (times.sides(1.0).collecting_s, times.sides(1.0).collecting_waits_s) == (1.0, 0.0)
     for now_s, whole, starved_s in ((2.0, False, 0.0), (3.0, True, 0.0), (4.0, True, 1.0)):
         times.pass_until(now_s)
-        assert times.spent.starved_s == starved_s
+        assert figures.starved_s == starved_s
         times.settled(whole=whole)
 
 
