@@ -711,8 +711,8 @@ class SupervisionConfig(Section, frozen=True):
     repeat_timeout_s: Annotated[
         Seconds,
         Meta(
-            description="Likewise, from the second time of each kind on. Where the longest so far "
-            "took more than a twentieth of it, a node may take 20 times that instead, but never "
+            description="Likewise, from the second time of each kind on. Where that is more, a "
+            "node may take 20 times the longest so far, or twice the first, instead, but never "
             "more than work_timeout_s. Both also limit how long a run may stand still, in which "
             "something is owed, nothing comes and no node is at work."
         ),

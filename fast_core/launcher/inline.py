@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +40,7 @@ from fast_core.system import forks, remains, threads
 from fast_core.system.text import error_text
 
 OTHERS_WAIT_S = 0.1  # between looks at the interrupts
+EXTRA_WAIT_S = 0.002  # between turns while only a node of the user's has something to do
 
 
 class InlineMode:
@@ -195,14 +197,16 @@ class InlineRun:
         self._stop()
 
     def _await_others(self) -> None:
-        """Wait for what does not happen in this thread: a commit, a callback."""
-        if not self._shell.await_others(OTHERS_WAIT_S):
+        """Wait for what does not happen in this thread: a commit, a callback, a user's node."""
+        if self._shell.await_others(OTHERS_WAIT_S):
+            return
+        if not self._plan.config.nodes.extra:
             raise FastLoopError(
                 "no node has anything to do and the run has not ended: "
-                f"{self._shell.owed() or 'nobody owes anything'}. Where that is no node of your "
-                "own, it is a fault in FastLoop, please report it with "
-                f"{self._shell.run.path / 'events.jsonl'}"
+                f"{self._shell.owed() or 'nobody owes anything'}. This is a fault in FastLoop, "
+                f"please report it with {self._shell.run.path / 'events.jsonl'}"
             )
+        time.sleep(EXTRA_WAIT_S)  # how long it may take is limited as in processes
 
     def _step(self, node: Node) -> bool:
         self._limits.begin(node.context.name)

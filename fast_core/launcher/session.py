@@ -150,7 +150,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
-    remains.name_run(str(mode.folder), str(run.path.resolve()))
+    if session.follower is None:  # nobody can ask one that follows a record
+        remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
     plan = verdict.plan
     if session.follower is not None:

@@ -80,6 +80,7 @@ from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
+from fast_core.system.process_state import is_traced
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
@@ -533,8 +534,11 @@ class Shell:
         return wakeup_s
 
     def _idle_since_s(self) -> float | None:
-        """Since when none of the nodes that the scheduler waits for has been at work."""
-        if self.lost:  # others may wait for it to be back
+        """Since when none of those that the scheduler waits for has been at work."""
+        host = self._telling.host
+        if self.lost or (host is not None and host.busy):  # a callback has a limit of its own
+            return None
+        if any(map(is_traced, self.pids.values())):
             return None
         since_ns = 0
         for name in (*self._awaited, *self.plan.names.spare):

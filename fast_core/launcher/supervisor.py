@@ -39,7 +39,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.spec import EnvironmentSpec
-from fast_core.system.process_state import process_state
+from fast_core.system.process_state import is_traced, process_state
 from fast_core.system.resources import oom_kills
 
 PROBE = "probe"
@@ -486,7 +486,11 @@ class Supervisor:
         now_s = time.monotonic()
         shell = self._shell
         gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
-        stall = self._stalls.check(now_s, gone) or self._overdue(now_s)
+        stall = self._stalls.check(now_s, gone)
+        if stall is not None and is_traced(self._tree.children[stall.node].pid):
+            self._stalls.forgive(stall.node)
+            stall = None
+        stall = stall or self._overdue(now_s)
         if stall is not None:
             stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)

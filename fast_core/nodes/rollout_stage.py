@@ -10,7 +10,8 @@ from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.nodes.rollout_reader import RolloutReader
-from fast_core.run.learner_file import check, load, save
+from fast_core.run.learner_file import check, load, pack
+from fast_core.system.durable import write_durably
 
 
 def state_file(node: str) -> str:
@@ -76,7 +77,9 @@ class RolloutStage(Node):
             case Save(checkpoint, directory):
                 name = state_file(self.context.name)
                 with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-                    save(Path(directory) / name, self.state_dict())
+                    data = pack(self.state_dict())
+                with self.state(NodeState.WRITING, f"writing checkpoint {checkpoint}"):
+                    write_durably(Path(directory) / name, data)
                 self.context.channel.send(Saved(self.context.name, checkpoint, (name,)))
             case _:
                 raise FastLoopError(

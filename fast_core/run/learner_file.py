@@ -25,7 +25,16 @@ def save(path: Path, state: dict[str, object]) -> None:
     Raises:
         TypeError: As `check`.
     """
-    write_durably(path, msgspec.msgpack.encode(_to_plain(state, "")))
+    write_durably(path, pack(state))
+
+
+def pack(state: dict[str, object]) -> bytes:
+    """What `save` writes.
+
+    Raises:
+        TypeError: As `check`.
+    """
+    return msgspec.msgpack.encode(_to_plain(state, ""))
 
 
 def check(state: dict[str, object]) -> None:

@@ -7,7 +7,8 @@ The run stands still then. It is told at half the time it may, and ended after a
 That time counts from the last thing that came, and from when the last node ceased to work, which
 the launcher sees: work that is being done is not lost, however long it takes. What has never come
 before may take ``first_s``. Otherwise it is ``repeat_s``, or `PATIENCE` times the longest that
-nothing came so far, the first times left out, but never more than ``first_s``.
+nothing came so far, for first times `FIRST_PATIENCE` times that, but never more than ``first_s``.
+Whoever looks much too late was paused itself, and maybe all others with it: time begins anew then.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from fast_core.events import (
     Transformed,
 )
 
-PATIENCE = 20.0
+PATIENCE, FIRST_PATIENCE = 20.0, 2.0
+PAUSE_S = 2.0  # whoever looks so much too late was paused
 NAMED = 5  # debts that a message names
 _COMES = frozenset(
     {
@@ -77,7 +79,8 @@ class Standstill:
         self._first_s, self._repeat_s = first_s, repeat_s
         self._look_s = min(repeat_s, first_s or 0.0) / 2
         self.check_s: float | None = None
-        self._since_s = self._longest_s = 0.0
+        self._since_s: float | None = None  # None before anything came
+        self._scale_s = 0.0
         self._seen: set[type[object]] = set()
         self._told = False
 
@@ -86,11 +89,11 @@ class Standstill:
         kind = type(event)
         if self._first_s is None or kind not in _COMES:
             return
-        if kind in self._seen:
-            if now_s - self._since_s > self._longest_s:
-                self._longest_s = now_s - self._since_s
-        else:
-            self._seen.add(kind)
+        if self._since_s is not None:
+            patience = PATIENCE if kind in self._seen else FIRST_PATIENCE
+            if patience * (now_s - self._since_s) > self._scale_s:
+                self._scale_s = patience * (now_s - self._since_s)
+        self._seen.add(kind)
         self._since_s, self._told, self.check_s = now_s, False, now_s + self._look_s
 
     def _restart(self, now_s: float) -> None:
@@ -108,10 +111,11 @@ class Standstill:
             now_s: The time, at least `check_s`.
         """
         owed = [] if idle_since_s is None else list(debts)
-        if idle_since_s is None or not owed:
+        paused = self.check_s is not None and now_s > self.check_s + PAUSE_S
+        if idle_since_s is None or not owed or paused:
             self._restart(now_s)
             return None
-        self._since_s = max(self._since_s, min(idle_since_s, now_s))
+        self._since_s = max(self._since_s or 0.0, min(idle_since_s, now_s))
         limit_s, key = self._limit(owed)
         stood_s = now_s - self._since_s
         if stood_s < limit_s and (self._told or stood_s < limit_s / 2):
@@ -122,7 +126,7 @@ class Standstill:
 
     def _limit(self, owed: list[Debt]) -> tuple[float, str]:
         assert self._first_s is not None
-        usual_s = max(self._repeat_s, PATIENCE * self._longest_s)
+        usual_s = max(self._repeat_s, self._scale_s)
         if usual_s >= self._first_s or not {debt.kind for debt in owed} <= self._seen:
             return self._first_s, "supervision.work_timeout_s"
         return usual_s, "supervision.repeat_timeout_s"

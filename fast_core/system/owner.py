@@ -66,9 +66,19 @@ def is_dead(owner: Owner, observer: Owner) -> bool:
     if owner.spaces != observer.spaces:
         return False
     try:
-        return _started(owner.pid) != owner.started
+        started = _started(owner.pid)
+        return _is_free(owner.pid) if started is None else started != owner.started
     except OSError:
         return False
+
+
+def _is_free(pid: int) -> bool:
+    """Whether no process has this number but one that has ended; ``/proc`` may hide some."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return os.path.exists(f"/proc/{pid}")
 
 
 def _started(pid: int) -> int | None:

@@ -6,8 +6,10 @@ up is removed by whoever comes later, once the launcher is proven to be dead. St
 and quick to import, because the watchdog is made of it.
 
 Concurrency: any number of processes may reclaim at once. The dead don't come back, so to remove
-what they left twice is as good as once. A folder without a link is either empty, and then just
-being made (its maker begins anew if it is removed), or it says nothing and stays.
+what they left twice is as good as once. A folder that does not say whose it is stays, empty or not:
+versions of FastLoop that write no link have such folders while their runs live. So a folder has its
+name only while it has its link; the other name, in which it is made and removed, nobody but this
+module gives, and its maker begins anew if somebody removes it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ NODE_NUMBER = "FASTLOOP_NODE"
 PREFIX = "fastloop-"
 # So that the path of a socket file in a private folder fits into the kernel's 107 bytes.
 _PLACE_BYTES = 79
-_NAME = re.compile(PREFIX + "[0-9a-f]{8}")
+_UNNAMED = ".new"  # of a folder that is just being made, or removed
+_NAME = re.compile(f"{PREFIX}[0-9a-f]{{8}}({re.escape(_UNNAMED)})?")
 _LINK, _RUN = "owner", "run"
 _UNKNOWN = "unknown"
 _KILL_FOR_S = 1.0
@@ -58,13 +61,14 @@ def new_path() -> str:
 
 def make_folder(path: str) -> None:
     """Make a private folder that belongs to the calling process."""
-    owner = str(this_process() or _UNKNOWN)
+    owner, unnamed = str(this_process() or _UNKNOWN), path + _UNNAMED
     while True:
-        os.mkdir(path, 0o700)
+        os.mkdir(unnamed, 0o700)
         try:
-            return os.symlink(owner, os.path.join(path, _LINK))
+            os.symlink(owner, os.path.join(unnamed, _LINK))
         except FileNotFoundError:  # somebody took it for an abandoned one
             continue
+        return os.rename(unnamed, path)
 
 
 def name_run(folder: str, run: str) -> None:
@@ -82,15 +86,20 @@ def run_of(folder: str) -> str | None:
 
 def remove_folder(path: str) -> None:
     """Remove a private folder; its link last, so that a death meanwhile leaves the proof."""
+    path = path.removesuffix(_UNNAMED)
     with contextlib.suppress(OSError):
-        for name in sorted(os.listdir(path), key=_LINK.__eq__):
+        for name in os.listdir(path):
             each = os.path.join(path, name)
             if os.path.isdir(each) and not os.path.islink(each):
                 shutil.rmtree(each, ignore_errors=True)
-            else:
+            elif name != _LINK:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(each)
-        os.rmdir(path)
+        os.rename(path, path + _UNNAMED)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(path + _UNNAMED, _LINK))
+    with contextlib.suppress(OSError):
+        os.rmdir(path + _UNNAMED)
 
 
 def folders() -> Iterator[tuple[str, Owner | None]]:
@@ -171,7 +180,7 @@ def reclaim() -> list[str]:
     for pid, marks in killed.items():
         left.setdefault(marks[RUN_OWNER], []).append(f"process {pid}")
     for path, owner in folders():
-        if owner is None:
+        if owner is None and path.endswith(_UNNAMED):
             with contextlib.suppress(OSError):
                 os.rmdir(path)  # if it is empty
         elif died(owner):

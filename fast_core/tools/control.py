@@ -21,6 +21,7 @@ from fast_core.system.owner import is_dead, this_process
 from fast_core.system.surroundings import write_result
 from fast_core.tools.run_state import read_state
 
+LOOK_S = 2.0  # for a run to say how it is
 KINDS = ("env", "policy", "optimizer", "replay", "evaluator", "metrics")
 
 
@@ -63,7 +64,7 @@ def running() -> list[Running]:
 
 def _look(folder: Path, path: Path, pid: int) -> Running:
     try:
-        for answer in client.exchange(folder / SOCKET, StatusRequest()):
+        for answer in client.exchange(folder / SOCKET, StatusRequest(), LOOK_S):
             if (status := answer.status) is not None:
                 return Running(
                     path=path,

@@ -27,8 +27,10 @@ from fast_core.events import (
 )
 from fast_core.launcher import shell as module
 from fast_core.launcher.shell import EXIT_NEWS_S, Shell
+from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.node import NodeState
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Send
 from tests.nodes.stage import Stage
 
@@ -238,3 +240,15 @@ def test_callback_that_fails_after_the_last_ticket_is_not_passed_over(
     else:
         assert desk.shell.end.reason == reason
         assert "line 3" in desk.screen.getvalue()
+
+
+def test_run_that_waits_for_a_callback_does_not_stand_still(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose part of a checkpoint takes long: it has a limit of its own."""
+    desk.make_ready()
+    for row in desk.shell.stats.values():
+        row.words[StatsColumn.STATE] = NodeState.WAITING
+    assert desk.shell._idle_since_s() is not None
+    monkeypatch.setattr(desk.shell._telling, "host", SimpleNamespace(busy=True))
+    assert desk.shell._idle_since_s() is None

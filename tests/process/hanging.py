@@ -132,6 +132,8 @@ class HangingStage(RolloutStage):
             settings.get("where", ""), settings.get("kind", "gil"), settings.get("at", 3), 3600.0
         )
         self._forgets, self._handled = settings.get("forgets", 0), 0
+        self._ponders_s = settings.get("ponders_s", 0.0)
+        self._pondered: tuple[float, Command] | None = None
         self._trouble("prepare")
 
     def handle(self, command: Command) -> None:
@@ -140,6 +142,9 @@ class HangingStage(RolloutStage):
             self._handled += 1
             if self._handled == self._forgets:
                 return
+            if self._ponders_s:
+                self._pondered = time.monotonic(), command
+                return
         super().handle(command)
 
     def transform(self, rollout: ShardRollout) -> None:
@@ -147,7 +152,11 @@ class HangingStage(RolloutStage):
 
     def work(self) -> bool:
         self._trouble("work")
-        return super().work()
+        if self._pondered is None or time.monotonic() < self._pondered[0] + self._ponders_s:
+            return super().work()
+        (_, command), self._pondered = self._pondered, None
+        super().handle(command)
+        return True
 
     def close(self) -> None:
         self._trouble("stage_close")

@@ -90,6 +90,20 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
 
 
 @pytest.mark.slow
+def test_stage_that_takes_its_time_is_waited_for_inline_too(workplace: Workplace) -> None:
+    """As one that asks somebody elsewhere: nobody has anything to do meanwhile."""
+    launched = workplace.launch(
+        STAGE.format("ponders_s: 0.3"),
+        "rollout.shards=1",
+        "nodes.env.count=1",
+        "stop={updates: 12}",
+        "mode=inline",
+        config=HANGING,
+    )
+    assert launched.wait() == 0, launched.screen
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["process", "inline"])
 def test_stage_that_forgets_a_rollout_is_named(workplace: Workplace, mode: str) -> None:
     """Every node is well, and only waits."""

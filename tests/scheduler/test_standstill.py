@@ -133,6 +133,29 @@ def test_long_gaps_are_the_scale_of_later_ones() -> None:
     assert over.over
 
 
+def test_what_always_takes_longer_than_the_limit_of_repeats_is_waited_for() -> None:
+    """Such as a stage that asks people: what the first answer took is what others take."""
+    still, event = Standstill(FIRST_S, REPEAT_S), RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+    still.take(Ready("env0", 1), 1e6)
+    debt = Debt("env0", RolloutReady, "has not collected")
+    for first_s in (1e6, 1e6 + 70.0):
+        now_s = first_s
+        while (now_s := still.check_s or 0.0) < first_s + 70.0:
+            verdict = still.look(iter([debt]), 0.0, now_s)
+            assert verdict is None or not verdict.over
+        still.take(event, first_s + 70.0)
+
+
+def test_pause_of_everybody_is_no_standstill() -> None:
+    """Ctrl-Z, a container that is frozen: the first to go on may be whoever looks."""
+    still, event = Standstill(FIRST_S, REPEAT_S), RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+    for at_s in (0.0, 1.0, 2.0):
+        still.take(event, at_s)
+    debt = Debt("env0", RolloutReady, "has not collected")
+    assert still.look(iter([debt]), 2.0, 10_000.0) is None
+    assert still.check_s == 10_000.0 + REPEAT_S / 2
+
+
 def test_debts_of_many_shards_are_counted_and_not_all_named() -> None:
     shards = 12
     ran = world(shards=shards, stop_env_steps=40 * shards)

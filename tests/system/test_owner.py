@@ -64,6 +64,19 @@ def test_process_that_nobody_has_reaped_is_dead(me: Owner, gone: int) -> None:
     assert is_dead(me._replace(pid=gone), me)
 
 
+def test_process_that_is_hidden_is_not_dead(me: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``/proc`` mounted with ``hidepid`` shows none that the user could not trace."""
+    read = os.path.exists
+
+    def hidden(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(owner, "_read", hidden)
+    monkeypatch.setattr(os.path, "exists", lambda path: path != f"/proc/{me.pid}" and read(path))
+    assert not is_dead(me, me)
+    assert is_dead(me._replace(pid=2**30), me), "there is none"
+
+
 def test_what_cant_be_read_proves_nothing(me: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> str:
         raise OSError(24, "Too many open files")

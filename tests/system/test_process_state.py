@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 
-from fast_core.system.process_state import STOPPED, process_state
+import pytest
+
+from fast_core.system.process_state import STOPPED, is_traced, process_state
 from tests.process.harness import eventually
 
 
@@ -22,3 +25,19 @@ def test_says_what_a_process_does() -> None:
             child.kill()
     assert process_state(child.pid) == "", "there is none any more"
     assert process_state(os.getpid()) == "computing"
+
+
+def test_says_whether_a_debugger_holds_a_process() -> None:
+    seize, detach = 0x4206, 17
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        try:
+            assert not is_traced(child.pid)
+            if ptrace(seize, child.pid, None, None) != 0:
+                pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+            assert is_traced(child.pid)
+            ptrace(detach, child.pid, None, None)
+        finally:
+            child.kill()
+    assert not is_traced(child.pid), "there is none any more"

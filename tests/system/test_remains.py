@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,17 +84,47 @@ def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPat
     assert path.exists()
 
 
-def test_folder_that_says_nothing_stays_unless_it_is_empty(place: Path) -> None:
+def test_folder_that_does_not_say_whose_it_is_stays_even_if_it_is_empty(place: Path) -> None:
+    """A version without links makes its folder so, and puts its sockets in a moment later."""
     full, empty = place / "fastloop-0000000f", place / "fastloop-0000000e"
     full.mkdir()
     (full / "something").touch()
     empty.mkdir()
-    others = place / "fastloop-bench-e"
-    others.mkdir()
     assert remains.reclaim() == []
     assert full.exists()
-    assert not empty.exists()
-    assert others.exists()
+    assert empty.exists()
+
+
+def test_folder_never_has_its_name_without_its_link(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However others look through the place, made and removed."""
+    path, seen = place / "fastloop-00000004", set[tuple[str, ...]]()
+
+    def looking(call: Callable[..., None]) -> Callable[..., None]:
+        def looks(*given: str | int) -> None:
+            call(*given)
+            if path.exists():
+                seen.add(tuple(os.listdir(path)))
+
+        return looks
+
+    for name in ("mkdir", "symlink", "rename", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, looking(getattr(os, name)))
+    remains.make_folder(str(path))
+    remains.remove_folder(str(path))
+    assert seen == {("owner",)}
+    assert os.listdir(place) == []
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_folder_that_a_death_left_half_made_goes(place: Path, link: bool) -> None:
+    unnamed = place / "fastloop-00000005.new"
+    unnamed.mkdir()
+    if link:
+        (unnamed / "owner").symlink_to(str(the_dead()))
+    remains.reclaim()
+    assert os.listdir(place) == []
 
 
 def test_link_to_a_folder_is_no_folder_of_a_run(place: Path, tmp_path: Path) -> None:
@@ -135,6 +166,7 @@ def test_death_while_a_folder_is_removed_leaves_the_proof(
     monkeypatch.setattr(os, "unlink", dies)
     remains.remove_folder(str(path))
     monkeypatch.setattr(os, "unlink", unlink)
-    assert os.listdir(path) == ["owner"]
+    (left,) = place.iterdir()
+    assert os.listdir(left) == ["owner"]
     remains.reclaim()
-    assert not path.exists()
+    assert os.listdir(place) == []

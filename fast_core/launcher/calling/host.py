@@ -34,6 +34,7 @@ from fast_core.system.text import encodable
 CALLBACKS_FILE = "callbacks.msgpack"
 LOOK_S = 0.01  # between looks at interrupts and limits while the launcher waits for a callback
 JOIN_S = 1.0
+PAUSE_S = 2.0  # the launcher looks for a call that does not return more often
 MOST_UNHEARD = 1000  # of what was asked for; the launcher hears of it within milliseconds
 
 Call = tuple[str, object]  # name of a method, and what it is told
@@ -86,6 +87,7 @@ class Host:
         self._serial = self._heard = 0  # of what was asked for last, and of what was heard of last
         self._unheard: list[Asked] = []  # of the part of the run that the checkpoint is of
         self._place: tuple[str, float] | None = None  # what is being called, and since when
+        self._looked_s, self._forgiven_s = time.monotonic(), 0.0  # for calls that do not return
         self._given_tasks = self._done_tasks = 0  # each counted by one thread alone
         self._failed: Failed | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -166,7 +168,12 @@ class Host:
     def overdue(self, limit_s: float | None, key: str) -> Failed | None:
         """The call that does not return, as a failure, once; None while all is well."""
         place, now_s = self._place, time.monotonic()
-        if place is None or limit_s is None or now_s < place[1] + limit_s or self._failed:
+        if now_s > self._looked_s + PAUSE_S:  # this process was stopped, and the call with it
+            self._forgiven_s = now_s
+        self._looked_s = now_s
+        if place is None or limit_s is None or self._failed:
+            return None
+        if now_s < max(place[1], self._forgiven_s) + limit_s:
             return None
         frame = sys._current_frames().get(self._thread.ident or 0)
         if in_debugger(frame):

@@ -88,15 +88,15 @@ def ask(run: RunDirectory, request: Request) -> Iterator[Answer]:
         raise ConfigError(_unreachable(run)) from error
 
 
-def exchange(path: Path, request: Request) -> Iterator[Answer]:
-    """The same over a socket that is known.
+def exchange(path: Path, request: Request, within_s: float = ANSWER_S) -> Iterator[Answer]:
+    """The same over a socket that is known, with the first answer ``within_s``.
 
     Raises:
         TransportError: Nothing that can be read came, or not even a first answer in time.
         OSError: Nobody listens there.
     """
     with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(ANSWER_S)
+        link.settimeout(within_s)
         link.connect(str(path))
         link.sendall(encode(request))
         received = b""
@@ -105,7 +105,7 @@ def exchange(path: Path, request: Request) -> Iterator[Answer]:
                 data = link.recv(_PACKET)
             except TimeoutError as error:
                 raise TransportError(
-                    f"its process has not answered within {ANSWER_S:g} s; is it stopped?"
+                    f"its process has not answered within {within_s:g} s; is it stopped?"
                 ) from error
             except ConnectionError:  # it was killed
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import time
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ class ControlServer:
             raise TransportError(f"a request is one line of at most {REQUEST_BYTES} bytes")
         if not end:
             return None
+        if _has_gone(client.link):  # and was told that nobody answers, so nothing shall be done
+            raise ConnectionResetError
         client.asked = True
         return decode_request(bytes(line))
 
@@ -147,3 +150,10 @@ class ControlServer:
         self._listener.close()
         with contextlib.suppress(OSError):
             Path(self._path).unlink()
+
+
+def _has_gone(link: socket.socket) -> bool:
+    """Whether nobody is at the other end any more; one that only says no more still reads."""
+    poll = select.poll()
+    poll.register(link, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))

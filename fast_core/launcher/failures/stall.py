@@ -19,8 +19,9 @@ from fast_core.run.plan import RunPlan
 CHECK_INTERVAL_S = 0.2
 # A pulse that has not moved for so long has missed some: whoever is at fault, it is not a call.
 MISSED_S = 6 * PULSE_PERIOD_S
-# Work that was done before may take so many times the longest of its kind.
-PATIENCE = 20.0
+# Work that was done before may take so many times the longest of its kind, and so many times what
+# the first of its kind took, which may have compiled or tuned something.
+PATIENCE, FIRST_PATIENCE = 20.0, 2.0
 PLACE_WORDS = int(ProgressWord.EPISODE)
 _STEPPING = (NodeState.STEPPING, NodeState.EVALUATING, NodeState.TRYING)
 _WORK = {
@@ -64,6 +65,7 @@ class _Watched:
         repeats: Whether what it does since then has been done before.
         done: States in which it was seen to come forward.
         longest_s: By state, the longest that counters stood still in work that was no first one.
+        first_s: By state, the longest that they did in work that was.
     """
 
     stats: StatsRow
@@ -76,6 +78,7 @@ class _Watched:
     repeats: bool = False
     done: set[int] = field(default_factory=set)
     longest_s: dict[int, float] = field(default_factory=dict)
+    first_s: dict[int, float] = field(default_factory=dict)
 
     def silent_s(self, now_s: float, forgiven_s: float) -> float:
         """For how long the pulse has not moved; 0 before it begins."""
@@ -91,9 +94,8 @@ class _Watched:
         if self.counters:
             state = self.counters[0]
             self.done.add(state)
-            if self.repeats:
-                took_s = now_s - self.moved_s
-                self.longest_s[state] = max(took_s, self.longest_s.get(state, 0.0))
+            kind = self.longest_s if self.repeats else self.first_s
+            kind[state] = max(now_s - self.moved_s, kind.get(state, 0.0))
         self.counters, self.moved_s = counters, now_s
         self.repeats = counters[0] in self.done or self.works[counters[0]] > 0
         return False
@@ -106,8 +108,8 @@ class StallDetector:
     ``environment.step_timeout_s`` while it steps environments, ``supervision.start_timeout_s``
     while it makes some anew, ``supervision.work_timeout_s`` otherwise, since even a node that
     waits takes a turn every `WAIT_LIMIT_S`. Work in a state that the node has left before has a
-    scale: `PATIENCE` times the longest so far, but for the first, which may compile or tune
-    something, and at least ``supervision.repeat_timeout_s``.
+    scale: `PATIENCE` times the longest so far, `FIRST_PATIENCE` times the first, which may have
+    compiled or tuned something, and at least ``supervision.repeat_timeout_s``.
 
     That time runs only while the process lives, as its `Pulse` shows: what is stopped did not hang
     in whatever it was calling. A pulse that stands still for ``supervision.heartbeat_timeout_s``
@@ -158,6 +160,13 @@ class StallDetector:
                 return failure
         return None
 
+    def forgive(self, node: str) -> None:
+        """Let this node's time begin anew, when it was looked at last."""
+        watched = self._watched[node]
+        watched.counters = ()
+        if watched.beat_s is not None:
+            watched.beat_s = self._checked_s
+
     def _renew(self, node: str) -> None:
         """Another process is this node from now on; nothing is expected of it until it begins."""
         memory, pulse = self._memory, self._memory.pulse(node)
@@ -201,15 +210,17 @@ class StallDetector:
         if row.state in (NodeState.WRITING, NodeState.STOPPED):
             return Limit(None, "", "")  # slow disks never disturb training; the grace time ends it
         longest_s, most_s = watched.longest_s.get(row.state, 0.0), supervision.work_timeout_s
-        usual_s = max(supervision.repeat_timeout_s, PATIENCE * longest_s)
+        first_s = watched.first_s.get(row.state, 0.0)
+        scale_s = max(PATIENCE * longest_s, FIRST_PATIENCE * first_s)
+        usual_s = max(supervision.repeat_timeout_s, scale_s)
         what = _WORK[NodeState(row.state)]
         if row.state == NodeState.WAITING and most_s is not None:  # no turn is missed by then
             most_s, usual_s = max(most_s, 3 * WAIT_LIMIT_S), max(usual_s, 3 * WAIT_LIMIT_S)
         if most_s is None or not watched.repeats or usual_s >= most_s:
             return Limit(most_s, "supervision.work_timeout_s", what)
         key = "supervision.repeat_timeout_s"
-        if longest_s:
-            key += f"; the longest before took {max(longest_s, CHECK_INTERVAL_S):.1f} s"
+        if before_s := max(longest_s, first_s):
+            key += f"; the longest before took {max(before_s, CHECK_INTERVAL_S):.1f} s"
         return Limit(usual_s, key, what)
 
     def _stopped(self, node: str, row: StatsSnapshot, silent_s: float) -> Failed | None:

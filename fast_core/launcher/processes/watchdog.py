@@ -32,7 +32,7 @@ def main() -> None:
 
     for line in remains.reclaim():
         with contextlib.suppress(OSError):  # the launcher may be gone by now
-            os.write(1, f"{line}\n".encode())
+            os.write(1, f"{line}\n".encode("utf-8", "backslashreplace"))
     groups, done = _follow(directory)
     deadline = time.monotonic() + _KILL_FOR_S
     while groups and not done and time.monotonic() < deadline:

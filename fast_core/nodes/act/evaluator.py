@@ -93,13 +93,15 @@ class EvaluatorNode(Node):
                     if self._left[0].step():
                         continue
                     del self._left[0]
-                    if not self._left:
-                        self._report(self._request)
-                        self._request = None
                     break
             except EnvironmentFailed as error:
                 self._failure = error.context
                 raise
+        if not self._left:
+            version = self._request.version
+            with self.state(NodeState.WRITING, f"writing what came of version {version}"):
+                self._report(self._request)
+            self._request = None
         return True
 
     def _report(self, request: Evaluate) -> None:

@@ -101,7 +101,7 @@ class EnvNode(Node):
                 else:
                     held.incarnation = incarnation
             case Release(shard):
-                with self.state(NodeState.STEPPING, f"closing the environments of shard {shard}"):
+                with self.state(NodeState.HANDLING, f"closing the environments of shard {shard}"):
                     self._release(shard)
             case Collect(rollouts):
                 self._orders.extend(rollouts)
@@ -109,8 +109,12 @@ class EnvNode(Node):
                 self._change(values)
                 self.context.channel.send(Changed(self.context.name, number))
             case Save(checkpoint, directory):
-                with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-                    files = tuple(shard.save(directory) for shard in self._shards.values())
+                doing = f"saving checkpoint {checkpoint}"
+                with self.state(NodeState.SAVING, doing):
+                    files = tuple(
+                        shard.save(directory, lambda: self.state(NodeState.WRITING, doing))
+                        for shard in self._shards.values()
+                    )
                 self.context.channel.send(Saved(self.context.name, checkpoint, files))
 
     def work(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -332,17 +332,23 @@ class Shard:
         Raises:
             EnvironmentFailed: An environment raised.
         """
-        for group in self.groups:
+        for group in self.groups:  # where whoever watches sees that they come forward
+            self._words[StatsColumn.SHARD] = self.shard
+            self._words[StatsColumn.GROUP] = group.index
             group.change(plan)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
-    def save(self, directory: str) -> str:
-        """Write the state to a file of the checkpoint; returns its name."""
+    def save(
+        self, directory: str, writing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> str:
+        """Write the state to a file of the checkpoint, within ``writing``; returns its name."""
         path = shard_file(directory, self.shard)
         groups = tuple(group.state() for group in self.groups)
         state = ShardState(self.shard, groups, self._noise.state(), self._made_in)
-        write_durably(path, msgspec.msgpack.encode(state))
+        data = msgspec.msgpack.encode(state)
+        with writing():
+            write_durably(path, data)
         return path.name
 
     def close(self) -> None:

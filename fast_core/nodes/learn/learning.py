@@ -15,7 +15,8 @@ from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
-from fast_core.run.learner_file import LEARNER_FILE, check, load, save
+from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
+from fast_core.system.durable import write_durably
 from fast_core.system.threads import set_threads
 
 
@@ -127,7 +128,9 @@ class LearningNode(Node):
     def save(self, checkpoint: int, directory: Path) -> None:
         """Write the learner's file and say so."""
         with self.state(NodeState.SAVING, f"saving checkpoint {checkpoint}"):
-            save(directory / self.learner_file, self.saved_state())
+            data = pack(self.saved_state())
+        with self.state(NodeState.WRITING, f"writing checkpoint {checkpoint}"):
+            write_durably(directory / self.learner_file, data)
         self.context.channel.send(Saved(self.context.name, checkpoint, (self.learner_file,)))
 
     def saved_state(self) -> dict[str, object]:

@@ -92,9 +92,17 @@ class ReplayNode(Node):
             if self._orders and group.ready and not self._endangered and self._may_draw(index):
                 self._draw(index, group)
                 drew = True
-        if not drew and self._state == NodeState.DRAWING:
-            self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)
+        if not drew:
+            self._rest()
         return self._note_cut() or self._write() or drew
+
+    def _rest(self) -> None:
+        """Show that nothing can be drawn, and whether a checkpoint is on its way to the disk."""
+        writes = self._background is not None
+        state = NodeState.WRITING if writes else NodeState.WAITING
+        if self._state != state:
+            doing = "writing a checkpoint" if writes else "waiting for work"
+            self.enter(state, doing, least_ns=SHORT_NS)
 
     def _may_draw(self, group: int) -> bool:
         return self._views is None or self._views.may_draw(group)

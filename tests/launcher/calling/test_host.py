@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from fast_core.callbacks import Checkpoint, End, LiveRun, Metrics, Start
 from fast_core.config import CallbackConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.events import Asked, Failed, Save, Saved, Told
+from fast_core.launcher.calling import host
 from fast_core.launcher.calling.given import check_named
 from fast_core.launcher.calling.host import CALLBACKS_FILE, Answer, Host
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -220,6 +222,26 @@ def test_call_that_does_not_return_is_named_with_its_stack(office: Any) -> None:
     assert late.error == "types:SimpleNamespace.on_start did not return within 0 s (key)"
     assert "in hang" in late.traceback and OWN not in late.traceback
     assert desk.host.overdue(0.0, "key") is None, "once"
+    go.set()
+
+
+def test_call_that_was_stopped_with_the_whole_process_is_not_late(
+    office: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    desk = office(listening(on_start=lambda start, run: go.wait(20.0)))
+    desk.begin()
+    desk.host.tell("start", [("on_start", START)])
+    eventually(lambda: desk.host._place, "it is being called")
+    now_s = time.monotonic()
+    monkeypatch.setattr(host.time, "monotonic", lambda: now_s)
+    assert desk.host.overdue(10.0, "key") is None
+    now_s += 3600.0
+    for _ in range(9):
+        assert desk.host.overdue(10.0, "key") is None
+        now_s += 1.0
+    now_s += 1.0
+    assert desk.host.overdue(10.0, "key") is not None
     go.set()
 
 

@@ -57,6 +57,20 @@ def connect(server: ControlServer, path: Path) -> Iterator[Connect]:
         link.close()
 
 
+def test_who_has_gone_away_asks_nothing_any_more(server: ControlServer, connect: Connect) -> None:
+    """While this process was stopped they were told that nobody answers."""
+    connect().shutdown(socket.SHUT_WR)
+    gone, half = connect(), connect()
+    for link in (gone, half):
+        link.sendall(encode(StopRequest()))
+    gone.close()
+    half.shutdown(socket.SHUT_WR)  # it still reads
+    ((client, request),) = server.take()
+    assert request == StopRequest()
+    server.finish(client, Answer("accepted"))
+    assert decode_answer(half.recv(4096).strip()) == Answer("accepted")
+
+
 def read(link: socket.socket) -> list[Answer]:
     """Every answer until the connection is closed."""
     received = b""

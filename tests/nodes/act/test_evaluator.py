@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fast_core.errors import SegmentError
 from fast_core.events import Evaluate, Evaluated, Record, Stop
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.metrics import MetricsNode
+from fast_core.nodes.node import NodeState
 from fast_core.policy.file import PolicyFile, best_policy_path, read_origin, read_policy
 from tests.nodes.stage import Stage, drain
 
@@ -68,6 +70,21 @@ def test_other_version_than_the_one_asked_for_is_a_fault(stage: Stage, node: Eva
     snapshot(stage, 1)
     with pytest.raises(SegmentError, match="told to evaluate version 7, the slot holds 1"):
         evaluate(stage, node, 7)
+
+
+def test_slow_disk_under_the_best_policy_is_blamed_on_no_environment(
+    stage: Stage, node: EvaluatorNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, flush = set[int](), os.fsync
+
+    def slow(descriptor: int) -> None:
+        states.add(node.context.stats.snapshot().state)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    snapshot(stage, 1)
+    evaluate(stage, node, 1)
+    assert states == {NodeState.WRITING}
 
 
 def test_successor_plays_again_what_the_dead_one_played(stage: Stage, node: EvaluatorNode) -> None:

@@ -15,6 +15,7 @@ from fast_core.config import CheckpointConfig, PolicyConfig, RolloutConfig
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder
+from fast_core.memory import StatsColumn
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
 from fast_core.spec import EnvironmentSpec
@@ -217,3 +218,20 @@ def test_state_of_another_configuration_is_refused(make: Make) -> None:
     state = msgspec.structs.replace(group.state(), frames=b"short")
     with pytest.raises(CheckpointError, match="stacked frames have 5 bytes; this run has"):
         group.begin_restore(state)
+
+
+def test_episodes_that_begin_with_other_values_are_seen_to_come_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many slow resets in a row are no call that does not return."""
+    stage, seen = Stage(tmp_path, make_config()), list[int]()
+    words = stage.memory.stats("env-0").words
+    monkeypatch.setattr(
+        EnvGroup, "change", lambda group, plan: seen.append(words[StatsColumn.SHARD])
+    )
+    for number in (0, 1):
+        shard = Shard(stage.plan, stage.memory, number, 1, words)
+        shard.change(stage.plan)
+        shard.close()
+    assert seen == [0, 1]
+    stage.close()

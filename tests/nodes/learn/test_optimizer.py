@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from fast_core.events import Assign, Collect, Save, Saved, Snapshot, SnapshotTak
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.optimizer import OptimizerNode
+from fast_core.nodes.node import NodeState
 from fast_core.run.learner_file import LEARNER_FILE, load, save
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
@@ -48,6 +50,30 @@ class Pair:
         self.optimizer.close()
         self.env.close()
         self.stage.close()
+
+
+def waits_for_disk(monkeypatch: pytest.MonkeyPatch, stage: Stage, node: str) -> list[NodeState]:
+    """The state that is shown of a node each time that a disk takes its time."""
+    states, flush = list[NodeState](), os.fsync
+
+    def slow(descriptor: int) -> None:
+        states.append(NodeState(stage.memory.stats(node).snapshot().state))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    return states
+
+
+@pytest.mark.parametrize("node", ["optimizer-0", "env-0"])
+def test_slow_disk_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    pair = make_pair(tmp_path)
+    pair.collect(1)
+    states = waits_for_disk(monkeypatch, pair.stage, node)
+    pair.stage.hub.send(node, Save(1, str(tmp_path)))
+    drain(pair.optimizer)
+    drain(pair.env)
+    assert set(states) == {NodeState.WRITING}
+    pair.close()
 
 
 def make_pair(folder: Path, checkpoint: Path | None = None) -> Pair:

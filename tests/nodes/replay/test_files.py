@@ -11,6 +11,8 @@ import pytest
 
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.events import Save, Saved
+from fast_core.memory import StatsColumn
+from fast_core.nodes.node import NodeState
 from fast_core.nodes.replay import files as replay_files
 from fast_core.nodes.replay.files import (
     STATE_FILE,
@@ -154,8 +156,11 @@ def test_processes_draw_while_the_rows_are_written(
     stage.grant(0, 1)
     drain(stage.node)
     assert stage.ends[0].next() is not None, "drawn, although nothing could be written yet"
+    words = stage.node.context.stats.words
+    assert words[StatsColumn.STATE] == NodeState.WRITING, "which no limit cuts short"
     go.set()
     stage.drain()
+    assert words[StatsColumn.STATE] == NodeState.WAITING
     assert Saved("replay-0", 1, (STATE_FILE, "replay-0.bin", "replay-1.bin")) in (
         stage.stage.events()
     )
