@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fast_core.run.checkpoint_files import complete_names
-from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines, read_process
 from tests.process.replay_runs import DISCRETE, TOGETHER, granted, reached
 from tests.process.replay_runs import ROWS as REPLAYED_ROWS
@@ -37,12 +36,9 @@ def comebacks(launched: Launched) -> list[dict[str, Any]]:
     return [event for event in launched.events() if event["what"] == "come back"]
 
 
-@pytest.mark.parametrize("name", slow_but(["discrete"], ["discrete", "continuous, normalised"]))
-def test_killed_optimizer_comes_back_and_nothing_else_has_changed(
-    workplace: Workplace, name: str
-) -> None:
-    whole = workplace.launch(config=config(name))
-    cut = workplace.launch(ONCE, SLOWED, config=config(name))
+def test_killed_optimizer_comes_back_and_nothing_else_has_changed(workplace: Workplace) -> None:
+    whole = workplace.launch(config=config("discrete"))
+    cut = workplace.launch(ONCE, SLOWED, config=config("discrete"))
     kill(cut, "optimizer-0", TICKETS // 2)
     assert whole.wait() == 0, whole.screen
     assert cut.wait() == 0, cut.screen
@@ -65,8 +61,9 @@ def test_killed_optimizer_comes_back_and_nothing_else_has_changed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["optimizer-0", "optimizer-1"])
-@pytest.mark.parametrize("update", ["allreduce", "async"])
+@pytest.mark.parametrize(
+    ("update", "victim"), [("allreduce", "optimizer-1"), ("async", "optimizer-0")]
+)
 def test_one_of_several_optimizers_takes_the_others_back_with_it(
     workplace: Workplace, update: str, victim: str
 ) -> None:
@@ -128,8 +125,6 @@ def test_error_is_no_death_unless_it_is_said_to_be(workplace: Workplace) -> None
     cut = failing(workplace, "raise", ONCE, once=True)
     assert cut.wait(60) == 1, cut.screen
     assert not comebacks(cut) and "came back" not in cut.screen
-    inline = failing(workplace, "raise", ONCE, "mode=inline", once=True)
-    assert inline.wait(60) == 1, inline.screen
 
 
 @pytest.mark.slow
@@ -172,11 +167,11 @@ def test_optimizer_is_killed_again_and_again(workplace: Workplace) -> None:
         SLOWED,
         config=values,
     )
-    for number in range(8):
+    for number in range(4):
         if read_process(cut.pid) is None:
             break
         os.kill(cut.node("optimizer-0"), signal.SIGKILL)
-        time.sleep(0.3 * number)
+        time.sleep(0.5 * number)
     assert cut.wait(120) == 0, cut.screen
     cut.assert_gone()
     assert digests(cut.run) == digests(whole.run)

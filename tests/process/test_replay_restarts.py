@@ -44,9 +44,7 @@ def kill(launched: Launched) -> None:
     eventually(lambda: back(launched) > before, f"its successor\n{launched.screen}")
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["continuous"], ["continuous", "discrete", "two optimizers"])
-)
+@pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "two optimizers"]))
 def test_killed_replay_node_comes_back_with_every_bit(workplace: Workplace, name: str) -> None:
     """RB-14: rows, priorities, what was drawn and not learnt from, and the ratio, at degree 0."""
     whole = finished(workplace.launch(config=TASKS[name]))
