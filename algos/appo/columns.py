@@ -8,6 +8,7 @@ import numpy as np
 
 from fast_core.algos.appo.config import APPOConfig
 from fast_core.algos.appo.vtrace import drifted, effective_sample_size, vtrace
+from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.ppo.columns import ColumnMaker, actions
 from fast_core.algos.ppo.core import Columns, Critic
@@ -55,7 +56,7 @@ class CorrectedColumnMaker(ColumnMaker):
             scalars = [log_prob, advantage, target, outcomes.value, weight]
         else:
             scalars = [merged.behaviour_log_prob, advantage, target, outcomes.value]
-        metrics = {"ess": effective_sample_size(log_ratio if known is None else log_ratio[known])}
+        metrics = {"ess": self._effective(merged, log_ratio, known)}
         if settings.max_lag is not None:
             metrics["rows_too_old"] = float(self._rows_too_old)
         return Columns(
@@ -64,6 +65,13 @@ class CorrectedColumnMaker(ColumnMaker):
             None if known is None else known.reshape(-1),
             metrics,
         )
+
+    def _effective(self, merged: MergedRollout, log_ratio: F32, known: Bool | None) -> float:
+        """Effective sample size, as a share of the rows: those too old are worth nothing."""
+        if known is None:
+            return effective_sample_size(log_ratio)
+        quarantined = 0 if merged.quarantined is None else int(merged.quarantined.sum())
+        return effective_sample_size(log_ratio[known], log_ratio.size - quarantined)
 
     def _known(self, merged: MergedRollout) -> Bool | None:
         """Which rows are learned from; None for all."""

@@ -77,16 +77,17 @@ def drifted(
     return more | ((ratio < 1 - epsilon) & (push < 0))
 
 
-def effective_sample_size(log_ratio: NDArray[np.floating]) -> float:
-    """How many rows as good as on-policy these are worth, as a share of them: in (0, 1].
+def effective_sample_size(log_ratio: NDArray[np.floating], rows: int | None = None) -> float:
+    """How many rows as good as on-policy these are worth, as a share of ``rows``, or of them.
 
-    ``(sum w)^2 / (n sum w^2)`` of the importance weights ``w``, none of them clipped; 1 without
-    rows.
+    ``(sum w)^2 / (n sum w^2)`` of the importance weights ``w``, none of them clipped; 1 where
+    there are no rows at all.
 
     Source: Kong 1992, a note on importance sampling using standardized weights.
     """
+    count = log_ratio.size if rows is None else rows
     if not log_ratio.size:
-        return 1.0
+        return 0.0 if count else 1.0
     logs = log_ratio.astype(np.float64).reshape(-1)
     weights = np.exp(logs - logs.max())  # the same factor above and below
-    return float(weights.sum() ** 2 / (len(weights) * np.square(weights).sum()))
+    return float(weights.sum() ** 2 / (count * np.square(weights).sum()))

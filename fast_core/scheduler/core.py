@@ -320,6 +320,7 @@ def _trained(run: Run, event: Trained) -> None:
         run.drawing.popleft()
     progress.settle(event, settings.rows_per_ticket)
     run.reported = event.metrics or run.reported
+    run.times.settled(whole=not run.restarts.away)
     steer(run, event)
     fault = run.episodes.fault(settings.nonfinite_share)
     if fault is not None:

@@ -49,12 +49,12 @@ class Spent(msgspec.Struct, kw_only=True):
     Attributes:
         shards: Rollouts of one ticket.
         tickets: Tickets settled.
-        total_s: Time passed.
+        total_s: Time passed, but for that of rest while admission was held.
         collecting_s: Time that env nodes had work, as their mean.
         rounds_s: Time that any env node had work.
         training_s: Time that a ticket was training, its publication included.
         idle_s: Time that env nodes had none though nothing held admission, such as a checkpoint or
-            the end of the run, as their mean.
+            the end of the run, or had held it just before, as their mean.
         starved_s: Likewise for the learner.
         weights_s: Time that the learner took to publish.
         rollouts: Rollouts completed.
@@ -87,6 +87,8 @@ class Spent(msgspec.Struct, kw_only=True):
 
     def since(self, dt_s: float, *, working: float, training: bool, held: bool) -> None:
         """Let time pass in which ``working`` of the env nodes, a share, had work."""
+        if held and not working and not training:
+            return
         self.total_s += dt_s
         self.collecting_s += dt_s * working
         if working:
@@ -229,7 +231,7 @@ class Auto:
         before, kept.rate = kept.rate, None if degree else rate
         if ess is not None and ess < ESS and degree:
             self._lower(degree // 2, ceiling=degree - 1)
-            return f"the effective sample size is {ess:.2f} of the rows, less than {ESS}"
+            return f"the effective sample size is {ess:.3f} of the rows, less than {ESS}"
         if degree and before is not None and rate < (1 + GAIN / 2) * before:
             self._lower(0, ceiling=0)
             return f"{rate:.3g} rounds/s are no gain over {before:.3g} at degree 0"

@@ -40,12 +40,15 @@ class Times:
         spent: Since the degree was looked at last; None where nobody looks at it.
         held: Whether admission is held, or no further ticket is needed: nobody is late then.
         training: Whether a ticket is training.
+
+    After a hold, or where a node is lost, the pipeline fills anew whatever the degree: nobody is
+    late until the first ticket has settled without.
     """
 
     def __init__(self, env_nodes: Iterable[str], spent: Spent | None, saved: SavedState | None):
         """Go on from ``saved``; time stands still until the first `pass_until`."""
         self.spent = spent
-        self.held = self.training = False
+        self.held = self.training = self._fills = False
         self._sides = kept(Sides, saved)
         self._now_s: float | None = None
         self._living = set(env_nodes)
@@ -64,8 +67,9 @@ class Times:
         """Let time pass up to ``now_s`` as things stand."""
         if self._now_s is not None and now_s > self._now_s:
             dt_s, working, training = now_s - self._now_s, self._working, self.training
+            self._fills |= self.held
             if self.spent is not None:
-                self.spent.since(dt_s, working=working, training=training, held=self.held)
+                self.spent.since(dt_s, working=working, training=training, held=self._fills)
             self._sides.since(dt_s, working, training=training)
         self._now_s = now_s
 
@@ -96,7 +100,12 @@ class Times:
             self._orders[node] = left
         return served_s
 
+    def settled(self, *, whole: bool) -> None:
+        """Note that a ticket is settled, and whether every node is there."""
+        self._fills = self.held or not whole
+
     def bury(self, node: str) -> None:
         """Note that it is dead."""
+        self._fills = True
         self._living.discard(node)
         self._orders.pop(node, None)

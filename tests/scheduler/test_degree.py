@@ -19,6 +19,7 @@ from fast_core.scheduler.degree import (
     start_degree,
 )
 from fast_core.scheduler.statistics import Statistics
+from fast_core.scheduler.times import Times
 from tests.scheduler.simulation import Task, World, make_settings, simulate
 
 SHARDS, MOST = 4, 16
@@ -97,6 +98,9 @@ def test_degree_is_halved_while_rows_are_too_old_and_comes_back_late() -> None:
     assert looks(auto, 4, ess=49.0, idle_s=50.0) == [4, 2, 1, 0]
     # It would grow now, but a degree that was too high is tried again only after some time.
     assert looks(auto, 10, idle_s=50.0) == [0] * 9 + [1]
+    auto = begun(9)
+    assert looks(auto, 1, ess=49.0) == [4]
+    assert looks(auto, 12, idle_s=50.0) == [5, 6, 7, 8, 8, 8, 8, 8, 8, 9, 9, 9]
 
 
 def test_rows_that_are_too_old_at_once_get_no_older() -> None:
@@ -130,12 +134,15 @@ def test_degree_that_gains_nothing_is_given_up() -> None:
     auto = Auto(MOST, AutoState(), replays=False)
     assert looks(auto, 1, total_s=150.0) == [1]
     assert looks(auto, 1, total_s=148.0) == [0], "tickets take as long side by side"
+    again = looks(auto, 11, total_s=148.0, idle_s=70.0)
+    assert again == [*[0] * 9, 1, 0], "it is tried again, late, and found no better"
 
 
 def test_degree_that_gains_is_kept() -> None:
     auto = Auto(MOST, AutoState(), replays=False)
     assert looks(auto, 1, total_s=150.0) == [1]
     assert looks(auto, 2, total_s=100.0) == [1, 1]
+    assert looks(auto, 1, total_s=400.0) == [1], "it was compared once"
 
 
 def test_nothing_is_decided_on_a_moment() -> None:
@@ -144,6 +151,29 @@ def test_nothing_is_decided_on_a_moment() -> None:
     for tickets, total_s in ((9, 100.0), (63, 0.9)):
         figures = spent(tickets=tickets, total_s=total_s, idle_s=total_s / 2)
         assert auto.settled(figures) is None and figures.tickets == tickets
+
+
+def test_tickets_of_the_degree_before_tell_nothing() -> None:
+    auto = begun(1)
+    assert looks(auto, 1, idle_s=50.0) == [2]
+    for _ in range(3):
+        figures = spent(tickets=100, total_s=100.0, idle_s=50.0)
+        assert auto.settled(figures) is None and figures.tickets == 0
+    assert auto.settled(spent(tickets=100, total_s=100.0, idle_s=50.0))
+
+
+def test_nobody_is_late_because_a_node_is_gone() -> None:
+    times = Times(("a", "b"), 2, None)
+    times.pass_until(0.0)
+    for node in ("a", "b"):
+        times.ordered(node, 1)
+    times.bury("b")
+    times.pass_until(1.0)
+    assert (times.sides(1.0).collecting_s, times.sides(1.0).collecting_waits_s) == (1.0, 0.0)
+    for now_s, whole, starved_s in ((2.0, False, 0.0), (3.0, True, 0.0), (4.0, True, 1.0)):
+        times.pass_until(now_s)
+        assert times.spent.starved_s == starved_s
+        times.settled(whole=whole)
 
 
 def test_divergence_tells_the_sample_size_where_the_algorithm_does_not() -> None:
@@ -201,6 +231,32 @@ def test_auto_reaches_nine_tenths_of_the_best_degree_and_keeps_rows_as_fresh(
     # No older than what the fastest fixed one needs, but for a step.
     best = min(d for d, value in fixed.items() if value >= 0.97 * max(fixed.values()))
     assert 1 <= chosen <= 2 * best + 1, (chosen, fixed)
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        {"checkpoint_every_updates": 40},
+        {"evaluator": "evaluator", "eval_every_env_steps": 40, "eval_mode": "sync"},
+    ],
+    ids=["checkpoints", "evaluations"],
+)
+def test_pipeline_that_fills_anew_after_a_hold_asks_for_no_higher_degree(
+    holds: dict[str, object],
+) -> None:
+    """The learner has nothing to do then, whatever the degree: rows would only become older."""
+    fixed = run_for("balanced", 0.05, degree=2, **holds)[1]
+    world, rate = run_for("balanced", 0.05, degree=MOST, auto_degree=True, **holds)
+    assert rate >= 0.9 * fixed
+    assert 1 <= world.scheduler.statistics().degree <= 3
+
+
+def test_rest_counts_for_neither_side_nor_for_the_rate() -> None:
+    figures = Spent(shards=1)
+    figures.since(1.0, working=0.5, training=False, held=True)  # the last rollouts
+    figures.since(5.0, working=0.0, training=False, held=True)  # the checkpoint
+    figures.since(1.0, working=0.0, training=False, held=False)
+    assert (figures.total_s, figures.idle_s, figures.starved_s) == (2.0, 1.0, 1.0)
 
 
 def test_auto_stays_at_0_where_there_is_nothing_to_gain() -> None:

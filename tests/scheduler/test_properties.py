@@ -35,6 +35,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "env_nodes": tuple(f"env{k}" for k in range(draw(st.integers(1, 3)))),
         "degree": draw(st.sampled_from([0, 0, 1, 2, 5])),
         "auto_degree": draw(st.booleans()),
+        "stragglers": draw(st.sampled_from(["wait", "drop"])),
         "slots_per_shard": draw(st.integers(1, 4)),
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
@@ -61,8 +62,6 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     spare = values["shards"] - len(values["env_nodes"])  # type: ignore[operator,arg-type]
     if draw(st.booleans()):
         values["spare_nodes"] = tuple(f"env{3 + k}" for k in range(max(spare, 0)))
-    if not values["stages"]:
-        values["stragglers"] = draw(st.sampled_from(["wait", "drop"]))
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))

@@ -108,6 +108,8 @@ def test_effective_sample_size_by_hand():
     assert effective_sample_size(np.log(weights)) == pytest.approx(36 / (3 * 14))
     assert effective_sample_size(np.array([0.0, -1000.0, -1000.0])) == pytest.approx(1 / 3)
     assert effective_sample_size(np.empty(0)) == 1.0
+    assert effective_sample_size(np.empty(0), rows=3) == 0.0
+    assert effective_sample_size(np.log(weights), rows=6) == pytest.approx(36 / (6 * 14))
 
 
 def test_rows_that_would_push_a_drifted_policy_on_are_those_by_hand():
