@@ -109,6 +109,6 @@ def test_appo_weights_older_rows_and_leaves_out_those_beyond_its_limit(
     assert launched.wait(60) == 0, launched.screen
     rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
     seen = [row for row in rows if "train/ess" in row]
-    assert all(0 < row["train/ess"] <= 1 for row in seen)
+    assert all(0 <= row["train/ess"] <= 1 for row in seen)  # 0 where a whole ticket is too old
     assert min(row["train/ess"] for row in seen) < 0.999, "the policy moves on meanwhile"
     assert 0 < seen[-1]["train/rows_too_old"] < TICKETS * SHARDS * ENVS * STEPS
