@@ -393,6 +393,7 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
         run.end("interrupted", event.reason)
         return
     run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
+    run.restarts.hurry(run.now_s)
     run.decide("stop", f"{event.reason}; saving first")
 
 

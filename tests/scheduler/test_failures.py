@@ -18,11 +18,13 @@ from fast_core.events import (
     Save,
     Saved,
     Snapshot,
+    StopRequested,
     Tick,
     Train,
 )
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
+from tests.scheduler.test_training import collect_all, train_one
 
 
 def world_of(shards: int = 4, nodes: int = 2, env: int = 1, **changes: object) -> World:
@@ -115,6 +117,15 @@ def test_node_that_lived_long_is_started_at_once_again() -> None:
         assert world.now_s - died_s == gap_s and len(respawned(sends)) == 1
         world.start("env1")
         world.finish("env1")
+
+
+def test_last_checkpoint_does_not_wait_for_the_next_try() -> None:
+    world = world_of(env=2, backoff_s=20.0, max_backoff_s=30.0, checkpoint_at_end=True)
+    collect_all(world)
+    train_one(world)
+    world.kill("env1")
+    assert respawned(world.kill("env1")) == []
+    assert len(respawned(world.deliver(StopRequested("Ctrl-C", save=True)))) == 1
 
 
 def test_late_report_of_the_dead_is_refused_and_counted() -> None:
