@@ -240,6 +240,14 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
             f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
         )
+    deaths = (restarts.policy, restarts.replay, restarts.evaluator, restarts.optimizer)
+    if restarts.on_error == "restart" and not (supervision.env_deaths or any(deaths)):
+        yield Problem(
+            "supervision.restarts.on_error",
+            "can be restart only if some kind of node may be started anew; all budgets are 0",
+            "'restart'",
+            "Set a budget, such as supervision.restarts.env=5, or on_error to end.",
+        )
 
 
 def _degree(config: RunConfig) -> Iterator[Problem]:

@@ -291,6 +291,14 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_restart_after_an_error_needs_a_budget() -> None:
+    restart = "supervision.restarts.on_error=restart"
+    assert "all budgets are 0; got 'restart'" in refusal(MINIMAL, restart)
+    for budget in ("env", "policy", "evaluator", "optimizer"):
+        assert read(MINIMAL, restart, f"supervision.restarts.{budget}=5")
+    assert read(MINIMAL, restart, "supervision.env_restarts=5")
+
+
 def test_older_name_of_a_budget_is_accepted_but_not_beside_another_value() -> None:
     older, newer = "supervision.env_restarts=2", "supervision.restarts.env=2"
     for said in ([older], [newer], [older, newer], [newer, "supervision.env_restarts=0"]):

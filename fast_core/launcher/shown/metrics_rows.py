@@ -87,6 +87,8 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "rollout/episodes": float(current.episodes),
         "rollout/quarantined": float(current.quarantined),
         "rollout/quarantined_share": current.quarantined_share,
+        "scheduler/lag_now": current.lag_now,
+        "scheduler/lag_run_mean": current.lag_mean,
         "scheduler/lag_max": float(current.lag_max),
         "scheduler/lag_beyond_round": current.lag_beyond,
         "scheduler/degree": float(current.degree),
