@@ -78,11 +78,14 @@ def test_writer_that_is_refused_says_so_once_and_lets_training_go_on(tmp_path: P
     assert "training goes on" in said[0]
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip"])
-def test_file_that_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "nothing whole stands in the recorded"), (b"no gzip", "can't read the recorded")],
+)
+def test_file_that_is_no_record_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "part-0.gz"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="can't read the recorded schedule"):
+    with pytest.raises(CheckpointError, match=f"{says} schedule"):
         read_schedule(path)
 
 
