@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 
 from fast_core import cli
 from fast_core.launcher.processes.tree import Child
@@ -32,6 +33,7 @@ class SpawnTree:
 
     def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
         self.children: dict[str, Child] = {}
+        self.watchdog = SimpleNamespace(fileno=None)
         self.directory = Path(tempfile.mkdtemp(prefix="fastloop-"))
         self._processes: dict[str, BaseProcess] = {}
         self._readable, self._writable = socket.socketpair()
