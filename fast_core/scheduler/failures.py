@@ -1,6 +1,7 @@
 """What happens when a node fails: the run ends with the first cause, or the node comes back.
 
-It comes back after a death only, never after an error, as often as the budget of its kind allows.
+It comes back after a death, as often as the budget of its kind allows. Of an error, which would
+most likely be raised again, the launcher makes a death only where ``on_error`` says so.
 A death after which nobody knows whether the process is gone ends the run: two nodes that write the
 same words would be worse.
 """
@@ -113,15 +114,14 @@ class Restarts:
         due = [node for node, at_s in self._due_s.items() if now_s >= at_s]
         for node in due:
             del self._due_s[node]
-            self._lives[node] = self._lives.get(node, 1) + 1
-        return [(node, self._lives[node]) for node in due]
+        return [(node, self.renew(node)) for node in due]
 
     def hurry(self, now_s: float) -> None:
         """Start whoever waits for it at once: the run is about to end and needs them all."""
         self._due_s = dict.fromkeys(self._due_s, now_s)
 
     def renew(self, node: str) -> int:
-        """The number of the next life of a node that is started without having died."""
+        """The number of the next life of a node, which begins now."""
         self._lives[node] = self._lives.get(node, 1) + 1
         return self._lives[node]
 
