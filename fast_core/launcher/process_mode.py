@@ -10,6 +10,7 @@ from fast_core.config import RunConfig
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.processes.beginning import PROBE, ask_probe
 from fast_core.launcher.processes.early import descriptors_needed, expected_nodes, preloaded, warm
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
@@ -17,13 +18,7 @@ from fast_core.launcher.processes.tree import ProcessTree
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
-from fast_core.launcher.supervisor import (
-    NODE_TARGET,
-    PROBE,
-    TERMINATE_GRACE_S,
-    Supervisor,
-    ask_probe,
-)
+from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
 from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.verdict import Found
 from fast_core.run.memory import RunMemory

@@ -35,11 +35,11 @@ from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.parts import LostPart
 from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
+from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
-from fast_core.launcher.supervisor import LostEarly
 from fast_core.launcher.verdict import Verdict, judge
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report

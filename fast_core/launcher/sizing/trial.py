@@ -11,12 +11,12 @@ import msgspec
 from fast_core.config import EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher.prepare import resolve
+from fast_core.launcher.processes.beginning import await_answer, await_started, give
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import Child, ProcessTree
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.sizing.placement import Choice, Parts, Shape, choose
-from fast_core.launcher.supervisor import await_answer, await_started, give
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
