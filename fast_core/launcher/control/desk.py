@@ -53,8 +53,9 @@ class Desk:
             number: Serial number of the last checkpoint begun.
         """
         server, events = self._server, list[Requested | ScaleRequested]()
-        for client, request in () if server is None else server.take():
-            assert server is not None
+        if server is None:
+            return events
+        for client, request in server.take():
             match request:
                 case StatusRequest():
                     server.finish(client, Answer("done", status=status()))
