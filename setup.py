@@ -27,6 +27,10 @@ ENVIRONMENTS = {
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
+# `fastloop launch --dashboard`, `fastloop watch`; plotly for the script that draws charts.
+DASHBOARD = ["starlette>=0.40", "uvicorn", "websockets", "plotly>=6", "pillow"]
+# The page in a real browser: Debian's Chromium, driven by playwright and judged by axe.
+BROWSER = ["playwright", "axe-playwright-python"]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
@@ -68,6 +72,7 @@ setup(
         "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
         "wandb": WANDB,
         "onnx": ONNX,
+        "dashboard": DASHBOARD,
         "test": [
             "pytest",
             "pytest-timeout",
@@ -84,6 +89,8 @@ setup(
             *VIDEO,
             *WANDB,
             *ONNX,
+            *DASHBOARD,
+            *BROWSER,
         ],
         # Every peer of a benchmark that is on the index, and the simulators they run on.
         "bench": [

@@ -27,6 +27,7 @@ LEVELS = {
     "fast_core.distributed": 3,
     "fast_core.envs": 3,
     "fast_core.monitor": 3,
+    "fast_core.screens": 3,
     "fast_core.export": 3,
     "fast_core.run": 4,
     "fast_core.algos": 4,
@@ -34,10 +35,11 @@ LEVELS = {
     "fast_core.nodes": 6,
     "fast_core.node": 7,  # the name under which users import `nodes.node`
     "fast_core.launcher": 7,
-    "fast_core.tools": 8,
-    "fast_core.integrations": 8,
-    "fast_core.api": 9,  # what `fast_core` offers, which imports it when it is asked for
-    "fast_core.cli": 9,
+    "fast_core.dashboard": 8,
+    "fast_core.tools": 9,
+    "fast_core.integrations": 9,
+    "fast_core.api": 10,  # what `fast_core` offers, which imports it when it is asked for
+    "fast_core.cli": 10,
 }
 
 ALGOS_MAY_SEE = {

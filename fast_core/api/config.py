@@ -12,6 +12,7 @@ from fast_core.config import (
     AlgorithmConfig,
     CallbackConfig,
     CheckpointConfig,
+    DashboardConfig,
     DiagnosticsConfig,
     EnvironmentConfig,
     EvaluationConfig,
@@ -68,6 +69,7 @@ class Config:
     metrics: MetricsConfig
     callbacks: tuple[CallbackConfig, ...]
     supervision: SupervisionConfig
+    dashboard: DashboardConfig
     diagnostics: DiagnosticsConfig
 
     values: RunConfig

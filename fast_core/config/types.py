@@ -744,6 +744,55 @@ class SupervisionConfig(Section, frozen=True):
         return max(self.env_restarts, self.restarts.env)
 
 
+class DashboardConfig(Section, frozen=True):
+    """The page that shows a run while it trains (`--dashboard`)."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Serve the page, and make the environments of its tiles able to draw "
+            "(render_mode rgb_array)."
+        ),
+    ] = False
+    host: Annotated[
+        str,
+        Meta(description="Address to serve at; any but this machine's own needs a token."),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65535, description="Port to serve at, or the next free one; 0: any."),
+    ] = 8420
+    tiles: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=32,
+            description="Environments that can be watched, at most; one of each shard first.",
+        ),
+    ] = 8
+    evaluation: Annotated[bool, Meta(description="Show an environment of evaluations too.")] = True
+    fps: Annotated[
+        float, Meta(ge=0.5, le=30, description="Frames a second of each tile that is watched.")
+    ] = 5.0
+    width: Annotated[
+        int,
+        Meta(
+            ge=64,
+            le=1024,
+            description="Pictures that are wider or higher, in pixels, are made smaller.",
+        ),
+    ] = 320
+    cpu_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="Share of its time that a node spends on drawing, at most; beyond it there "
+            "are fewer frames a second.",
+        ),
+    ] = 0.03
+
+
 class DiagnosticsConfig(Section, frozen=True):
     """Switches for tests and for finding faults; all off by default."""
 
@@ -813,6 +862,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
         Meta(description="What is told of the run's events and may act on them, in this order."),
     ] = ()
     supervision: SupervisionConfig = SupervisionConfig()
+    dashboard: DashboardConfig = DashboardConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
     @property

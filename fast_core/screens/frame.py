@@ -1,0 +1,161 @@
+"""A frame of one environment, as it lies on its board."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+
+NOTE_BYTES = 240
+# taken_ns, shard, env, episode, seed, step, version, incarnation, height, width, total, fps, note
+_HEADER = struct.Struct(f"<4q Q 5q 2d {NOTE_BYTES}s")
+
+
+class Frame(NamedTuple):
+    """What an environment looked like when its policy had just acted, before the step.
+
+    Attributes:
+        taken_ns: Monotonic clock when it was taken, ns.
+        shard: Shard of the environment, -1 for an evaluation's.
+        env: Its number within the shard, or among the evaluator's.
+        episode: Its episode, from 0.
+        seed: Seed of that episode's reset.
+        step: Steps taken in it so far.
+        version: Version of the policy that acted.
+        incarnation: How often the shard was given out.
+        total: Sum of its rewards so far.
+        fps: Frames a second that its node gives it now, within its share of processor time.
+        note: Why there is no picture, or what is wrong with it; empty where all is well.
+        picture: ``[H, W, 3]`` uint8 of `render()`, made smaller; None where there is none.
+        obs: What the policy saw, as `EnvironmentSpec.observation` has it (frames stacked).
+        action: What it did, as the environment takes it.
+        state: ``[S]`` float32, what a recurrent policy remembered before; empty without.
+    """
+
+    taken_ns: int
+    shard: int
+    env: int
+    episode: int
+    seed: int
+    step: int
+    version: int
+    incarnation: int
+    total: float
+    fps: float
+    note: str
+    picture: NDArray[np.uint8] | None
+    obs: Array
+    action: Array
+    state: Array
+
+
+class FrameLayout(NamedTuple):
+    """How a frame lies in the bytes of a board.
+
+    Attributes:
+        obs: Dtype and shape of an observation.
+        action: Likewise of an action.
+        state: Size of what a recurrent policy remembers, 0 without.
+        picture_bytes: Room for a picture.
+    """
+
+    obs: tuple[np.dtype, tuple[int, ...]]
+    action: tuple[np.dtype, tuple[int, ...]]
+    state: int
+    picture_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a frame."""
+        return _HEADER.size + sum(self._sizes) + self.picture_bytes
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        obs, action = (
+            int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            for dtype, shape in (self.obs, self.action)
+        )
+        return obs, action, 4 * self.state
+
+    def pack(self, frame: Frame, out: bytearray) -> None:
+        """Write a frame to the beginning of ``out``, of `nbytes`."""
+        picture = frame.picture
+        height, width = (0, 0) if picture is None else picture.shape[:2]
+        note = _cut(frame.note)
+        _HEADER.pack_into(
+            out,
+            0,
+            frame.taken_ns,
+            frame.shard,
+            frame.env,
+            frame.episode,
+            frame.seed,
+            frame.step,
+            frame.version,
+            frame.incarnation,
+            height,
+            width,
+            frame.total,
+            frame.fps,
+            note,
+        )
+        place = _HEADER.size
+        parts = (frame.obs, frame.action, frame.state)
+        for part, size in zip(parts, self._sizes, strict=True):
+            out[place : place + size] = np.ascontiguousarray(part).tobytes()
+            place += size
+        if picture is not None:
+            out[place : place + picture.nbytes] = np.ascontiguousarray(picture).data.cast("B")
+
+    def unpack(self, data: bytes) -> Frame:
+        """The frame in ``data``, which its arrays share memory with."""
+        (
+            taken_ns,
+            shard,
+            env,
+            episode,
+            seed,
+            step,
+            version,
+            incarnation,
+            height,
+            width,
+            total,
+            fps,
+            note,
+        ) = _HEADER.unpack_from(data)
+        place = _HEADER.size
+        parts = []
+        forms = (self.obs, self.action, (np.dtype(np.float32), (self.state,)))
+        for (dtype, shape), size in zip(forms, self._sizes, strict=True):
+            part = np.frombuffer(data, dtype, size // dtype.itemsize, place)
+            parts.append(part.reshape(shape))
+            place += size
+        picture = None
+        if height:
+            flat = np.frombuffer(data, np.uint8, height * width * 3, place)
+            picture = flat.reshape(height, width, 3)
+        return Frame(
+            taken_ns,
+            shard,
+            env,
+            episode,
+            seed,
+            step,
+            version,
+            incarnation,
+            total,
+            fps,
+            note.rstrip(b"\0").decode("utf-8", "replace"),
+            picture,
+            *parts,
+        )
+
+
+def _cut(text: str) -> bytes:
+    data = text.encode()
+    return data if len(data) <= NOTE_BYTES else data[: NOTE_BYTES - 3] + b"..."

@@ -1,0 +1,44 @@
+"""What viewers want to see, in words of shared memory."""
+
+from __future__ import annotations
+
+STALE_NS = 3_000_000_000  # a viewer that has not written for so long is gone
+_ALIVE = 0
+_TILES = 1
+
+
+def watching_words(tiles: int) -> int:
+    """Number of 64-bit words for so many tiles."""
+    return _TILES + tiles
+
+
+class Watching:
+    """The words of a `Trace` in which a viewer says what it wants.
+
+    Attributes:
+        words: The first is 0 while nobody watches, else when the viewer wrote last, on the
+            monotonic clock in ns. The others are the interval wanted between two frames of each
+            tile in ns, 0 where none are wanted.
+
+    Concurrency: one viewer writes, whoever steps environments reads. Nothing is published by the
+    words: a frame more or less is no harm. A viewer that was killed is known by its silence.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: memoryview) -> None:
+        """Takes the words of the trace."""
+        self.words = words
+
+    def want(self, intervals_ns: dict[int, int], now_ns: int) -> None:
+        """Say which tiles are watched, and the interval between two frames of each."""
+        for tile in range(len(self.words) - _TILES):
+            self.words[_TILES + tile] = intervals_ns.get(tile, 0)
+        self.words[_ALIVE] = now_ns if intervals_ns else 0
+
+    def interval_ns(self, tile: int, now_ns: int) -> int:
+        """The interval wanted between two frames of a tile; 0 where nobody watches it."""
+        alive_ns = self.words[_ALIVE]
+        if not alive_ns or now_ns - alive_ns > STALE_NS:
+            return 0
+        return self.words[_TILES + tile]
