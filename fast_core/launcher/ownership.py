@@ -40,7 +40,8 @@ def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> No
     """
     ours = GIVEN.union(*(kind.writes for kind in own))
     written = ours.union(*(extra.kind.writes for extra in extras))
-    read = frozenset[str]().union(*(extra.kind.reads for extra in extras))
+    taken = frozenset[str]().union(*(kind.reads for kind in own))
+    read = taken.union(*(extra.kind.reads for extra in extras))
     for extra in extras:
         for name in sorted(extra.kind.reads - written):
             near = get_close_matches(name, sorted(written), 1)
