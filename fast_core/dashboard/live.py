@@ -19,12 +19,13 @@ from fast_core.dashboard.source import (
     TileFacts,
     TileNow,
 )
-from fast_core.memory import StatsColumn, WeightBoard
+from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import EVALUATOR
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import frame_layout
 from fast_core.scheduler.ledger import balanced_blocks
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
@@ -43,15 +44,17 @@ class LiveRun:
     words of `Watching`, which are the page's own.
     """
 
-    def __init__(self, plan: RunPlan, memory: RunMemory, watching: Watching | None) -> None:
-        """``watching`` is None where there are no frames."""
+    def __init__(self, plan: RunPlan, memory: RunMemory, watching: Watching) -> None:
+        """``watching`` are the words of this viewer."""
         self._plan, self._watching = plan, watching
         config = plan.config
         self._feed = Feed(RunDirectory(Path(plan.run_directory)))
         self._stats = memory.all_stats()
         self._meters = {name: Meter() for name in self._stats}
         self._tiles = tiles(config)
-        self._boards = self._open(memory)
+        self._boards = {each.number: memory.frames(each.number) for each in self._tiles}
+        self._layout = frame_layout(plan)
+        self._room = bytearray(self._layout.nbytes)
         self._newest: dict[int, Frame] = {}
         blocks = balanced_blocks(config.rollout.shards, plan.env_nodes)
         named = zip(plan.names.env, blocks, strict=True)
@@ -66,9 +69,6 @@ class LiveRun:
             mode=config.mode,
             running=True,
         )
-
-    def _open(self, memory: RunMemory) -> dict[int, tuple[WeightBoard, bytearray]]:
-        return {}
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
@@ -86,7 +86,7 @@ class LiveRun:
                 for tile in self._tiles
             ),
             fps=self._plan.config.dashboard.fps,
-            frames=self._watching is not None,
+            frames=True,
             why_no_frames="",
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
         )
@@ -168,12 +168,17 @@ class LiveRun:
 
     def want(self, intervals_ns: dict[int, int]) -> None:
         """Say which tiles are wanted."""
-        if self._watching is not None:
-            self._watching.want(intervals_ns, time.monotonic_ns())
+        self._watching.want(intervals_ns, time.monotonic_ns())
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
         """The newest frame of a tile and its number, if that is above ``newer_than``."""
-        return None
+        board = self._boards[tile]
+        if board.version() <= newer_than:
+            return None
+        number = board.read_into(self._room, newer_than=newer_than)
+        frame = self._layout.unpack(bytes(self._room))
+        self._newest[tile] = frame
+        return number, frame
 
     def insight(self, frame: Frame) -> Insight | None:
         """What the networks make of a frame."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fast_core.events import Command, Ready
-from fast_core.memory import Structure
+from fast_core.memory import Structure, Trace
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import watching
 from fast_core.screens.access import token
 from fast_core.screens.served import Served, read_served
+from fast_core.screens.watching import WATCHING, Watching
 
 if TYPE_CHECKING:
     from fast_core.dashboard.live import LiveRun
@@ -26,6 +28,8 @@ class Dashboard(Node):
     """Serves the page from a thread; the run neither waits for it nor ends with it."""
 
     emits = frozenset({Ready})
+    reads = frozenset({"frames"})
+    writes = frozenset({WATCHING})
     essential = False
     _server: PageServer | None = None
     _served: Served | None = None
@@ -34,7 +38,7 @@ class Dashboard(Node):
     @classmethod
     def structures(cls, plan: RunPlan, name: str) -> Iterator[Structure]:
         """The words in which it says which tiles are watched."""
-        yield from ()
+        yield watching(plan)._replace(name=f"{WATCHING}/{name}")
 
     def setup(self) -> None:
         """Begin to serve: at the port of the process before, if there was one."""
@@ -49,7 +53,8 @@ class Dashboard(Node):
         before = read_served(path) if context.life > 1 else None
         port = page.port if before is None else before.port
         listening = listen(page.host, port)
-        self._live = LiveRun(context.plan, context.memory, None)
+        words = context.memory.at(Trace, f"{WATCHING}/{context.name}")
+        self._live = LiveRun(context.plan, context.memory, Watching(words.words))
         self._server = server = PageServer(
             self._live,
             listening,
