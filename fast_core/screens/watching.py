@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+WATCHING = "watching"  # family of the structures that viewers yield
 STALE_NS = 3_000_000_000  # a viewer that has not written for so long is gone
 _ALIVE = 0
 _TILES = 1
