@@ -46,6 +46,7 @@ setup(
     package_data={
         "fastloop": ["py.typed", "__init__.pyi"],
         "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
+        "fast_core.dashboard": ["page/*"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],
