@@ -191,6 +191,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             empty where it is none; see `fast_core.envs.records.rows_of`.
         modules: The algorithm's torch modules for these observations, where only a process that
             imports torch can tell what they are (`Blueprint.examine`).
+        action_names: What its choices are called, or the dimensions of several at once, where it
+            says so; empty otherwise.
     """
 
     id: str
@@ -203,6 +205,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     cast: str = ""
     tree: Tree = ""
     modules: tuple[ModuleSpec, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     @property
     def row(self) -> SpaceSpec:
