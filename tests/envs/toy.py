@@ -106,6 +106,19 @@ class Counter(gymnasium.Env[Any, Any]):
             raise RuntimeError("window gone")
 
 
+class Sparse(Counter):
+    """The reward of step ``k`` is ``rewards[k - 1]``, and 0 beyond them."""
+
+    def __init__(self, rewards: list[float], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rewards = rewards
+
+    def as_form(self, reward: float) -> Any:
+        if not np.isfinite(reward):
+            return reward
+        return self.rewards[self.steps - 1] if self.steps <= len(self.rewards) else 0.0
+
+
 class Late(Counter):
     """Raises in its 13th step since it was made."""
 
@@ -261,6 +274,7 @@ for _each in (
     Numbered,
     Pulled,
     Rooms,
+    Sparse,
     Typed,
     Unrepeatable,
     Unsupported,
