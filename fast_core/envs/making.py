@@ -10,6 +10,7 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
@@ -175,4 +176,5 @@ def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
         ConfigError: A space is not supported, or does not fit the configuration.
     """
     limit = env.spec.max_episode_steps if env.spec else None
-    return describe(config, env.observation_space, env.action_space, limit)
+    spec = describe(config, env.observation_space, env.action_space, limit)
+    return replace(spec, one_per_process=bool(env.metadata.get("one_per_process")))
