@@ -77,7 +77,7 @@ def _different(trees: Sequence[Mapping[str, object]]) -> list[str]:
     if len(trees) < 2:
         return []
     keys = dict.fromkeys(key for tree in trees for key in tree)
-    found = [key for key in keys if len({yaml_text.inline(tree.get(key)) for tree in trees}) > 1]
+    found = [key for key in keys if len({repr(tree.get(key)) for tree in trees}) > 1]
     if "stop.env_steps" in found and "horizon_env_steps" in found:
         found.remove("horizon_env_steps")  # which follows it where nothing else says it
     return found

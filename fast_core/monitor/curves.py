@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.monitor.metrics_file import read_rows
+from fast_core.metrics import MetricsRow
+from fast_core.monitor.growing_file import GrowingFile
+from fast_core.monitor.metrics_file import decode_row
 from fast_core.monitor.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
@@ -56,22 +58,90 @@ class Series:
 
 def read_series(run: Path, metric: str) -> Series:
     """A metric of a run, which may be training."""
-    known: dict[int, float] = {}
-    names: set[str] = set()
-    left_out = 0
-    share = _quarantined(metric)
-    for row in read_rows(RunDirectory(run).metrics):
-        names.update(row.values)
-        if metric not in row.values:
-            continue
-        value = row.values[metric]
-        if value is None or not math.isfinite(value) or (share and row.values.get(share)):
-            left_out += 1
-        else:
-            known[row.env_steps] = value  # of two at one step the later one
-    steps = sorted(known)
-    values = np.array([known[step] for step in steps], np.float64)
-    return Series(np.array(steps, np.float64), values, left_out, frozenset(names))
+    curves = GrowingCurves(run, [metric])
+    curves.read()
+    return curves.series(metric)
+
+
+class GrowingCurves:
+    """Metrics of a run that may be training; only what is new is read again.
+
+    With ``most_points`` a series keeps at most twice as many, evenly over environment steps, the
+    last one of each stretch; without, all.
+    """
+
+    def __init__(self, run: Path, metrics: Sequence[str], most_points: int | None = None) -> None:
+        self._file = GrowingFile(RunDirectory(run).metrics)
+        self._points = {metric: _Points(metric, most_points) for metric in metrics}
+        self._names: set[str] = set()
+
+    def read(self) -> bool:
+        """Read on; returns whether anything has changed."""
+        changed = False
+        for line in self._file.lines():
+            if self._file.renewed and not changed:
+                self._forget()
+            changed = True
+            if (row := decode_row(line)) is not None:
+                self._names.update(row.values)
+                for points in self._points.values():
+                    points.take(row)
+        if self._file.renewed and not changed:
+            self._forget()
+        return changed or self._file.renewed
+
+    def best(self, metric: str) -> float:
+        """The highest value of one of the metrics, kept or not; NaN without any."""
+        return self._points[metric].best
+
+    def series(self, metric: str) -> Series:
+        """What is known of one of the metrics."""
+        points = self._points[metric]
+        known = sorted(points.known.values())
+        steps, values = np.array(known, np.float64).reshape(-1, 2).T
+        return Series(steps, values, points.left_out, frozenset(self._names))
+
+    def _forget(self) -> None:
+        self._names.clear()
+        for points in self._points.values():
+            points.forget()
+
+
+class _Points:
+    """The values of a metric, one for each stretch of environment steps."""
+
+    def __init__(self, metric: str, most: int | None) -> None:
+        self._metric = metric
+        self._share = _quarantined(metric)
+        self._most = most
+        self.forget()
+
+    def forget(self) -> None:
+        self.known: dict[int, tuple[int, float]] = {}
+        self.left_out = 0
+        self.best = math.nan
+        self._stretch = 1
+
+    def take(self, row: MetricsRow) -> None:
+        if self._metric not in row.values:
+            return
+        value = row.values[self._metric]
+        unknown = self._share and row.values.get(self._share)
+        if value is None or not math.isfinite(value) or unknown:
+            self.left_out += 1
+            return
+        self.best = max(value, self.best)  # in this order, since nothing is more than NaN
+        self._keep(row.env_steps, value)
+        if self._most is not None and len(self.known) > 2 * self._most:
+            self._stretch *= 2
+            before, self.known = self.known, {}
+            for steps, kept in before.values():
+                self._keep(steps, kept)
+
+    def _keep(self, env_steps: int, value: float) -> None:
+        place = env_steps // self._stretch
+        if place not in self.known or self.known[place][0] <= env_steps:
+            self.known[place] = env_steps, value  # of two at one step the later one
 
 
 def _quarantined(metric: str) -> str:
@@ -91,12 +161,16 @@ class Band:
         mean: Over the runs that are known there.
         std: Their standard deviation with n - 1, 0 where there is one.
         n: How many those are.
+        low: The lowest of them.
+        high: The highest.
     """
 
     env_steps: Floats
     mean: Floats
     std: Floats
     n: NDArray[np.int64]
+    low: Floats
+    high: Floats
 
 
 def band(series: Sequence[Series]) -> Band:
@@ -108,7 +182,7 @@ def band(series: Sequence[Series]) -> Band:
     drawn = [each for each in series if each.values.size]
     if not drawn:
         none = np.zeros(0)
-        return Band(none, none, none, np.zeros(0, np.int64))
+        return Band(none, none, none, np.zeros(0, np.int64), none, none)
     axis = _thinned(np.unique(np.concatenate([each.env_steps for each in drawn])))
     rows = np.stack(
         [np.interp(axis, s.env_steps, s.values, left=np.nan, right=np.nan) for s in drawn]
@@ -118,7 +192,8 @@ def band(series: Sequence[Series]) -> Band:
     axis, rows, n = axis[kept], rows[:, kept], n[kept]
     mean = np.nanmean(rows, axis=0)
     squares = np.nansum((rows - mean) ** 2, axis=0)
-    return Band(axis, mean, np.sqrt(squares / np.maximum(n - 1, 1)), n)
+    std = np.sqrt(squares / np.maximum(n - 1, 1))
+    return Band(axis, mean, std, n, np.nanmin(rows, axis=0), np.nanmax(rows, axis=0))
 
 
 def _thinned(axis: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from fast_core.events import Failed
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
-from fast_core.run.run_state import read_state
+from fast_core.run.run_state import TRAINING_RETURN, read_state
 from tests.tools.made_runs import event, made_run, write
 
 
@@ -78,3 +79,13 @@ def test_files_that_grow_are_not_read_whole(tmp_path: Path) -> None:
 def test_run_that_survived_its_failures_has_not_failed(tmp_path: Path) -> None:
     report = survived_report(Failed("env-1", "stepping", "killed", "", {}), incarnation=1)
     assert read_state(made_run(tmp_path, crash=report)).state == "finished"
+
+
+def test_last_evaluation_is_found_however_long_training_went_on_after_it(tmp_path: Path) -> None:
+    path = made_run(tmp_path, values=[3.0])
+    row = {"env_steps": 200, "updates": 2, "time_s": 1.0, "values": {TRAINING_RETURN: 8.0}}
+    with RunDirectory(path).metrics.open("a") as file:
+        file.write((json.dumps(row) + "\n") * 1000)
+    state = read_state(path)
+    assert (state.env_steps, state.best, state.last) == (100, 3.0, 3.0)
+    assert read_state(path, 1000).last == 8.0
