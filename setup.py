@@ -24,6 +24,8 @@ ENVIRONMENTS = {
     "mujoco": ["gymnasium[mujoco]>=1.0"],
     "box2d": ["gymnasium[box2d]>=1.0"],
     "envpool": ["envpool>=1.2"],
+    # there are wheels for x86-64 alone
+    "retro": ["stable-retro>=1.0; platform_machine == 'x86_64'", "opencv-python-headless"],
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]

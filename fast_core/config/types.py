@@ -179,6 +179,22 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
             "`is_success`. Those of its group `episode` are always shown."
         ),
     ] = ()
+    no_reward_timeout_steps: Annotated[
+        Count | None,
+        Meta(
+            description="Steps in a row without a reward other than 0 after which an episode is "
+            "cut off, as truncated; null for never. Evaluations are cut in the same way."
+        ),
+    ] = None
+    no_reward_penalty: Annotated[
+        float,
+        Meta(
+            ge=-1e6,
+            le=0,
+            description="Added to the reward of the step in which no_reward_timeout_steps cuts an "
+            "episode, while training; no evaluation counts it.",
+        ),
+    ] = 0.0
     step_timeout_s: Annotated[
         Seconds | None,
         Meta(
