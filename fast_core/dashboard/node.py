@@ -12,7 +12,7 @@ from fast_core.memory import Structure, Trace
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import watching
+from fast_core.run.structures import INSIGHT, watching
 from fast_core.screens.access import token
 from fast_core.screens.served import Served, read_served
 from fast_core.screens.watching import WATCHING, Watching
@@ -28,7 +28,7 @@ class Dashboard(Node):
     """Serves the page from a thread; the run neither waits for it nor ends with it."""
 
     emits = frozenset({Ready})
-    reads = frozenset({"frames"})
+    reads = frozenset({"frames", "weights", INSIGHT})
     writes = frozenset({WATCHING})
     essential = False
     _server: PageServer | None = None

@@ -45,7 +45,8 @@ class InsightBoard:
         check_methods(algorithm, "make_algorithm", ("insight_parameters",))
         self._algorithm, self._log = algorithm, context.log
         self._board = memory.at(WeightBoard, INSIGHT)
-        self._watching = Watching(memory.at(Trace, WATCHING).words)
+        name = next(row.name for row in plan.own if row.family == WATCHING)
+        self._watching = Watching(memory.at(Trace, name).words)
         self._policy, self._insight = (
             memory.parameters,
             ParameterPack(plan.insight_fields, "insight"),
