@@ -28,7 +28,7 @@ class Dashboard(Node):
     """Serves the page from a thread; the run neither waits for it nor ends with it."""
 
     emits = frozenset({Ready})
-    reads = frozenset({"frames"})
+    reads = frozenset({"insight", "frames"})
     writes = frozenset({WATCHING})
     essential = False
     _server: PageServer | None = None
