@@ -13,10 +13,9 @@ from fast_core.nodes.node import NodeContext
 from fast_core.policy.checked import check_methods
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.structures import INSIGHT
-from fast_core.screens.watching import INSIGHT_WORD, Watching
+from fast_core.screens.watching import INSIGHT_WORD, WATCHING, Watching
 from fast_core.system.text import error_text
 
-WATCHING = "watching"
 INTERVAL_NS = 1_000_000_000
 LEAST_SHARE = 100  # of the time between two publications, for one that takes long
 
@@ -45,7 +44,8 @@ class InsightBoard:
         check_methods(algorithm, "make_algorithm", ("insight_parameters",))
         self._algorithm, self._log = algorithm, context.log
         self._board = memory.at(WeightBoard, INSIGHT)
-        self._watching = Watching(memory.at(Trace, WATCHING).words)
+        names = (row.name for row in plan.own if row.family == WATCHING)
+        self._viewers = [Watching(memory.at(Trace, name).words) for name in names]
         self._policy, self._insight = (
             memory.parameters,
             ParameterPack(plan.insight_fields, "insight"),
@@ -56,10 +56,11 @@ class InsightBoard:
 
     def offer(self, updates: int) -> None:
         """Publish, if it is wanted and time to; ``updates`` are behind the learner's parameters."""
-        if not self._watching.words[INSIGHT_WORD] or self._updates in (updates, None):
+        wanting = [viewer for viewer in self._viewers if viewer.words[INSIGHT_WORD]]
+        if not wanting or self._updates in (updates, None):
             return
         now_ns = time.monotonic_ns()
-        if now_ns < self._due_ns or not self._watching.insight(now_ns):
+        if now_ns < self._due_ns or not any(viewer.insight(now_ns) for viewer in wanting):
             return
         try:
             self._publish()

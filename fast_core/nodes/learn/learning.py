@@ -13,11 +13,12 @@ from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.insights import WATCHING, InsightBoard
+from fast_core.nodes.learn.insights import InsightBoard
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
 from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
 from fast_core.run.structures import INSIGHT
+from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.threads import set_threads
 
