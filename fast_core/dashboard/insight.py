@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,8 +30,9 @@ class Insight:
 
     Where the algorithm needs more than the policy's parameters, that is what it publishes while
     `Watching.insight` says that somebody looks; until it has, there is nothing to say. Networks
-    are built when the first frame comes, which imports torch where they are torch's; so the call
-    belongs where a second or two is no harm.
+    are built in a thread when the first frame comes: where they are torch's that imports it, for
+    some seconds. Inline they are built at once, by the thread that makes this object: there
+    torch's global generator, which new modules draw from, is the learner's too.
 
     What an algorithm of one's own raises is logged once, and nothing is said any more.
     """
@@ -40,14 +42,18 @@ class Insight:
         self._plan = plan
         environment, blueprint = plan.environment, plan.blueprint
         self._log = logging.getLogger("fastloop")
-        policy, more = blueprint.policy_fields(environment), plan.insight_fields
+        policy = blueprint.policy_fields(environment)
+        more = blueprint.insight_fields(environment)
         self._pack = ParameterPack((*policy, *more))
         self._flat = self._pack.empty()
         self._board = memory.at(WeightBoard, INSIGHT) if more else memory.weights()
         self._version = -1
         self._tiles = {(tile.shard, tile.env): tile.number for tile in tiles(plan.config)}
         self._thinker: Thinker | None = None
+        self._maker: threading.Thread | None = None
         self._failed = False
+        if plan.config.mode == "inline":
+            self._make()
 
     def of(self, frame: Frame) -> dict[str, object] | None:
         """The message for the page; None where there is nothing to say, or not yet.
@@ -60,35 +66,42 @@ class Insight:
         choices, or dimensions where there are several; ``taken`` is the choice counted from 0, a
         list of them, or the numbers of the box's action.
         """
-        if self._failed:
+        if self._thinker is None and self._maker is None:
+            self._maker = threading.Thread(target=self._make, name="insight", daemon=True)
+            self._maker.start()
+        if self._failed or self._thinker is None:
             return None
         try:
-            thoughts = self._think(frame)
+            thoughts = self._think(self._thinker, frame)
         except Exception as error:  # an algorithm may raise anything, and training goes on
-            self._failed = True
-            self._log.error("what the policy thinks is not shown any more: %s", error_text(error))
+            self._fail(error)
             return None
         return None if thoughts is None else self._message(frame, thoughts)
 
-    def _think(self, frame: Frame) -> Thoughts | None:
+    def _think(self, thinker: Thinker, frame: Frame) -> Thoughts | None:
         version = self._board.read_into(self._flat.data, newer_than=self._version)
-        if version < 0:
-            return None
-        if self._thinker is None:
-            self._thinker = self._make()
         if version > self._version:
             self._version = version
-            self._thinker.load(self._pack.views(self._flat))
+            thinker.load(self._pack.views(self._flat))
+        if version < 0:
+            return None
         state = frame.state[None] if frame.state.size else None
-        return self._thinker.think(frame.obs[None], frame.action[None], state)
+        return thinker.think(frame.obs[None], frame.action[None], state)
 
-    def _make(self) -> Thinker:
+    def _make(self) -> None:
         blueprint, environment = self._plan.blueprint, self._plan.environment
-        made = blueprint.make_thinker(environment)
-        if made is None:
-            return PolicyThinker(blueprint, environment)
-        check_methods(made, "make_thinker", ("load", "think"))
-        return made
+        try:
+            made = blueprint.make_thinker(environment)
+            if made is None:
+                made = PolicyThinker(blueprint, environment)
+            check_methods(made, "make_thinker", ("load", "think"))
+            self._thinker = made
+        except Exception as error:  # as in `of`
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        self._log.error("what the policy thinks is not shown any more: %s", error_text(error))
 
     def _message(self, frame: Frame, thoughts: Thoughts) -> dict[str, object]:
         space = self._plan.environment.action

@@ -49,7 +49,7 @@ from fast_core.spec import FieldSpec
 Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
-INSIGHT = "insight"
+INSIGHT = "insight"  # family of the boards that viewers yield and the first optimizer writes
 SPANS_KEPT = 4096
 SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
@@ -71,10 +71,6 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
-    if plan.shows_insight:
-        yield Structure(
-            INSIGHT, WeightBoard, (insight_nbytes(plan),), OPTIMIZER, "the last whole one"
-        )
     if plan.evaluates:
         yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
     for shard in range(plan.config.rollout.shards):
@@ -171,10 +167,15 @@ def networks_nbytes(plan: RunPlan) -> int:
     return 2 * 4 * plan.blueprint.exchanged(plan.environment)
 
 
-def insight_nbytes(plan: RunPlan) -> int:
-    """Bytes of the policy's parameters and those that insights need besides, all of one moment."""
-    fields = plan.blueprint.policy_fields(plan.environment), plan.insight_fields
-    return sum(ParameterPack(each).nbytes for each in fields)
+def insight_structure(plan: RunPlan) -> Iterator[Structure]:
+    """What a viewer's node yields that says what the policy thinks; nothing if weights suffice.
+
+    The policy's parameters with those that only insights need, all of one moment.
+    """
+    environment, blueprint = plan.environment, plan.blueprint
+    if more := blueprint.insight_fields(environment):
+        nbytes = ParameterPack((*blueprint.policy_fields(environment), *more)).nbytes
+        yield Structure(INSIGHT, WeightBoard, (nbytes,), OPTIMIZER, "the last complete version")
 
 
 def slots_per_shard(plan: RunPlan) -> int:

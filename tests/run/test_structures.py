@@ -16,7 +16,7 @@ from fast_core.memory import Ring, WeightBoard
 from fast_core.run.mail import Drawn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import SPAN, structures
+from fast_core.run.structures import SPAN, insight_structure, structures
 from tests.nodes.stage import make_config, make_run_plan
 from tests.run.test_memory import replay_plan
 
@@ -33,7 +33,14 @@ def plans(folder: Path) -> list[RunPlan]:
         replay_plan(folder, 2, "allreduce"),
         replay_plan(folder, 2, "async"),
         keeping_plan(folder),
+        watched_plan(folder),
     ]
+
+
+def watched_plan(folder: Path) -> RunPlan:
+    """A run with what viewers may add."""
+    plan = make_run_plan(folder)
+    return replace(plan, own=tuple(insight_structure(plan)))
 
 
 def keeping_plan(folder: Path) -> RunPlan:

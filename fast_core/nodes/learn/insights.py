@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -13,10 +14,9 @@ from fast_core.nodes.node import NodeContext
 from fast_core.policy.checked import check_methods
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.structures import INSIGHT
-from fast_core.screens.watching import INSIGHT_WORD, Watching
+from fast_core.screens.watching import WATCHING, Watching
 from fast_core.system.text import error_text
 
-WATCHING = "watching"
 INTERVAL_NS = 1_000_000_000
 LEAST_SHARE = 100  # of the time between two publications, for one that takes long
 
@@ -26,7 +26,7 @@ class InsightBoard:
 
     It does so while a viewer says that it is wanted (`Watching.insight`), when parameters have
     changed, at most once a second and for at most a hundredth of the time. Else an optimizer looks
-    at one word of shared memory in each turn.
+    at the clock and a word of shared memory in each turn.
 
     What the learner's `insight_parameters` raises is logged, and nothing is published any more:
     a page that shows a run must not end it.
@@ -35,31 +35,37 @@ class InsightBoard:
     it whenever it likes. Publishing waits for nobody.
     """
 
-    def __init__(self, context: NodeContext, algorithm: Algorithm) -> None:
-        """Attach to the board.
+    @classmethod
+    def of(cls, context: NodeContext, algorithm: Algorithm) -> InsightBoard | None:
+        """That of the first optimizer; None where no viewer has yielded a board.
 
         Raises:
             ConfigError: The learner has no `insight_parameters`, though its blueprint has fields.
         """
+        own = context.plan.own
+        viewers = [row.name for row in own if row.family == WATCHING]
+        there = viewers and context.rank == 0 and any(row.name == INSIGHT for row in own)
+        return cls(context, algorithm, viewers) if there else None
+
+    def __init__(self, context: NodeContext, algorithm: Algorithm, viewers: Sequence[str]) -> None:
+        """``viewers`` are the names of the structures in which they say what they want."""
         plan, memory = context.plan, context.memory
         check_methods(algorithm, "make_algorithm", ("insight_parameters",))
         self._algorithm, self._log = algorithm, context.log
         self._board = memory.at(WeightBoard, INSIGHT)
-        self._watching = Watching(memory.at(Trace, WATCHING).words)
-        self._policy, self._insight = (
-            memory.parameters,
-            ParameterPack(plan.insight_fields, "insight"),
-        )
+        self._viewers = [Watching(memory.at(Trace, name).words) for name in viewers]
+        fields = plan.blueprint.insight_fields(plan.environment)
+        self._policy, self._insight = memory.parameters, ParameterPack(fields, "insight")
         self._flat: Array = np.zeros((self._policy.nbytes + self._insight.nbytes) // 4, np.float32)
         self._updates: int | None = -1  # behind what is published; None: nothing is any more
         self._due_ns = 0
 
     def offer(self, updates: int) -> None:
         """Publish, if it is wanted and time to; ``updates`` are behind the learner's parameters."""
-        if not self._watching.words[INSIGHT_WORD] or self._updates in (updates, None):
+        if self._updates in (updates, None):
             return
         now_ns = time.monotonic_ns()
-        if now_ns < self._due_ns or not self._watching.insight(now_ns):
+        if now_ns < self._due_ns or not any(each.insight(now_ns) for each in self._viewers):
             return
         try:
             self._publish()

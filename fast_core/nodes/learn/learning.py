@@ -13,11 +13,12 @@ from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.insights import WATCHING, InsightBoard
+from fast_core.nodes.learn.insights import InsightBoard
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
 from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
 from fast_core.run.structures import INSIGHT
+from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.threads import set_threads
 
@@ -57,8 +58,7 @@ class LearningNode(Node):
         set_threads(self.threads)  # again, for what building it has loaded, such as torch
         if plan.saves:
             check(self._algorithm.state_dict())
-        if plan.shows_insight and self.context.rank == 0:
-            self._insights = InsightBoard(self.context, self._algorithm)
+        self._insights = InsightBoard.of(self.context, self._algorithm)
 
     @property
     def threads(self) -> int:
