@@ -1,1 +1,1 @@
-"""The page that shows a run: a node like a user's own, and what it serves."""
+"""The page that shows a run while it trains: a node that serves it, and `fastloop watch`."""

@@ -41,15 +41,18 @@ from fast_core.run.mail import (
     Reply,
     Request,
 )
-from fast_core.run.names import OPTIMIZER, REPLAY
+from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
+from fast_core.screens.frame import FrameLayout
+from fast_core.screens.tiles import tiles
+from fast_core.screens.watching import WATCHING, watching_words
 from fast_core.spec import FieldSpec
 
 Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
-INSIGHT = "insight"  # family of the boards that viewers yield and the first optimizer writes
+INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes
 SPANS_KEPT = 4096
 SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
@@ -81,6 +84,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
             yield from _of_replay(plan)
     if plan.optimizers > 1:
         yield from _of_optimizers(plan)
+    yield from _of_tiles(plan)
     yield from plan.own
 
 
@@ -159,6 +163,36 @@ def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
         yield Structure("networks", WeightBoard, size, OPTIMIZER, "the last complete version")
 
 
+def _of_tiles(plan: RunPlan) -> Iterator[Structure]:
+    """Where the environments that can be watched are shown."""
+    for tile in tiles(plan.config):
+        size = (frame_layout(plan).nbytes,)
+        writer = EVALUATOR if tile.shard is None else EXECUTOR
+        yield Structure(f"frames/{tile.number}", WeightBoard, size, writer, "the last frame")
+
+
+def watching(plan: RunPlan) -> Structure:
+    """Where a viewer says what it wants to see (`fast_core.screens.watching.Watching`).
+
+    A node that watches yields it in `Node.structures`, and names it in ``writes``.
+    """
+    words = watching_words(len(tiles(plan.config)))
+    return Structure(WATCHING, Trace, (words,), left_by_death="what it wanted last")
+
+
+def insights(plan: RunPlan) -> Structure | None:
+    """Where the first optimizer puts what a viewer needs to tell what the policy thinks.
+
+    The policy's parameters with those that only insights need, all of one moment. A node that
+    watches yields it in `Node.structures`, and names it in ``reads``. None: weights are enough.
+    """
+    environment, blueprint = plan.environment, plan.blueprint
+    if not (more := blueprint.insight_fields(environment)):
+        return None
+    nbytes = ParameterPack((*blueprint.policy_fields(environment), *more)).nbytes
+    return Structure(INSIGHTS, WeightBoard, (nbytes,), OPTIMIZER, "the last complete version")
+
+
 # --- sizes ---------------------------------------------------------------------------------------
 
 
@@ -167,15 +201,15 @@ def networks_nbytes(plan: RunPlan) -> int:
     return 2 * 4 * plan.blueprint.exchanged(plan.environment)
 
 
-def insight_structure(plan: RunPlan) -> Iterator[Structure]:
-    """What a viewer's node yields that says what the policy thinks; nothing if weights suffice.
-
-    The policy's parameters with those that only insights need, all of one moment.
-    """
-    environment, blueprint = plan.environment, plan.blueprint
-    if more := blueprint.insight_fields(environment):
-        nbytes = ParameterPack((*blueprint.policy_fields(environment), *more)).nbytes
-        yield Structure(INSIGHT, WeightBoard, (nbytes,), OPTIMIZER, "the last complete version")
+def frame_layout(plan: RunPlan) -> FrameLayout:
+    """How a frame of any tile lies on its board."""
+    seen, taken = plan.environment.observation, plan.environment.action
+    return FrameLayout(
+        obs=(seen.row_dtype, seen.shape),
+        action=(taken.row_dtype, taken.shape),
+        state=plan.blueprint.state_size(plan.environment),
+        picture_bytes=3 * plan.config.dashboard.width**2,
+    )
 
 
 def slots_per_shard(plan: RunPlan) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -13,7 +12,7 @@ from fast_core.memory import Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.checked import check_methods
 from fast_core.run.parameters import ParameterPack
-from fast_core.run.structures import INSIGHT
+from fast_core.run.structures import INSIGHTS
 from fast_core.screens.watching import WATCHING, Watching
 from fast_core.system.text import error_text
 
@@ -21,7 +20,7 @@ INTERVAL_NS = 1_000_000_000
 LEAST_SHARE = 100  # of the time between two publications, for one that takes long
 
 
-class InsightBoard:
+class InsightBoards:
     """Publishes the policy's parameters with those that only insights need, all of one moment.
 
     It does so while a viewer says that it is wanted (`Watching.insight`), when parameters have
@@ -31,29 +30,31 @@ class InsightBoard:
     What the learner's `insight_parameters` raises is logged, and nothing is published any more:
     a page that shows a run must not end it.
 
-    Concurrency: the first optimizer is the only writer of ``insight``; whoever shows the run reads
-    it whenever it likes. Publishing waits for nobody.
+    Concurrency: the first optimizer is the only writer of each viewer's ``insights``; whoever
+    shows the run reads them whenever it likes. Publishing waits for nobody.
     """
 
     @classmethod
-    def of(cls, context: NodeContext, algorithm: Algorithm) -> InsightBoard | None:
-        """That of the first optimizer; None where no viewer has yielded a board.
+    def of(cls, context: NodeContext, algorithm: Algorithm) -> InsightBoards | None:
+        """Those of the first optimizer; None where no viewer has yielded any.
 
         Raises:
             ConfigError: The learner has no `insight_parameters`, though its blueprint has fields.
         """
-        own = context.plan.own
-        viewers = [row.name for row in own if row.family == WATCHING]
-        there = viewers and context.rank == 0 and any(row.name == INSIGHT for row in own)
-        return cls(context, algorithm, viewers) if there else None
-
-    def __init__(self, context: NodeContext, algorithm: Algorithm, viewers: Sequence[str]) -> None:
-        """``viewers`` are the names of the structures in which they say what they want."""
-        plan, memory = context.plan, context.memory
+        families = {row.family for row in context.plan.own}
+        if context.rank or not families >= {WATCHING, INSIGHTS}:
+            return None
         check_methods(algorithm, "make_algorithm", ("insight_parameters",))
+        return cls(context, algorithm)
+
+    def __init__(self, context: NodeContext, algorithm: Algorithm) -> None:
+        """Use `of`."""
+        plan, memory = context.plan, context.memory
         self._algorithm, self._log = algorithm, context.log
-        self._board = memory.at(WeightBoard, INSIGHT)
-        self._viewers = [Watching(memory.at(Trace, name).words) for name in viewers]
+        own = plan.own
+        self._boards = [memory.at(WeightBoard, row.name) for row in own if row.family == INSIGHTS]
+        viewers = [memory.at(Trace, row.name) for row in own if row.family == WATCHING]
+        self._viewers = [Watching(trace.words) for trace in viewers]
         fields = plan.blueprint.insight_fields(plan.environment)
         self._policy, self._insight = memory.parameters, ParameterPack(fields, "insight")
         self._flat: Array = np.zeros((self._policy.nbytes + self._insight.nbytes) // 4, np.float32)
@@ -81,5 +82,6 @@ class InsightBoard:
         self._policy.pack(self._algorithm.policy_parameters(), self._flat[:acting])
         more = cast(Insightful, self._algorithm).insight_parameters()
         self._insight.pack(more, self._flat[acting:])
-        # Its own count: an optimizer that came back may have fewer updates behind it.
-        self._board.publish(self._board.published() + 1, self._flat.data)
+        for board in self._boards:
+            # A count of its own: an optimizer that came back may have fewer updates behind it.
+            board.publish(board.published() + 1, self._flat.data)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import DashboardConfig, DiagnosticsConfig, RunConfig
-from fast_core.dashboard.insight import Insight
+from fast_core.dashboard.insight import Insights
+from fast_core.dashboard.source import Insight
 from fast_core.errors import ConfigError
 from fast_core.events import Assign
 from fast_core.memory import Structure, Trace, WeightBoard
@@ -24,7 +25,7 @@ from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.run.parameters import ParameterPack
-from fast_core.run.structures import insight_structure
+from fast_core.run.structures import insights as insight_board
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import tiles
 from fast_core.screens.watching import STALE_NS, Watching, watching_words
@@ -53,7 +54,7 @@ def staged(
     plan = make_run_plan(folder, config, environment=environment)
     words = watching_words(len(tiles(config)))
     own = Structure("watching", Trace, (words,), "dashboard", "the last values")
-    found = (own, *insight_structure(plan)) if watched else ()
+    found = (own, cast(Structure, insight_board(plan))) if watched else ()
     return Stage(folder, config, environment=environment, own=found)
 
 
@@ -72,7 +73,7 @@ class Looking:
         self.watching.want({0: 1}, self.now_ns, insight=insight)
 
     def published(self) -> int:
-        return self.stage.memory.at(WeightBoard, "insight").published()
+        return self.stage.memory.at(WeightBoard, "insights").published()
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def frame_of(obs: Any, action: Any, state: Any = ()) -> Frame:
     )  # fmt: skip
 
 
-def said_of(insight: Insight, frame: Frame) -> dict[str, Any] | None:
+def said_of(insight: Insights, frame: Frame) -> Insight | None:
     """What is said once the networks are built."""
     insight.of(frame)
     if insight._maker is not None:
@@ -175,7 +176,7 @@ def test_published_are_the_policys_and_the_values_parameters_of_one_moment(
     fields = plan.blueprint.insight_fields(plan.environment)
     pack = ParameterPack((*plan.blueprint.policy_fields(plan.environment), *fields))
     found, wanted = pack.empty(), pack.empty()
-    pair.stage.memory.at(WeightBoard, "insight").read_into(found)
+    pair.stage.memory.at(WeightBoard, "insights").read_into(found)
     assert fields[-1].name == "reward.inverse_std"
     pack.pack([*algorithm.policy_parameters(), *algorithm.insight_parameters()], wanted)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found, wanted)
@@ -232,7 +233,7 @@ def test_learner_without_what_its_blueprint_names_is_refused(
 
 
 def test_frame_is_thought_about_as_the_learner_does(pair: Pair, clock: SimpleNamespace) -> None:
-    insight = Insight(pair.stage.plan, pair.stage.memory)
+    insight = Insights(pair.stage.plan, pair.stage.memory)
     frame = frame_of(np.array([0.1, -0.2, 0.03, 0.4], np.float32), np.int64(1))
     assert said_of(insight, frame) is None, "nothing is published yet"
     Looking(pair.stage).look()
@@ -244,12 +245,12 @@ def test_frame_is_thought_about_as_the_learner_does(pair: Pair, clock: SimpleNam
     wanted = learner._core.values(0, 1)[0] / maker._rewards.inverse_std[0]
     said = said_of(insight, frame)
     assert said is not None
-    assert said["value"] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
-    assert sum(said["probabilities"]) == pytest.approx(1)
-    assert {key: said[key] for key in ("type", "tile", "at", "episode", "taken")} == {
+    assert said.value == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    assert sum(said.probabilities) == pytest.approx(1)
+    assert {key: getattr(said, key) for key in ("type", "tile", "at", "episode", "taken")} == {
         "type": "insight", "tile": 0, "at": 7, "episode": 3, "taken": 1,
     }  # fmt: skip
-    assert [said[key] for key in ("q", "q_std", "mean", "std", "actions")] == [None] * 5
+    assert [getattr(said, key) for key in ("q", "q_std", "mean", "std", "actions")] == [None] * 5
 
 
 def test_critics_of_replay_learners_are_shown_between_steps(
@@ -271,13 +272,13 @@ def test_critics_of_replay_learners_are_shown_between_steps(
         drain(node)
         assert viewer.published() == step, "before the ticket is answered, too"
     frame = frame_of(np.array([0.1, 0.2, 0.3], np.float32), np.array([1.0], np.float32))
-    said = said_of(Insight(stage.plan, stage.memory), frame)
+    said = said_of(Insights(stage.plan, stage.memory), frame)
     learner: Any = node.algorithm
     column = np.array([[0.1], [0.2], [0.3], [0.5]], np.float32)
     assert said is not None
-    assert said["q"] == [pytest.approx(learner._critics.forward(column).min(), rel=1e-5)]
-    assert said["taken"] == [1.0]
-    assert said["std"][0] > 0.1
+    assert said.q == [pytest.approx(learner._critics.forward(column).min(), rel=1e-5)]
+    assert said.taken == [1.0]
+    assert said.std[0] > 0.1
     learning.close()
 
 
@@ -292,11 +293,11 @@ def test_thinker_that_raises_is_said_once(tmp_path: Path, caplog: Any, mode: Any
         def think(self, obs: Any, action: Any, state: Any) -> Any:
             raise ValueError("no thought")
 
-    insight = Insight(stage.plan, stage.memory)
+    insight = Insights(stage.plan, stage.memory)
     frame = frame_of(np.zeros(4, np.float32), np.int64(0))
     assert said_of(insight, frame) is None
-    size = stage.memory.at(WeightBoard, "insight").payload_bytes
-    stage.memory.at(WeightBoard, "insight").publish(0, bytes(size))
+    size = stage.memory.at(WeightBoard, "insights").payload_bytes
+    stage.memory.at(WeightBoard, "insights").publish(0, bytes(size))
     insight._thinker = Broken()
     with caplog.at_level(logging.ERROR, "fastloop"):
         assert [insight.of(frame) for _ in range(3)] == [None] * 3
