@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
 
 from tests.dashboard.conftest import Visiting
 from tests.dashboard.stub import Run, Stub
-from tests.forms import slow_but
 
 slow = pytest.mark.slow
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("dark", "light")]
