@@ -7,7 +7,7 @@ must be done between two environments; the rest is done once for the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -24,9 +24,11 @@ from fast_core.envs.batch_state import (
     decode_state,
     encode_open,
 )
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
+from fast_core.envs.no_reward import NoReward, no_reward
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
@@ -63,6 +65,7 @@ class GymnasiumBatch:
         progress: memoryview | None = None,
         keep_actions: bool = True,
         number: int = 0,
+        draws: Collection[int] = (),
     ) -> None:
         """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
 
@@ -78,6 +81,7 @@ class GymnasiumBatch:
             keep_actions: Keep the actions of open episodes, for an exact restore. Without,
                 a restored batch begins the next episodes.
             number: That of the first environment, see `fast_core.envs.place.Place`.
+            draws: Which of the shard are made to draw themselves.
         """
         indices = range(first_env, first_env + envs)
         self._instances = make_instances(
@@ -88,6 +92,7 @@ class GymnasiumBatch:
             indices=indices,
             incarnation=incarnation,
             number=number,
+            draws=draws,
         )
         self.spec = self._instances[0].spec
         self._first_env = first_env
@@ -110,6 +115,7 @@ class GymnasiumBatch:
         self._given: list[object] = [0.0] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: list[object] = [None] * envs  # of the last step
+        self._no_reward = no_reward(config, envs)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
 
@@ -146,6 +152,8 @@ class GymnasiumBatch:
             self.quarantined = []
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(ended, action)
+        if self._no_reward is not None:
+            self._cut_unrewarded(self._no_reward, ended)
         if self._obs.masks is not None:
             self._check_masks(self._obs.masks, ended, action)
         np.add(self._returns, self._reward, out=self._returns)
@@ -219,6 +227,13 @@ class GymnasiumBatch:
                 terminated, _ = ended.get(place, (False, False))
                 ended[place] = terminated, True
 
+    def _cut_unrewarded(self, no_reward: NoReward, ended: Ends) -> None:
+        """Truncate what has gone too long without a reward, unless it ended anyway."""
+        for place in no_reward.due(self._reward):
+            if place not in ended:
+                ended[place] = False, True
+                self._reward[place] += no_reward.penalty
+
     def _quarantine(self, ended: Ends, action: Array) -> None:
         """Cut episodes with a value that is not finite at their last good observation."""
         finite = fitting_rewards(self._reward) & self._obs.finite_rows()
@@ -246,6 +261,8 @@ class GymnasiumBatch:
         """
         self._open.words[_ENV] = place
         self._returns[place] = 0.0
+        if self._no_reward is not None:
+            self._no_reward.steps[place] = 0
         self._instances[place].attributes = self._attributes
         for _ in range(_RESET_TRIES):
             episode = self._open.episode[place] + 1
@@ -285,6 +302,14 @@ class GymnasiumBatch:
         self._find_due()
         return unstepped
 
+    def present(self, place: int) -> Present:
+        """See `EnvBatch.present`."""
+        return self._open.present(place, float(self._returns[place]))
+
+    def drawable(self, place: int) -> Drawable:
+        """See `EnvBatch.drawable`."""
+        return self._instances[place].drawable
+
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""
         finished, self._finished = self._finished, FinishedEpisodes([], [], 0)
@@ -301,6 +326,7 @@ class GymnasiumBatch:
             obs=self._obs.array,
             starts=[instance.episode_start for instance in self._instances],
             attributes=[instance.attributes for instance in self._instances],
+            no_reward=self._no_reward,
         )
 
     def begin_restore(self, state: bytes) -> list[Repetition]:
@@ -348,6 +374,8 @@ class GymnasiumBatch:
         if self._obs.array[place].tobytes() != saved.obs:
             raise not_repeated(instance, saved, "the observation differs from the saved one")
         self._returns[place] = saved.total
+        if self._no_reward is not None:
+            self._no_reward.steps[place] = saved.unrewarded
 
     def close(self) -> None:
         """See `EnvBatch.close`."""

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.frames import FrameStack
 from fast_core.spec import EnvironmentSpec
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
-Ending = Literal["terminated", "truncated", "cut", "nonfinite"]
+Ending = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]
 
 
 class Recorder(Protocol):
@@ -58,8 +59,9 @@ class Runner(ABC):
             value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
         infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
-        endings: How each one ended: ``cut`` at ``max_episode_steps`` alone, ``nonfinite`` where its
-            return is not known; None while it is open.
+        endings: How each one ended: ``cut`` at ``max_episode_steps`` alone, ``no_reward`` after
+            ``environment.no_reward_timeout_steps`` alone, ``nonfinite`` where its return is not
+            known; None while it is open.
         seeds: Seed of the reset that began each one, None where it had none of its own.
         env_steps: Steps of all episodes so far.
     """
@@ -102,6 +104,18 @@ class Runner(ABC):
     def change(self, attributes: Values) -> None:
         """Begin episodes with these ``environment.attributes`` from the next `restart` on."""
         assert not attributes, "the configuration's rules refuse them"
+
+    @abstractmethod
+    def drawable(self, place: int) -> Drawable:
+        """What draws the environment at ``place``, if it is one of those made to draw."""
+
+    def present(self, place: int) -> Present | None:
+        """Where the environment at ``place`` is, between two steps; None without an episode."""
+        episode = self._current.get(place)
+        if episode is None:
+            return None
+        seed, total = self.seeds[episode] or 0, float(self.returns[episode])
+        return Present(episode, seed, self.lengths[episode], total)
 
     @abstractmethod
     def close(self) -> None:
