@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.dashboard.browser import Visit
 from tests.dashboard.conftest import Visiting

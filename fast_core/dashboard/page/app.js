@@ -15,7 +15,7 @@ import { count, duration, fill, number, say, word } from "./words.js";
 const EVENTS = 200; // that are kept
 const LAYOUTS = ["auto", "classic", "one"];
 
-const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, next: 0, events: [] };
+const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, enlarged: null, next: 0, events: [] };
 const history = new History();
 const charts = new Charts(history, settings);
 const timeline = new Timeline();
@@ -45,6 +45,7 @@ function opened() {
   if (page.lost) tell(say("said_back"));
   page.lost = false;
   page.asked = "";
+  page.enlarged = null;
   document.body.classList.remove("lost");
   showConnection("live", say("connected"));
 }
@@ -81,7 +82,7 @@ function banner(text) {
 
 function hello(message) {
   const other = page.run.directory !== undefined && page.run.directory !== message.run.directory;
-  Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "" });
+  Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
   if (other) forget();
   history.replace(message.history ?? {});
   grid.setTiles(message.tiles);
@@ -92,7 +93,6 @@ function hello(message) {
   charts.changed();
   charts.load();
   watch();
-  if (large.open) connection.send({ type: "enlarge", tile: large.tile.number });
 }
 
 /** Another run is served at this address. */
@@ -200,19 +200,20 @@ function watch() {
   const mode = large.open ? "both" : settings.mode;
   const message = { type: "watch", tiles, fps: page.fps, mode };
   const text = JSON.stringify(message);
-  if (text === page.asked || !connection.live) return;
+  if (!connection.live) return;
+  const enlarged = large.open && tiles.length ? large.tile.number : null;
+  if (enlarged !== page.enlarged) connection.send({ type: "enlarge", tile: enlarged });
+  page.enlarged = enlarged;
+  if (text !== page.asked) connection.send(message);
   page.asked = text;
-  connection.send(message);
 }
 
 function enlarge(number, focus = true) {
   const tile = grid.tile(number);
   if (!tile && number !== null && large.open) return;
-  const was = large.tile?.number ?? null;
   large.set(tile ?? null, grid.tiles);
   show(grid.element, !large.open);
   if (tile) grid.choose(number);
-  if (was !== (large.tile?.number ?? null)) connection.send({ type: "enlarge", tile: tile?.number ?? null });
   showChoices();
   watch();
   if (tile && focus) find("back").focus({ preventScroll: true });
@@ -223,7 +224,6 @@ function back() {
   const { number } = large.tile;
   large.set(null, []);
   show(grid.element, true);
-  connection.send({ type: "enlarge", tile: null });
   showChoices();
   grid.arrange();
   grid.focus(number);

@@ -56,7 +56,7 @@ function rates() {
 
 function lag() {
   return [
-    line("train", "scheduler/lag_mean", say("mean"), { line: 1, width: 2 }),
+    line("train", "scheduler/lag_mean", say("lag_line"), { line: 1, width: 2 }),
     line("train", "scheduler/lag_max", say("largest"), { line: 2, dash: 1 }),
   ];
 }
