@@ -193,6 +193,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             ``metadata["one_per_process"]`` says.
         modules: The algorithm's torch modules for these observations, where only a process that
             imports torch can tell what they are (`Blueprint.examine`).
+        action_names: What its choices are called, or the dimensions of several at once, where it
+            says so; empty otherwise.
     """
 
     id: str
@@ -206,6 +208,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     tree: Tree = ""
     one_per_process: bool = False
     modules: tuple[ModuleSpec, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     @property
     def row(self) -> SpaceSpec:

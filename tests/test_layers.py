@@ -57,6 +57,7 @@ OWNERS = {
     "cloudpickle": {"fast_core.api.sending", "fast_core.envs.pickled"},
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
+        "fast_core.envs.envpool_drawing",  # what draws there may end its process
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.tools.doctor",

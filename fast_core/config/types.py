@@ -370,6 +370,10 @@ class ExtraNodeConfig(Section, frozen=True, kw_only=True):
         return self.name or self.node.rpartition(":")[2].rpartition(".")[2].lower()
 
 
+# The page is a node like those of a user; it stands here where it is served.
+PAGE = ExtraNodeConfig(node="fast_core.dashboard.node:Dashboard", name="dashboard")
+
+
 class OptimizerNodeConfig(Section, frozen=True):
     """The processes that learn."""
 
@@ -778,6 +782,10 @@ class DashboardConfig(Section, frozen=True):
         int,
         Meta(ge=0, le=65535, description="Port to serve at, or the next free one; 0: any."),
     ] = 8420
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="Further names that browsers may ask for it by, those of a proxy say."),
+    ] = ()
     tiles: Annotated[
         int,
         Meta(
@@ -880,6 +888,11 @@ class RunConfig(Section, frozen=True, kw_only=True):
     supervision: SupervisionConfig = SupervisionConfig()
     dashboard: DashboardConfig = DashboardConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+
+    @property
+    def added_nodes(self) -> tuple[ExtraNodeConfig, ...]:
+        """Nodes that are none of training: those of ``nodes.extra``, then the page if any."""
+        return (*self.nodes.extra, *((PAGE,) if self.dashboard.enabled else ()))
 
     @property
     def envs(self) -> int:

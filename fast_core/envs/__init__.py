@@ -5,7 +5,7 @@ Importing this package does not import Gymnasium; making something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
@@ -34,6 +34,7 @@ def make_batch(
     progress: memoryview | None = None,
     keep_actions: bool = True,
     number: int = 0,
+    draws: Collection[int] = (),
 ) -> EnvBatch:
     """Make ``envs`` environments of ``shard`` with the adapter of ``environment.backend``.
 
@@ -64,4 +65,5 @@ def make_batch(
         progress=progress,
         keep_actions=keep_actions,
         number=number,
+        draws=draws,
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.repetition import Repetition
 from fast_core.spec import EnvironmentSpec
 
@@ -134,6 +135,14 @@ class EnvBatch(Protocol):
         Raises:
             EnvironmentFailed: An environment raised.
         """
+        ...
+
+    def present(self, place: int) -> Present:
+        """Where the environment at ``place`` is, between two steps."""
+        ...
+
+    def drawable(self, place: int) -> Drawable:
+        """What draws the environment at ``place``, if it is one of those made to draw."""
         ...
 
     def take_episodes(self) -> FinishedEpisodes:

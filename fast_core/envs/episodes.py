@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
+from fast_core.envs.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
@@ -45,6 +46,7 @@ class EpisodeRunner(Runner):
         recorder: Recorder | None = None,
         every_info: bool = False,
         maker: Maker = make_env,
+        draws: Collection[int] = (),
     ) -> None:
         """Make the environments.
 
@@ -54,7 +56,7 @@ class EpisodeRunner(Runner):
         each in the row of the policy's batch that it has without, so its result is the same;
         ``watch`` is called with it after each reset and step. ``recorder`` is told of every step.
         With ``every_info``, every number of the info counts where the configuration names none.
-        ``maker`` makes the environments.
+        ``maker`` makes the environments, those in ``draws`` so that they draw themselves.
 
         Raises:
             ConfigError: As `make_batch`.
@@ -69,6 +71,7 @@ class EpisodeRunner(Runner):
             incarnation=1,
             number=number,
             maker=maker,
+            draws=draws,
         )
         super().__init__(
             self._instances[0].spec,
@@ -212,6 +215,10 @@ class EpisodeRunner(Runner):
         episode = self._current[place]
         when = 0 if action is None else self.lengths[episode]
         return self._instance(place).failure(when, cause, episode, self._seeds[episode], action)
+
+    def drawable(self, place: int) -> Drawable:
+        """See `Runner.drawable`."""
+        return self._instance(place).drawable
 
     def close(self) -> None:
         """Close every environment once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ def make_runner(
     recorder: Recorder | None = None,
     every_info: bool = False,
     maker: Maker = make_env,
+    draws: Collection[int] = (),
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
 
@@ -53,6 +54,7 @@ def make_runner(
             recorder=recorder,
             every_info=every_info,
             maker=maker,
+            draws=draws,
         )
     if recorder is not None:
         raise ConfigError(
@@ -71,6 +73,7 @@ def make_runner(
         max_episode_steps=max_episode_steps,
         on_step=on_step,
         number=number,
+        draws=draws,
     )
 
 

@@ -7,7 +7,7 @@ must be done between two environments; the rest is done once for the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from fast_core.envs.batch_state import (
     decode_state,
     encode_open,
 )
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
@@ -64,6 +65,7 @@ class GymnasiumBatch:
         progress: memoryview | None = None,
         keep_actions: bool = True,
         number: int = 0,
+        draws: Collection[int] = (),
     ) -> None:
         """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
 
@@ -79,6 +81,7 @@ class GymnasiumBatch:
             keep_actions: Keep the actions of open episodes, for an exact restore. Without,
                 a restored batch begins the next episodes.
             number: That of the first environment, see `fast_core.envs.place.Place`.
+            draws: Which of the shard are made to draw themselves.
         """
         indices = range(first_env, first_env + envs)
         self._instances = make_instances(
@@ -89,6 +92,7 @@ class GymnasiumBatch:
             indices=indices,
             incarnation=incarnation,
             number=number,
+            draws=draws,
         )
         self.spec = self._instances[0].spec
         self._first_env = first_env
@@ -297,6 +301,14 @@ class GymnasiumBatch:
             obs[place] = self._obs.array[place]
         self._find_due()
         return unstepped
+
+    def present(self, place: int) -> Present:
+        """See `EnvBatch.present`."""
+        return self._open.present(place, float(self._returns[place]))
+
+    def drawable(self, place: int) -> Drawable:
+        """See `EnvBatch.drawable`."""
+        return self._instances[place].drawable
 
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""

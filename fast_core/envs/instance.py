@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
@@ -11,6 +12,8 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
+from fast_core.envs.drawable import Drawable
+from fast_core.envs.made_to_draw import make_to_draw
 from fast_core.envs.making import (
     Env,
     Maker,
@@ -54,11 +57,13 @@ class Instance:
         incarnation: int,
         number: int = 0,
         maker: Maker = make_env,
+        draws: bool = False,
     ) -> None:
         """Make environment ``index`` of ``shard``, the one that has ``number`` (`Place`).
 
         Everything random in its construction is seeded from (``seed``, ``role``, ``shard``,
-        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it.
+        ``index``, ``incarnation``) first, the sampling of its spaces too. ``maker`` makes it, so
+        that it ``draws`` itself if it can.
 
         Raises:
             ConfigError: No such environment, or its spaces are not supported.
@@ -70,7 +75,8 @@ class Instance:
         )
         key = (role, shard, index, incarnation)
         try:
-            self._env = make_seeded(config, seed, key, number, maker)
+            make = partial(make_seeded, seed=seed, key=key, number=number, maker=maker)
+            self._env, self._why_not = make_to_draw(config, make) if draws else (make(config), "")
         except ConfigError:
             raise
         except BaseException as error:  # a constructor may raise anything
@@ -194,6 +200,11 @@ class Instance:
             raise self.failure("while it was drawn", error) from error
 
     @property
+    def drawable(self) -> Drawable:
+        """What draws it, if it was made to draw."""
+        return Drawable(self._env.render, self.close, tuple(layers(self._env)), self._why_not)
+
+    @property
     def render_fps(self) -> float | None:
         """Frames per second at which its drawings move at their natural speed, if it says."""
         fps = self._env.metadata.get("render_fps")
@@ -244,10 +255,12 @@ def make_instances(
     incarnation: int,
     number: int = 0,
     maker: Maker = make_env,
+    draws: Collection[int] = (),
 ) -> list[Instance]:
     """Make the environments ``indices`` of ``shard``, of which the first has ``number``.
 
-    If one can't be made, those before it are closed.
+    Those in ``draws`` are made to draw themselves. If one can't be made, those before it are
+    closed.
     """
     made: list[Instance] = []
     try:
@@ -262,6 +275,7 @@ def make_instances(
                     incarnation=incarnation,
                     number=number + len(made),
                     maker=maker,
+                    draws=index in draws,
                 )
             )
     except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fast_core.envs.batch import ALL_ENVS, ProgressWord
+from fast_core.envs.drawable import Present
 from fast_core.seeding import EpisodeSeeds, Role
 
 _STEP = int(ProgressWord.STEP)  # arithmetic on enumeration members takes five times as long
@@ -58,6 +59,10 @@ class OpenEpisodes:
     def length(self, place: int) -> int:
         """Steps of the open episode, the one being taken included."""
         return self.count - self.start[place]
+
+    def present(self, place: int, total: float) -> Present:
+        """Where the open episode is, whose rewards add up to ``total``."""
+        return Present(self.episode[place], self.seed(place), self.length(place), total)
 
     def seed(self, place: int) -> int:
         """Seed of the open episode."""

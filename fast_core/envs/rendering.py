@@ -101,12 +101,17 @@ def explained(config: EnvironmentConfig, mode: Mode) -> Iterator[None]:
     try:
         yield
     except EnvironmentFailed as error:
-        advice = ""
-        if mode == "rgb_array" and _draws_with_mujoco(config):
-            advice = (
-                f" It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
-                "screen MUJOCO_GL must be egl, which needs a GPU's or Mesa's libEGL, or osmesa, "
-                "which needs libOSMesa (Debian: libegl1, libosmesa6)."
-            )
+        advice = mujoco_advice(config) if mode == "rgb_array" else ""
         text = f"{error} (while drawing, render mode {mode!r}).{advice}"
         raise EnvironmentFailed(text, error.context) from error
+
+
+def mujoco_advice(config: EnvironmentConfig) -> str:
+    """What to do where MuJoCo can't draw images; empty for environments without it."""
+    if not _draws_with_mujoco(config):
+        return ""
+    return (
+        f" It was to draw with MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}; without a "
+        "screen MUJOCO_GL must be egl, which needs a GPU's or Mesa's libEGL, or osmesa, "
+        "which needs libOSMesa (Debian: libegl1, libosmesa6)."
+    )

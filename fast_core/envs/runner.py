@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.frames import FrameStack
 from fast_core.spec import EnvironmentSpec
 
@@ -103,6 +104,18 @@ class Runner(ABC):
     def change(self, attributes: Values) -> None:
         """Begin episodes with these ``environment.attributes`` from the next `restart` on."""
         assert not attributes, "the configuration's rules refuse them"
+
+    @abstractmethod
+    def drawable(self, place: int) -> Drawable:
+        """What draws the environment at ``place``, if it is one of those made to draw."""
+
+    def present(self, place: int) -> Present | None:
+        """Where the environment at ``place`` is, between two steps; None without an episode."""
+        episode = self._current.get(place)
+        if episode is None:
+            return None
+        seed, total = self.seeds[episode] or 0, float(self.returns[episode])
+        return Present(episode, seed, self.lengths[episode], total)
 
     @abstractmethod
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -23,6 +23,7 @@ from fast_core.envs.batch_state import (
     encode_open,
 )
 from fast_core.envs.batched import BatchWriter
+from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.masks import valid_action
 from fast_core.envs.no_reward import NoReward, no_reward
@@ -41,7 +42,7 @@ from fast_core.seeding import EpisodeSeeds, Role, draw_seed, seed_global_generat
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
-_SOURCES: dict[str, Callable[[EnvironmentConfig, int], VectorSource]] = {
+_SOURCES: dict[str, Callable[..., VectorSource]] = {
     "gymnasium_vector": GymnasiumVectorSource,
     "envpool": EnvPoolSource,
 }
@@ -75,6 +76,7 @@ class VectorBatch:
         keep_actions: bool = True,
         max_episode_steps: int | None = None,
         number: int = 0,
+        draws: Collection[int] = (),
     ) -> None:
         """See `GymnasiumBatch`; ``max_episode_steps`` is of those without a time limit.
 
@@ -93,7 +95,9 @@ class VectorBatch:
         )  # the first one's: they are made at once
         place.tell()
         with self._blamed("while they were made"):
-            self._source = _SOURCES[config.backend](place.fill(config), envs)
+            self._source = _SOURCES[config.backend](
+                place.fill(config), envs, draws=any(index in draws for index in indices)
+            )
         self._closed = False
         self._no_reward = no_reward(config, envs)
         self._refuse_cutting(config)
@@ -364,6 +368,14 @@ class VectorBatch:
             self._find_due()
             obs[places] = self._obs.array[places]
         return unstepped
+
+    def present(self, place: int) -> Present:
+        """See `EnvBatch.present`."""
+        return self._open.present(place, float(self._returns[place]))
+
+    def drawable(self, place: int) -> Drawable:
+        """See `EnvBatch.drawable`."""
+        return self._source.drawable(place)._replace(close=self.close)
 
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""

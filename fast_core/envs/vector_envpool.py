@@ -6,6 +6,7 @@ import difflib
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import gymnasium
@@ -17,6 +18,9 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.batched import rows_at
 from fast_core.envs.description import describe
+from fast_core.envs.drawable import Drawable
+from fast_core.envs.envpool_drawing import try_drawing
+from fast_core.envs.made_to_draw import MODE
 from fast_core.envs.masks import valid_action
 from fast_core.envs.vector_source import (
     VectorStep,
@@ -54,8 +58,10 @@ class EnvPoolSource:
     seeded = False
     partial = True
 
-    def __init__(self, config: EnvironmentConfig, envs: int) -> None:
+    def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Read what the task is like; environments are made by `start`.
+
+        They are made so that they draw themselves if ``draws`` says so.
 
         Raises:
             ConfigError: EnvPool is not installed, has no such task, or takes no such arguments.
@@ -86,6 +92,7 @@ class EnvPoolSource:
         self._ignored = np.broadcast_to(valid_action(action), (envs, *action.shape))
         self._pool: Any = None
         self._everywhere = np.arange(envs)
+        self._draws = draws
 
     def _spec(self, config: EnvironmentConfig) -> Any:
         try:
@@ -108,10 +115,21 @@ class EnvPoolSource:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._pool = self._envpool.make_gymnasium(
-                self._id, num_envs=self._envs, env_seed=list(seeds), **self._kwargs
+                self._id, num_envs=self._envs, env_seed=list(seeds), **self._made_with()
             )
             obs, info = self._pool.reset()
         return self._ordered(obs, info, self._everywhere)
+
+    def _made_with(self) -> dict[str, Any]:
+        return {"render_mode": MODE} | self._kwargs if self._draws else self._kwargs
+
+    def drawable(self, place: int) -> Drawable:
+        """See `VectorSource.drawable`."""
+        return Drawable(partial(self._render, place), self.close)
+
+    def _render(self, place: int) -> object:
+        try_drawing(self._id, self._made_with())
+        return self._pool.render([place])[0]
 
     def set_attributes(self, values: Sequence[Values]) -> None:
         """See `VectorSource.set_attributes`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.drawable import Drawable
 from fast_core.envs.records import leaf_of
 from fast_core.envs.runner import Act, Ending, Runner
 from fast_core.envs.vector_batch import VectorBatch
@@ -37,12 +38,13 @@ class VectorEpisodes(Runner):
         max_episode_steps: int | None = None,
         on_step: Callable[[], None] | None = None,
         number: int = 0,
+        draws: Collection[int] = (),
     ) -> None:
         """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
         self._config, self._seed, self._given_limit = config, seed, max_episode_steps
         self._envs, self._role, self._number = envs, role, number
         self._lanes = min(envs, episodes)
-        self._on_step = on_step
+        self._on_step, self._draws = on_step, draws
         self._batch = self._make()
         self._fresh = True
         super().__init__(
@@ -66,6 +68,7 @@ class VectorEpisodes(Runner):
             keep_actions=False,
             max_episode_steps=self._given_limit,
             number=self._number,
+            draws=self._draws,
         )
 
     def step(self, act: Act) -> bool:
@@ -130,6 +133,10 @@ class VectorEpisodes(Runner):
         if self.lengths[episode] == self._limit:
             return "cut"
         return "no_reward" if lane in self._batch.unrewarded else "truncated"
+
+    def drawable(self, place: int) -> Drawable:
+        """See `Runner.drawable`."""
+        return self._batch.drawable(place)
 
     def close(self) -> None:
         """Close every environment."""

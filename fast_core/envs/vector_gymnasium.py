@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import gymnasium
@@ -18,7 +19,9 @@ from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.batched import rows_at
 from fast_core.envs.description import describe
-from fast_core.envs.making import registered
+from fast_core.envs.drawable import Drawable
+from fast_core.envs.made_to_draw import make_to_draw
+from fast_core.envs.making import layers, registered
 from fast_core.envs.vector_source import (
     VectorStep,
     refuse_deciding_twice,
@@ -52,8 +55,8 @@ class GymnasiumVectorSource:
     ``environment.kwargs`` names one.
     """
 
-    def __init__(self, config: EnvironmentConfig, envs: int) -> None:
-        """Make them.
+    def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
+        """Make them, so that they draw themselves if ``draws`` says so and they can.
 
         Raises:
             ConfigError: It has no vectorised form, or one that resets in the next step.
@@ -62,7 +65,12 @@ class GymnasiumVectorSource:
         refuse_wrapping(config)
         spec = registered(config)
         self._envs, self._options = envs, config.reset_options
-        self._env, kwargs = _make(spec, config, envs)
+        make = partial(_make, spec, envs)
+        made, self._why_not = (
+            make_to_draw(config, make, spec.vector_entry_point) if draws else (make(config), "")
+        )
+        self._env, kwargs = made
+        self._drawn: Any = None  # pictures of all, until the next step or reset
         self._single = single_frames(config) and kwargs.get("stack_num") == 1
         try:
             self.partial = _mode(self._env, config) == AutoresetMode.DISABLED
@@ -86,6 +94,7 @@ class GymnasiumVectorSource:
             self._obs = self._first_start(seeds)
             return self._frames(self._obs)
         self._obs, _ = self._env.reset(seed=self._form(seeds), options=self._copied_options())
+        self._drawn = None
         return self._frames(self._obs)
 
     def _first_start(self, seeds: Seeds) -> object:
@@ -121,7 +130,7 @@ class GymnasiumVectorSource:
     def step(self, action: Array) -> VectorStep:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._env.step(action)
-        self._obs = obs
+        self._obs, self._drawn = obs, None
         final, last = None, info
         if not self.partial and (terminated.any() or truncated.any()):
             if "final_obs" not in info:
@@ -135,6 +144,7 @@ class GymnasiumVectorSource:
     def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
         """See `VectorSource.begin`."""
         del forced
+        self._drawn = None
         mask = np.zeros(self._envs, np.bool_)
         mask[places] = True
         options = {**(self._copied_options() or {}), "reset_mask": mask}
@@ -161,6 +171,21 @@ class GymnasiumVectorSource:
     def _frames(self, obs: object) -> object:
         return without_stack(obs) if self._single else obs
 
+    def drawable(self, place: int) -> Drawable:
+        """See `VectorSource.drawable`."""
+        parts: list[object] = [self._env]
+        while hasattr(parts[-1], "env"):
+            parts.append(cast("Any", parts[-1]).env)
+        for env in getattr(parts[-1], "envs", ()):  # of a SyncVectorEnv
+            parts += layers(env) if isinstance(env, gymnasium.Env) else ()
+        return Drawable(partial(self._render, place), self.close, tuple(parts), self._why_not)
+
+    def _render(self, place: int) -> object:
+        """The picture of one; they are all drawn at once, and only once between two steps."""
+        if self._drawn is None:
+            self._drawn = self._env.render()
+        return None if self._drawn is None else self._drawn[place]
+
     def close(self) -> None:
         """See `VectorSource.close`."""
         self._env.close()
@@ -175,7 +200,7 @@ def _first(seeds: Seeds) -> int:
 
 
 def _make(
-    spec: EnvSpec, config: EnvironmentConfig, envs: int
+    spec: EnvSpec, envs: int, config: EnvironmentConfig
 ) -> tuple[VectorEnv[Any, Any, Any], dict[str, Any]]:
     """Make ``envs`` environments; returns the keyword arguments too."""
     entry = spec.vector_entry_point
@@ -204,9 +229,8 @@ def _make(
         if mode is not None:
             kwargs["autoreset_mode"] = mode
         try:
-            return gymnasium.make_vec(
-                spec, envs, vectorization_mode="vector_entry_point", **kwargs
-            ), kwargs
+            made = gymnasium.make_vec(spec, envs, vectorization_mode="vector_entry_point", **kwargs)
+            return made, kwargs
         except ValueError:
             if mode is None or mode is modes[-1]:
                 raise

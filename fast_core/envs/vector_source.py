@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
+from fast_core.envs.drawable import Drawable
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 
@@ -80,6 +81,10 @@ class VectorSource(Protocol):
 
     def set_attributes(self, values: Sequence[Values]) -> None:
         """Set attributes of each environment, those of its open episode; before a reset."""
+        ...
+
+    def drawable(self, place: int) -> Drawable:
+        """What draws the environment at ``place``, if they were made to draw."""
         ...
 
     def close(self) -> None:

@@ -13,10 +13,19 @@ from difflib import get_close_matches
 from fast_core.errors import SegmentError, TopologyError
 from fast_core.events import Assign, Message, Transform
 from fast_core.launcher.wiring import ExtraNode
-from fast_core.memory import ANYONE, EXECUTOR, STAGES, Doorbell, EvaluationSlot, Ring, Structure
+from fast_core.memory import (
+    ANYONE,
+    EXECUTOR,
+    STAGES,
+    Doorbell,
+    EvaluationSlot,
+    Ring,
+    Structure,
+)
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import GIVEN, structures
+from fast_core.run.structures import GIVEN, structures, watching
+from fast_core.screens.watching import WATCHING
 from fast_core.system.text import error_text
 
 Nodes = Mapping[str, type[Node]]
@@ -40,7 +49,9 @@ def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> No
     """
     ours = GIVEN.union(*(kind.writes for kind in own))
     written = ours.union(*(extra.kind.writes for extra in extras))
-    read = frozenset[str]().union(*(extra.kind.reads for extra in extras))
+    read = frozenset[str]().union(
+        *(extra.kind.reads for extra in extras), *(kind.reads for kind in own)
+    )
     for extra in extras:
         for name in sorted(extra.kind.reads - written):
             near = get_close_matches(name, sorted(written), 1)
@@ -90,7 +101,17 @@ def own_structures(plan: RunPlan, extras: Sequence[ExtraNode]) -> Iterator[Struc
                     f"{_who(extra)}: structures() yields {row.name!r} as {row.kind!r} of the shape "
                     f"{row.shape!r}, which has no size: {error}"
                 ) from error
+            if row.family == WATCHING:
+                _check_watching(plan, extra, row)
             yield row._replace(writer=row.writer or extra.name)
+
+
+def _check_watching(plan: RunPlan, extra: ExtraNode, row: Structure) -> None:
+    if (row.kind, row.shape) != watching(plan)[1:3]:
+        raise TopologyError(
+            f"{_who(extra)}: structures() yields {row.name!r} as a {row.kind.__name__} of the "
+            f"shape {row.shape!r}. Yield watching(plan) of fast_core.run.structures"
+        )
 
 
 def check_writers(table: Sequence[Structure], nodes: Nodes, extras: Sequence[str]) -> None:
@@ -130,7 +151,8 @@ def check_writers(table: Sequence[Structure], nodes: Nodes, extras: Sequence[str
                     f"{name} ({kind.__name__}) writes {declared!r}, but there is no such structure "
                     "in this run. Yield it in structures() of the class"
                 )
-            if kind not in written.get(declared, {kind}):
+            # FastLoop's own share a family, of which not every one has a part in each run.
+            if name in extras and kind not in written.get(declared, {kind}):
                 writers = sorted(f"{first[k]} ({k.__name__})" for k in written[declared])
                 raise TopologyError(
                     f"{name} ({kind.__name__}) writes {declared!r}, but {' or '.join(writers)} "

@@ -198,8 +198,9 @@ def scheduler_settings(
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     dies = config.mode == "process"  # inline there is nobody left to come back
-    wired = wiring(extra_nodes(config.nodes.extra))
-    others = [name for name in plan.names.extra if name not in wired.savers]
+    wired = wiring(extra_nodes(config.added_nodes))
+    apart = {*wired.savers, *wired.optional}
+    others = [name for name in plan.names.extra if name not in apart]
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
@@ -210,6 +211,7 @@ def scheduler_settings(
         evaluator=EVALUATOR if plan.evaluates else None,
         other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
+        optional=wired.optional,
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),

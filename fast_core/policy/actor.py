@@ -32,6 +32,14 @@ class Actor:
         size = blueprint.state_size(environment)
         self._state = np.zeros((envs, size), np.float32) if size else None
 
+    def remembered(self, began: NDArray[np.bool_]) -> NDArray[np.float32] | None:
+        """A copy ``[B, S]`` of what it remembers before it acts; None without memory."""
+        if self._state is None:
+            return None
+        state = self._state.copy()
+        state[began] = 0.0
+        return state
+
     def __call__(self, obs: Array, began: NDArray[np.bool_]) -> Array:
         """Act on ``obs`` ``[B, ...]``; ``began`` ``[B]`` marks the first rows of episodes."""
         if self._state is not None:

@@ -243,6 +243,10 @@ class RunMemory:
         """Where each environment of a group is, as 64-bit words; see `ProgressWord`."""
         return self.at(Trace, f"progress/{shard}.{group}").words
 
+    def frames(self, tile: int) -> WeightBoard:
+        """The newest frame of a tile, as `frame_layout` has it; numbered from 0."""
+        return self.at(WeightBoard, f"frames/{tile}")
+
     def request(self, shard: int, group: int) -> Mailbox[Request]:
         """What a group of environments asks its policy node."""
         return self.at(Mailbox, f"requests/{shard}.{group}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fast_core.memory import Layout, PriorityTree, memory_available
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
+from fast_core.screens.tiles import tiles
 
 SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
 COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
@@ -32,10 +33,11 @@ def arithmetic(plan: RunPlan, layout: Layout) -> str:
     parts = sorted(totals.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{kind} {nbytes / 2**20:,.1f}" for kind, nbytes in parts if nbytes)
     own = ", what nodes.extra add in their structures()" if plan.own else ""
+    frames = ", frames with dashboard.tiles and dashboard.width" if tiles(plan.config) else ""
     return (
         f"In MiB: {listed}. Rollouts shrink with rollout.shards, rollout.envs_per_shard, "
         "rollout.steps and scheduler.off_policy_degree, the replay with replay.capacity, batches "
-        f"with algorithm.batch_size, replay.slots and nodes.optimizer.count{own}."
+        f"with algorithm.batch_size, replay.slots and nodes.optimizer.count{frames}{own}."
     )
 
 

@@ -41,14 +41,18 @@ from fast_core.run.mail import (
     Reply,
     Request,
 )
-from fast_core.run.names import OPTIMIZER, REPLAY
+from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
+from fast_core.screens.frame import FrameLayout
+from fast_core.screens.tiles import tiles
+from fast_core.screens.watching import WATCHING, watching_words
 from fast_core.spec import FieldSpec
 
 Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
+INSIGHT = "insight"
 SPANS_KEPT = 4096
 SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
@@ -70,6 +74,10 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
+    if plan.shows_insight:
+        yield Structure(
+            INSIGHT, WeightBoard, (insight_nbytes(plan),), OPTIMIZER, "the last whole one"
+        )
     if plan.evaluates:
         yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
     for shard in range(plan.config.rollout.shards):
@@ -80,6 +88,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
             yield from _of_replay(plan)
     if plan.optimizers > 1:
         yield from _of_optimizers(plan)
+    yield from _of_tiles(plan)
     yield from plan.own
 
 
@@ -158,12 +167,46 @@ def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
         yield Structure("networks", WeightBoard, size, OPTIMIZER, "the last complete version")
 
 
+def _of_tiles(plan: RunPlan) -> Iterator[Structure]:
+    """Where the environments that can be watched are shown."""
+    for tile in tiles(plan.config):
+        size = (frame_layout(plan).nbytes,)
+        writer = EVALUATOR if tile.shard is None else EXECUTOR
+        yield Structure(f"frames/{tile.number}", WeightBoard, size, writer, "the last frame")
+
+
+def watching(plan: RunPlan) -> Structure:
+    """Where a viewer says what it wants to see (`fast_core.screens.watching.Watching`).
+
+    A node that watches yields it in `Node.structures`, and names it in ``writes``.
+    """
+    words = watching_words(len(tiles(plan.config)))
+    return Structure(WATCHING, Trace, (words,), left_by_death="what it wanted last")
+
+
 # --- sizes ---------------------------------------------------------------------------------------
 
 
 def networks_nbytes(plan: RunPlan) -> int:
     """Bytes of all parameters and all targets."""
     return 2 * 4 * plan.blueprint.exchanged(plan.environment)
+
+
+def frame_layout(plan: RunPlan) -> FrameLayout:
+    """How a frame of any tile lies on its board."""
+    seen, taken = plan.environment.observation, plan.environment.action
+    return FrameLayout(
+        obs=(seen.row_dtype, seen.shape),
+        action=(taken.row_dtype, taken.shape),
+        state=plan.blueprint.state_size(plan.environment),
+        picture_bytes=3 * plan.config.dashboard.width**2,
+    )
+
+
+def insight_nbytes(plan: RunPlan) -> int:
+    """Bytes of the policy's parameters and those that insights need besides, all of one moment."""
+    fields = plan.blueprint.policy_fields(plan.environment), plan.insight_fields
+    return sum(ParameterPack(each).nbytes for each in fields)
 
 
 def slots_per_shard(plan: RunPlan) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 
-NOTE_BYTES = 240
+NOTE_BYTES = 480
 # taken_ns, shard, env, episode, seed, step, version, incarnation, height, width, total, fps, note
 _HEADER = struct.Struct(f"<4q Q 5q 2d {NOTE_BYTES}s")
 

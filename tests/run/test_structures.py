@@ -10,7 +10,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.config import PolicyConfig, RestartsConfig, SupervisionConfig
+from fast_core.config import (
+    DashboardConfig,
+    ExtraNodeConfig,
+    NodesConfig,
+    PolicyConfig,
+    RestartsConfig,
+    SupervisionConfig,
+)
 from fast_core.errors import SegmentError
 from fast_core.memory import Ring, WeightBoard
 from fast_core.run.mail import Drawn
@@ -26,6 +33,7 @@ FAMILY, KIND, _, WRITER, LEFT = range(5)
 
 def plans(folder: Path) -> list[RunPlan]:
     """Runs that have every structure between them."""
+    watched = NodesConfig(extra=(ExtraNodeConfig(node="tests.process.viewing:Viewer"),))
     asking = make_config(policy=PolicyConfig(placement="node", groups=2))
     return [
         make_run_plan(folder),
@@ -33,6 +41,7 @@ def plans(folder: Path) -> list[RunPlan]:
         replay_plan(folder, 2, "allreduce"),
         replay_plan(folder, 2, "async"),
         keeping_plan(folder),
+        make_run_plan(folder, make_config(dashboard=DashboardConfig(enabled=True), nodes=watched)),
     ]
 
 
@@ -68,9 +77,9 @@ def test_page_shows_the_table(tmp_path: Path) -> None:
 
 def says(cell: str) -> str:
     """The pattern of the writers that a cell names; capital letters stand for any name or rank."""
-    words = re.match(r"`[^`]+`|[^,;]+", cell)
-    assert words is not None
-    return re.sub(r"[A-Z]", r"[\\w-]+", words[0].strip("`")) + "$"
+    writers = re.findall(r"(?:^|, or )(`[^`]+`|[^,;`]+)", cell)
+    assert writers
+    return "|".join(re.sub(r"[A-Z]", r"[\\w-]+", each.strip("`")) + "$" for each in writers)
 
 
 def test_everything_is_created_from_its_row_and_nothing_published(tmp_path: Path) -> None:

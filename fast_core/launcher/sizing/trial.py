@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from fast_core.config import EvaluationConfig, ReplayConfig, RunConfig
+from fast_core.config import DashboardConfig, EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher.prepare import resolve
 from fast_core.launcher.processes.beginning import await_answer, await_started, give
@@ -82,6 +82,7 @@ def trial_plan(resolved: RunConfig, environment: EnvironmentSpec) -> RunPlan:
         ),
         scheduler=_replace(resolved.scheduler, off_policy_degree=0),
         evaluation=EvaluationConfig(every_env_steps=None),
+        dashboard=DashboardConfig(),
     )
     backend = resolved.policy.backend
     assert backend != "auto", "resolved before"

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.evaluation import make_runner
-from fast_core.envs.runner import Act, Runner
+from fast_core.envs.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.act.filming import Filming
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.nodes.show.camera import Camera, Scene, Studio
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
 from fast_core.policy.file import BestPolicy, Origin, best_name, best_policy_path, describe
 from fast_core.run.changes import evaluated
+from fast_core.screens.watching import WATCHING
 
 STEPS_PER_UNIT = 64
 
@@ -33,7 +37,8 @@ class EvaluatorNode(Node):
 
     consumes = frozenset({Evaluate})
     emits = frozenset({Ready, Evaluated})
-    reads = frozenset({"evaluation"})
+    reads = frozenset({"evaluation", WATCHING})
+    writes = frozenset({"frames"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy and attach the evaluation slot."""
@@ -45,10 +50,11 @@ class EvaluatorNode(Node):
         self._views = memory.parameters.views(self._flat)
         envs = plan.config.evaluation.envs
         actor = Actor(plan.blueprint, plan.environment, self._policy, envs)
-        self._actor = shown(actor, context.stats.words)
+        self._studio = Studio.of(context)
         names = (None, *plan.config.evaluation.environments)
         self._stages = [
-            Stage(context, self._actor, number, name) for number, name in enumerate(names)
+            Stage(context, actor, number, name, None if number else self._studio)
+            for number, name in enumerate(names)
         ]
         self._request: Evaluate | None = None
         self._left: list[Stage | Filming] = []  # to be played in for it, the next one first
@@ -75,7 +81,7 @@ class EvaluatorNode(Node):
             self._request = command
             self._left = list(self._stages)
             for stage in self._stages:
-                stage.begin(command.episodes, command.changed)
+                stage.begin(command.episodes, command.changed, version)
             if self._filming.wanted(command):
                 self._filming.begin(command)
                 self._left.append(self._filming)
@@ -139,6 +145,8 @@ class EvaluatorNode(Node):
         for stage in self._stages:
             stage.close()
         self._filming.close()
+        if self._studio is not None:
+            self._studio.close()
 
 
 class Stage:
@@ -151,9 +159,21 @@ class Stage:
 
     runner: Runner
 
-    def __init__(self, context: NodeContext, actor: Act, number: int, name: str | None) -> None:
-        """The ``number``-th, called ``name``, for ``actor``; nothing is made yet."""
-        self._actor = actor
+    def __init__(
+        self,
+        context: NodeContext,
+        actor: Actor,
+        number: int,
+        name: str | None,
+        studio: Studio | None = None,
+    ) -> None:
+        """The ``number``-th, called ``name``, for ``actor``; nothing is made yet.
+
+        A ``studio`` shows those of its environments that are tiles.
+        """
+        self._actor, self._studio, self._version = actor, studio, 0
+        self._act = shown(actor, context.stats.words)
+        self._camera: Camera | None = None
         self._context, self._number = context, number
         self._name = name
         self.where = "" if name is None else f" in {name!r}"
@@ -161,8 +181,12 @@ class Stage:
         self._best = BestPolicy(best_policy_path(context.plan.run_directory, name))
         self._unwritten = False  # the best, for want of room
 
-    def begin(self, episodes: int, changed: Values) -> None:
-        """Be at the beginning; environments are kept while their number fits."""
+    def begin(self, episodes: int, changed: Values, version: int = 0) -> None:
+        """Be at the beginning; environments are kept while their number fits.
+
+        ``version`` is that of the policy that is evaluated.
+        """
+        self._version = version
         config = self._context.plan.config
         environment = evaluated(config, self._name, changed)
         if self._episodes == episodes:
@@ -178,12 +202,29 @@ class Stage:
             max_episode_steps=config.evaluation.max_episode_steps,
             on_step=self._count_step,
             number=config.numbers.evaluator + self._number * config.evaluation.envs,
+            draws=self._studio.draws(None) if self._studio else (),
         )
         self._episodes = episodes
+        if self._studio is not None:
+            envs = range(config.evaluation.envs)
+            self._camera = self._studio.camera(None, envs, self.runner, environment)
 
     def step(self) -> bool:
         """Play a step of every episode; False when all are played."""
-        return self.runner.step(self._actor)
+        camera = self._camera
+        if camera is None or not camera.watched:
+            return self.runner.step(self._act)
+        return self.runner.step(partial(self._act_watched, camera))
+
+    def _act_watched(self, camera: Camera, obs: Array, began: NDArray[np.bool_]) -> Array:
+        """Act, and show what the policy is about to do."""
+        due = camera.due()
+        if not due:
+            return self._act(obs, began)
+        state = self._actor.remembered(began)
+        actions = self._act(obs, began)
+        camera.take(due, Scene(obs, actions, state, self._version, 1))
+        return actions
 
     def _count_step(self) -> None:
         """Show that no environment hangs, however long the slowest evaluation takes."""
@@ -242,7 +283,11 @@ class Stage:
         """Close the environments, if any are open."""
         if self._episodes:
             self._episodes = 0
-            self.runner.close()
+            camera, self._camera = self._camera, None
+            if camera is None:
+                self.runner.close()
+            else:
+                camera.close(self.runner.close)
 
     def close(self) -> None:
         """Write what is left to be written, and close every environment once."""

@@ -28,8 +28,10 @@ from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.collect.asking import Collection, GroupRollout, Line
 from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
+from fast_core.nodes.show.camera import Studio
 from fast_core.run.changes import attributes
 from fast_core.scheduler.ledger import balanced_blocks
+from fast_core.screens.watching import WATCHING
 from fast_core.system import forks
 from fast_core.system.text import error_text
 
@@ -42,14 +44,15 @@ class EnvNode(Node):
 
     consumes = frozenset({Assign, Release, Collect, Change, Save})
     emits = frozenset({Restoring, Ready, RolloutReady, Changed, Saved})
-    reads = frozenset({"weights", "replies"})
-    writes = frozenset({"rollouts", "replay", "progress", "requests"})
+    reads = frozenset({"weights", "replies", WATCHING})
+    writes = frozenset({"rollouts", "replay", "progress", "requests", "frames"})
 
     def __init__(self, context: NodeContext) -> None:
         """Build the policy if it acts here; environments come in `setup`."""
         super().__init__(context)
         self._plan = plan = context.plan
         self._current = None if plan.policy_nodes else CurrentPolicy(context, plan.policy_setup())
+        self._studio = Studio.of(context)
         self._lines: dict[int, list[Line]] = {}
         self._open: list[Collection] = []
         self._orders: deque[RolloutOrder] = deque()
@@ -234,7 +237,13 @@ class EnvNode(Node):
         try:
             words = context.stats.words
             built = Shard(
-                self._plan, context.memory, shard, incarnation, words, taken_over=taken_over
+                self._plan,
+                context.memory,
+                shard,
+                incarnation,
+                words,
+                taken_over=taken_over,
+                studio=self._studio,
             )
         except EnvironmentFailed as error:
             self._failure = error.context
@@ -297,3 +306,5 @@ class EnvNode(Node):
         shards, self._shards = list(self._shards.values()), {}
         for shard in shards:
             shard.close()
+        if self._studio is not None:
+            self._studio.close()

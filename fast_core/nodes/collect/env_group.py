@@ -17,6 +17,7 @@ from fast_core.envs.repeating import restore
 from fast_core.envs.repetition import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
+from fast_core.nodes.show.camera import Step, Studio
 from fast_core.run.changes import attributes
 from fast_core.run.plan import RunPlan
 
@@ -44,6 +45,7 @@ class EnvGroup:
 
     Attributes:
         plan: The plan of the run.
+        camera: What shows those that are watched, None where none can be.
         index: Place among the groups of the shard.
         envs: Which environments of the shard.
         batch: What steps them.
@@ -54,11 +56,18 @@ class EnvGroup:
     """
 
     def __init__(
-        self, plan: RunPlan, shard: int, index: int, incarnation: int, progress: memoryview
+        self,
+        plan: RunPlan,
+        shard: int,
+        index: int,
+        incarnation: int,
+        progress: memoryview,
+        studio: Studio | None = None,
     ) -> None:
         """Make the environments; `reset`, `take_over` or `end_restore` begins.
 
-        ``progress`` is where they are, and until now where the node before this one left them.
+        ``progress`` is where they are, and until now where the node before this one left them. A
+        ``studio`` shows those that are tiles.
         """
         environment = plan.environment
         self.index, self.plan = index, plan
@@ -66,8 +75,9 @@ class EnvGroup:
         count = len(self.envs)
         self._left = progress[ProgressWord.EPISODE :][:count].tolist()
         self.goes_on = [False] * count
+        config = replace(plan.config.environment, attributes=attributes(plan.config, plan.changed))
         self.batch: EnvBatch = make_batch(
-            replace(plan.config.environment, attributes=attributes(plan.config, plan.changed)),
+            config,
             seed=plan.config.seed,
             shard=shard,
             envs=count,
@@ -76,7 +86,9 @@ class EnvGroup:
             progress=progress,
             keep_actions=plan.keeps_actions,
             number=shard * plan.config.rollout.envs_per_shard + self.envs.start,
+            draws=studio.draws(shard) if studio else (),
         )
+        self.camera = studio.camera(shard, self.envs, self.batch, config) if studio else None
         row, frames = environment.row, environment.frames
         size = plan.blueprint.state_size(environment)
         self.obs: Array = np.zeros((count, *row.shape), row.row_dtype)
@@ -108,6 +120,19 @@ class EnvGroup:
             rows.state[...] = self.memory
         return rows
 
+    def stepping(self, rows: RolloutRows, incarnation: int) -> Step:
+        """What steps the environments in a rollout, from its first step on."""
+        if self.camera is None:
+            return self.batch.step
+        versions = rows.policy_version
+        return self.camera.stepping(
+            self.batch.step,
+            lambda step: self.seen(rows, step),
+            self.memory,
+            lambda step: int(versions[step, 0]),
+            incarnation,
+        )
+
     def seen(self, rows: RolloutRows, step: int) -> Array:
         """What the policy sees at ``step``: ``[b, ...]``."""
         return rows.obs[step] if self.stack is None else self.stack.array
@@ -127,6 +152,13 @@ class EnvGroup:
     def close_rollout(self, rows: RolloutRows) -> None:
         """Keep where the rollout ended; the slot is not ours any more."""
         self.obs[...] = rows.obs[-1]
+
+    def close(self) -> None:
+        """Close every environment once."""
+        if self.camera is None:
+            self.batch.close()
+        else:
+            self.camera.close(self.batch.close)
 
     # --- beginning and going on ----------------------------------------------------------------
 

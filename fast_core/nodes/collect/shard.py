@@ -21,6 +21,7 @@ from fast_core.nodes.collect.regroup import regrouped
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
 from fast_core.nodes.node import NodeState
+from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
@@ -141,11 +142,13 @@ class Shard:
         words: memoryview,
         *,
         taken_over: bool = False,
+        studio: Studio | None = None,
     ) -> None:
         """Build the environments; `begin` begins, or continues from the plan's checkpoint.
 
         A shard that is ``taken_over`` from a dead node begins new episodes, with random numbers
-        of its incarnation: what the checkpoint holds of it has been trained on since.
+        of its incarnation: what the checkpoint holds of it has been trained on since. A ``studio``
+        shows those of its environments that are tiles.
         """
         rollout = plan.config.rollout
         self.shard, self.incarnation, self._words = shard, incarnation, words
@@ -168,7 +171,8 @@ class Shard:
         try:
             for index in range(plan.groups):
                 progress = memory.progress(shard, index)
-                self.groups.append(EnvGroup(plan, shard, index, self._made_in, progress))
+                made = EnvGroup(plan, shard, index, self._made_in, progress, studio)
+                self.groups.append(made)
             if saved is not None:
                 self._restore(saved)
         except BaseException:
@@ -242,7 +246,7 @@ class Shard:
         reward, final_obs = rows.reward, rows.final_obs
         terminated, truncated = rows.terminated, rows.truncated
         batch, act, words = group.batch, policy.act, self._words
-        step = batch.step
+        step = group.stepping(rows, self.incarnation)
         for t, drawn in enumerate(noise):
             if stopping():
                 return False
@@ -273,7 +277,7 @@ class Shard:
         stopping: Callable[[], bool],
     ) -> bool:
         """The loop of policies that see stacked frames or remember."""
-        words = self._words
+        words, step = self._words, group.stepping(rows, self.incarnation)
         for t, drawn in enumerate(noise):
             if stopping():
                 return False
@@ -284,7 +288,7 @@ class Shard:
             rows.behaviour_log_prob[t] = output.behaviour_log_prob
             taken = policy.environment_action(rows.action[t])
             words[_STATE] = _STEPPING
-            group.batch.step(
+            step(
                 taken,
                 next_obs=rows.obs[t + 1],
                 reward=rows.reward[t],
@@ -355,4 +359,4 @@ class Shard:
         """Close every environment."""
         groups, self.groups = self.groups, []
         for group in groups:
-            group.batch.close()
+            group.close()

@@ -1,0 +1,38 @@
+"""Environments that can be drawn while they are stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Present(NamedTuple):
+    """Where an environment is in its open episode.
+
+    Attributes:
+        episode: Its number, from 0.
+        seed: Seed of the reset that began it, 0 where it has none of its own.
+        step: Steps taken in it.
+        total: Sum of their rewards, NaN where that is not known.
+    """
+
+    episode: int
+    seed: int
+    step: int
+    total: float
+
+
+class Drawable(NamedTuple):
+    """One environment, for whoever draws it.
+
+    Attributes:
+        render: Draws it; may raise anything.
+        close: Closes it, once, with those that can only be closed together.
+        parts: What may have random numbers of its own: the environment and its wrappers.
+        why_not: Why it can't be drawn; empty where it can.
+    """
+
+    render: Callable[[], object]
+    close: Callable[[], None]
+    parts: tuple[object, ...] = ()
+    why_not: str = ""

@@ -1,0 +1,106 @@
+"""Environments of a run that can be watched: made so that they draw themselves, if they can."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from gymnasium.envs.registration import load_env_creator
+from msgspec.structs import replace
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.making import registered
+from fast_core.system.text import error_text
+
+T = TypeVar("T")
+
+MODE = "rgb_array"
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_LIBRARIES = {"egl": ("libEGL.so.1",), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6")}
+
+
+def make_to_draw(
+    config: EnvironmentConfig, make: Callable[[EnvironmentConfig], T], entry: object = None
+) -> tuple[T, str]:
+    """``make`` the environment with the render mode `MODE`, or, if that can't be, as it is.
+
+    Nothing that drawing needs can end a run that would train without. ``entry`` is what makes it,
+    if it is not what is registered as its ``entry_point``.
+
+    Returns:
+        The environment, and why it can't be drawn; empty where it can.
+
+    Raises:
+        Exception: What ``make`` raises for the environment as it is.
+    """
+    drawing, why = with_render_mode(config, entry)
+    if not why and drawing is not config:
+        try:
+            return make(drawing), ""
+        except Exception as error:  # a constructor may raise anything
+            why = f"it can't be made with render_mode {MODE!r}: {error_text(error)}"
+    return make(config), why
+
+
+def with_render_mode(config: EnvironmentConfig, entry: object) -> tuple[EnvironmentConfig, str]:
+    """The configuration of an environment that draws, or else the same and why it does not.
+
+    Raises:
+        ConfigError: There is no such environment.
+    """
+    if "render_mode" in config.kwargs:
+        mode = config.kwargs["render_mode"]
+        return config, "" if mode == MODE else f"environment.kwargs.render_mode is {mode!r}"
+    entry = entry or registered(config).entry_point
+    creator: object = load_env_creator(entry) if isinstance(entry, str) else entry
+    why = why_not_drawn(creator)
+    if why:
+        return config, why
+    return replace(config, kwargs={**config.kwargs, "render_mode": MODE}), ""
+
+
+def why_not_drawn(creator: object) -> str:
+    """Why what ``creator`` makes can't be drawn, as far as one can tell; empty: perhaps it can."""
+    name = getattr(creator, "__name__", type(creator).__name__)
+    metadata = getattr(creator, "metadata", None)
+    if isinstance(metadata, Mapping) and MODE not in (metadata.get("render_modes") or ()):
+        return f"{name} has no {MODE!r} in its metadata['render_modes']"
+    if callable(creator) and not _takes_mode(creator):
+        return f"{name} takes no render_mode"
+    return ""
+
+
+def _takes_mode(creator: Callable[..., object]) -> bool:
+    try:
+        takes = inspect.signature(creator).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in takes)
+
+
+def let_draw_without_screen() -> None:
+    """Without a screen, let SDL draw in memory and MuJoCo with a library that is there.
+
+    Before anything is imported that draws. What the user has set stays.
+    """
+    if not sys.platform.startswith("linux") or any(os.environ.get(name) for name in _SCREENS):
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "MUJOCO_GL" in os.environ:
+        return
+    for name, libraries in _LIBRARIES.items():
+        if any(_loads(library) for library in libraries):
+            os.environ["MUJOCO_GL"] = name
+            return
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

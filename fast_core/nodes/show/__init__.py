@@ -1,0 +1,1 @@
+"""Showing the environments of a node to whoever watches, at no cost while nobody does."""

@@ -1,0 +1,344 @@
+"""Takes frames of the environments of a node that somebody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.drawable import Drawable, Present
+from fast_core.envs.made_to_draw import let_draw_without_screen
+from fast_core.envs.random_states import RandomStates
+from fast_core.envs.rendering import mujoco_advice
+from fast_core.memory import StatsColumn, Trace, WeightBoard
+from fast_core.nodes.node import NodeContext
+from fast_core.nodes.show.drawer import Drawer
+from fast_core.run.structures import frame_layout
+from fast_core.screens.frame import Frame
+from fast_core.screens.pace import Pace
+from fast_core.screens.picture import NoPicture, Picture, as_picture
+from fast_core.screens.tiles import Tile, tiles
+from fast_core.screens.watching import WATCHING, Watching
+from fast_core.system.text import error_text
+
+# The first picture of an environment may load drivers and compile shaders, on a busy machine.
+FIRST_S, NEXT_S = 15.0, 3.0
+TRIES = 5
+_TRY_AGAIN_NS = 1_000_000_000  # after the first failure; twice as long after each more
+_LOOK_NS = 50_000_000
+_PROGRESS = int(StatsColumn.PROGRESS)
+_PUT_BACK = "render() draws from random number generators of the run; they are put back each time"
+
+Step = Callable[..., None]
+
+
+class Source(Protocol):
+    """Environments by their places: an `EnvBatch`, or a `Runner`."""
+
+    def present(self, place: int) -> Present | None:
+        """Where one is; None while it plays no episode."""
+        ...
+
+    def drawable(self, place: int) -> Drawable:
+        """What draws one."""
+        ...
+
+
+class Scene(NamedTuple):
+    """What policy and environments are about to do.
+
+    Attributes:
+        obs: ``[B, ...]``, what the policy saw.
+        action: ``[B, ...]``, what it did, as environments take it.
+        state: ``[B, S]``, what a recurrent policy remembered before; None without.
+        version: Version of the policy.
+        incarnation: That of the shard.
+    """
+
+    obs: Array
+    action: Array
+    state: NDArray[np.float32] | None
+    version: int
+    incarnation: int
+
+
+@dataclass
+class Shot:
+    """A tile that this node shows.
+
+    Attributes:
+        tile: Its place on the screen.
+        place: Of its environment in the source.
+        board: Where its frames lie.
+        number: Number of the next frame.
+        drawn: Whether `Drawable.render` was ever called.
+        hopeless: Why there will be no picture any more; empty while there may be.
+        failures: How often in a row there was none.
+        note: What there is to say of its pictures.
+        again_ns: When drawing is tried again after a failure.
+    """
+
+    tile: Tile
+    place: int
+    board: WeightBoard
+    number: int = field(init=False)
+    drawn: bool = False
+    hopeless: str = ""
+    failures: int = 0
+    note: str = ""
+    again_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.number = self.board.version() + 1  # goes on after whoever wrote before
+
+
+class Studio:
+    """What the cameras of a node share.
+
+    Attributes:
+        viewers: The words in which each viewer says what it wants.
+        pace: Says which tile is due.
+        drawer: The thread that draws.
+    """
+
+    def __init__(self, context: NodeContext, viewers: Sequence[str]) -> None:
+        """``viewers`` are the names of the structures in which they say what they want."""
+        config = context.plan.config
+        let_draw_without_screen()
+        memory, self._context = context.memory, context
+        self._tiles = tiles(config)
+        self.viewers = [Watching(memory.at(Trace, name).words) for name in viewers]
+        self.pace = Pace(config.dashboard.cpu_share, (tile.number for tile in self._tiles))
+        self.drawer = Drawer(f"draws-{context.name}", self._turn)
+        self.width = config.dashboard.width
+        self.layout = frame_layout(context.plan)
+        self.room = bytearray(self.layout.nbytes)
+        self.first_s = FIRST_S
+        self._held: set[int] = set()
+        self._looked_ns = 0
+        self._said: set[str] = set()
+
+    @classmethod
+    def of(cls, context: NodeContext) -> Studio | None:
+        """That of a node; None in a run in which nobody can watch."""
+        viewers = [row.name for row in context.plan.own if row.family == WATCHING]
+        return cls(context, viewers) if viewers and tiles(context.plan.config) else None
+
+    def draws(self, shard: int | None) -> frozenset[int]:
+        """Environments of a shard, or of the evaluator, that are tiles."""
+        return frozenset(tile.env for tile in self._tiles if tile.shard == shard)
+
+    def camera(
+        self, shard: int | None, envs: range, source: Source, config: EnvironmentConfig
+    ) -> Camera | None:
+        """What takes frames of these environments of a shard; None where none is a tile."""
+        memory = self._context.memory
+        shots = [
+            Shot(tile, tile.env - envs.start, memory.frames(tile.number))
+            for tile in self._tiles
+            if tile.shard == shard and tile.env in envs
+        ]
+        self._held.update(shot.tile.number for shot in shots)
+        return Camera(self, shots, source, config) if shots else None
+
+    def let_go(self, shots: Iterable[Shot]) -> None:
+        """These are shown no more by this node."""
+        for shot in shots:
+            self._held.discard(shot.tile.number)
+            self.pace.want(shot.tile.number, 0)
+
+    def look(self, now_ns: int) -> None:
+        """Read what viewers want, now and then."""
+        if now_ns - self._looked_ns < _LOOK_NS:
+            return
+        self._looked_ns = now_ns
+        for tile in self._held:
+            wanted = [viewer.interval_ns(tile, now_ns) for viewer in self.viewers]
+            self.pace.want(tile, min((each for each in wanted if each > 0), default=0))
+
+    def say(self, text: str) -> None:
+        """Log it, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self._context.log.warning("%s", text)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.drawer.close()
+
+    def _turn(self) -> None:
+        """Show that this node is not what hangs."""
+        self._context.stats.words[_PROGRESS] += 1
+
+
+class Camera:
+    """Takes frames of some environments that are stepped together.
+
+    Nothing of the run depends on it: it reads what is there, and random numbers that drawing took
+    are put back.
+    """
+
+    def __init__(
+        self, studio: Studio, shots: Sequence[Shot], source: Source, config: EnvironmentConfig
+    ) -> None:
+        """Use `Studio.camera`."""
+        self.shots = shots
+        self._studio, self._source, self._config = studio, source, config
+        self._viewers = tuple(viewer.words for viewer in studio.viewers)
+        self._next_ns = 0
+
+    def stepping(
+        self,
+        step: Step,
+        seen: Callable[[int], Array],
+        state: NDArray[np.float32] | None,
+        version: Callable[[int], int],
+        incarnation: int,
+    ) -> Step:
+        """``step`` of a rollout, from its first one on, with a look before each.
+
+        ``seen`` and ``version`` give what the policy saw in the step, and its version.
+        """
+        viewers, due, number = self._viewers, self.due, 0
+
+        def watched(action: Array, **results: Array) -> None:
+            nonlocal number
+            for words in viewers:
+                if words[0] and (shots := due()):
+                    scene = Scene(seen(number), action, state, version(number), incarnation)
+                    self.take(shots, scene)
+            number += 1
+            step(action, **results)
+
+        return watched
+
+    @property
+    def watched(self) -> bool:
+        """Whether there is anybody who may want frames."""
+        return any(words[0] for words in self._viewers)
+
+    def due(self) -> list[Shot]:
+        """The tiles of which a frame is due now."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._next_ns:
+            return []
+        pace = self._studio.pace
+        self._studio.look(now_ns)
+        due = [shot for shot in self.shots if pace.due(shot.tile.number, now_ns)]
+        self._next_ns = 0 if due else self._next(now_ns)
+        return due
+
+    def _next(self, now_ns: int) -> int:
+        """When to look again."""
+        pace = self._studio.pace
+        times = [pace.next_ns(shot.tile.number) for shot in self.shots]
+        return min(max(now_ns, min(times)), now_ns + _LOOK_NS)
+
+    def take(self, shots: Iterable[Shot], scene: Scene) -> None:
+        """Publish a frame of each, as far as there is time for them all."""
+        pace = self._studio.pace
+        for shot in shots:
+            began_ns = time.monotonic_ns()
+            if pace.due(shot.tile.number, began_ns):
+                self._take(shot, scene, began_ns)
+                pace.took(shot.tile.number, began_ns, time.monotonic_ns())
+
+    def _take(self, shot: Shot, scene: Scene, now_ns: int) -> None:
+        present = self._source.present(shot.place)
+        if present is None:
+            return
+        studio, place, tile = self._studio, shot.place, shot.tile
+        picture = self._picture(shot, now_ns)
+        frame = Frame(
+            taken_ns=now_ns,
+            shard=-1 if tile.shard is None else tile.shard,
+            env=tile.env,
+            episode=present.episode,
+            seed=present.seed,
+            step=present.step,
+            version=scene.version,
+            incarnation=scene.incarnation,
+            total=present.total,
+            fps=studio.pace.fps(tile.number),
+            note=shot.note,
+            picture=picture,
+            obs=scene.obs[place],
+            action=scene.action[place],
+            state=np.zeros(0, np.float32) if scene.state is None else scene.state[place],
+        )
+        studio.layout.pack(frame, studio.room)
+        shot.board.publish(shot.number, studio.room)
+        shot.number += 1
+
+    # --- pictures ------------------------------------------------------------------------------
+
+    def _picture(self, shot: Shot, now_ns: int) -> Picture | None:
+        """The picture, or None; the shot's note says why."""
+        if shot.hopeless or now_ns < shot.again_ns:
+            return None
+        drawable, studio = self._source.drawable(shot.place), self._studio
+        if drawable.why_not:
+            self._give_up(shot, f"no picture: {drawable.why_not}")
+            return None
+        limit_s = NEXT_S if shot.drawn else studio.first_s
+        shot.drawn = True
+        kept = RandomStates(drawable.parts)
+        outcome = studio.drawer.call(lambda: as_picture(drawable.render(), studio.width), limit_s)
+        if not outcome.returned:
+            studio.first_s = NEXT_S
+            self._give_up(shot, f"no picture: render() did not return within {limit_s:g} s")
+            return None
+        moved = kept.put_back()
+        if outcome.error is not None:
+            self._failed(shot, outcome.error)
+            return None
+        shot.failures = 0
+        if moved:
+            studio.say(f"{_name(shot.tile)}: {_PUT_BACK}")
+        shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
+        return outcome.value
+
+    def _failed(self, shot: Shot, error: BaseException) -> None:
+        shot.failures += 1
+        wait_ns = _TRY_AGAIN_NS << shot.failures - 1
+        shot.again_ns = time.monotonic_ns() + wait_ns
+        if isinstance(error, NoPicture):
+            shot.note = f"no picture: {error}"
+        else:
+            advice = mujoco_advice(self._config)
+            shot.note = f"no picture: render() raised {error_text(error)}.{advice}"
+        self._studio.say(f"{_name(shot.tile)} has {shot.note}")
+        if shot.failures == TRIES:
+            shot.hopeless = shot.note
+
+    def _give_up(self, shot: Shot, note: str) -> None:
+        shot.hopeless = shot.note = note
+        self._studio.say(f"{_name(shot.tile)} has {note}; its observation is shown")
+
+    def close(self, close_rest: Callable[[], None]) -> None:
+        """Close environments that were drawn where they were drawn, then the others.
+
+        Raises:
+            Exception: The first error of a close.
+        """
+        first: BaseException | None = None
+        for shot in self.shots:
+            if shot.drawn and "did not return" not in shot.hopeless:
+                outcome = self._studio.drawer.call(self._source.drawable(shot.place).close)
+                first = first or outcome.error
+        self._studio.let_go(self.shots)
+        close_rest()
+        if first is not None:
+            raise first
+
+
+def _name(tile: Tile) -> str:
+    if tile.shard is None:
+        return f"environment {tile.env} of evaluations"
+    return f"environment {tile.env} of shard {tile.shard}"

@@ -1,0 +1,62 @@
+"""When a frame of a tile is due, so that frames take no more than their share of time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_NEWEST = 0.2  # weight of the newest frame in what one costs
+
+
+class Pace:
+    """The frames of the tiles of one node.
+
+    Each tile is due at the interval that is wanted. Where all of them together would take more
+    than ``share`` of the time, all intervals are made longer by the same factor. Beside that a
+    frame is followed by as much time without any as makes up for it, whatever it was expected to
+    cost: over any time frames take ``share`` of it, and one frame more at most. The first frame of
+    each tile counts for neither: it imports, compiles and opens what the next ones use.
+    """
+
+    def __init__(self, share: float, tiles: Iterable[int]) -> None:
+        """``share`` is the part of the time, above 0 and at most 1."""
+        self._share = share
+        self._wanted = dict.fromkeys(tiles, 0)
+        self._cost: dict[int, float] = {}  # of a frame, ns
+        self._due = dict.fromkeys(self._wanted, 0)
+        self._begun: set[int] = set()
+        self._free_ns = 0
+
+    def want(self, tile: int, interval_ns: int) -> None:
+        """Say which interval is wanted between two frames of a tile; 0: none are wanted."""
+        self._wanted[tile] = interval_ns
+
+    def due(self, tile: int, now_ns: int) -> bool:
+        """Whether a frame of the tile is due."""
+        return self._wanted[tile] > 0 and now_ns >= self.next_ns(tile)
+
+    def next_ns(self, tile: int) -> int:
+        """When the next frame of a tile that is wanted may be taken."""
+        return max(self._due[tile], self._free_ns)
+
+    def interval_ns(self, tile: int) -> float:
+        """The interval between two frames of a tile that is wanted."""
+        load = sum(
+            self._cost.get(each, 0.0) / wanted for each, wanted in self._wanted.items() if wanted
+        )
+        return self._wanted[tile] * max(1.0, load / self._share)
+
+    def fps(self, tile: int) -> float:
+        """Frames a second that a tile is given; 0 where none are wanted."""
+        return 1e9 / self.interval_ns(tile) if self._wanted[tile] else 0.0
+
+    def took(self, tile: int, began_ns: int, ended_ns: int) -> None:
+        """Count a frame that was taken from ``began_ns`` to ``ended_ns``."""
+        cost = ended_ns - began_ns
+        if tile in self._begun:
+            before = self._cost.get(tile, cost)
+            self._cost[tile] = before + _NEWEST * (cost - before)
+            self._free_ns = max(self._free_ns, began_ns) + round(cost / self._share)
+        self._begun.add(tile)
+        interval_ns = round(self.interval_ns(tile)) if self._wanted[tile] else 0
+        # A tile that was late by much is not made up for with a burst.
+        self._due[tile] = max(self._due[tile] + interval_ns, ended_ns + interval_ns // 2)
