@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures
+from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.meters import Meter, Reading
 from fast_core.dashboard.source import (
     End,
@@ -40,9 +41,11 @@ class LiveRun:
     words of `Watching`, which are the page's own.
     """
 
-    def __init__(self, plan: RunPlan, memory: RunMemory, watching: Watching) -> None:
-        """``watching`` are the words of this viewer."""
-        self._plan, self._watching = plan, watching
+    def __init__(
+        self, plan: RunPlan, memory: RunMemory, watching: Watching, insights: Insights
+    ) -> None:
+        """``watching`` are the words of this viewer, ``insights`` says what the policy thinks."""
+        self._plan, self._watching, self._insights = plan, watching, insights
         config = plan.config
         self._feed = Feed(RunDirectory(Path(plan.run_directory)))
         self._stats = memory.all_stats()
@@ -144,9 +147,9 @@ class LiveRun:
             fps=frame.fps,
         )
 
-    def want(self, intervals_ns: dict[int, int]) -> None:
-        """Say which tiles are wanted."""
-        self._watching.want(intervals_ns, time.monotonic_ns())
+    def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
+        """Say which tiles are wanted, and whether what the policy thinks is."""
+        self._watching.want(intervals_ns, time.monotonic_ns(), insight=insight)
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
         """The newest frame of a tile and its number, if that is above ``newer_than``."""
@@ -161,9 +164,9 @@ class LiveRun:
         return number, frame
 
     def insight(self, frame: Frame) -> Insight | None:
-        """What the networks make of a frame."""
-        return None
+        """What the policy thinks of a frame."""
+        return self._insights.of(frame)
 
     def close(self) -> None:
         """Nobody watches any more."""
-        self.want({})
+        self.want({}, insight=False)
