@@ -64,6 +64,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
         lost={"env-1"},
+        away=frozenset(),
         absent=set(),
         restoring={
             "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),
