@@ -24,11 +24,13 @@ ENVIRONMENTS = {
     "mujoco": ["gymnasium[mujoco]>=1.0"],
     "box2d": ["gymnasium[box2d]>=1.0"],
     "envpool": ["envpool>=1.2"],
+    # there are wheels for x86-64 alone
+    "retro": ["stable-retro>=1.0; platform_machine == 'x86_64'", "opencv-python-headless"],
 }
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
 # `fastloop launch --dashboard`, `fastloop watch`; plotly for the script that draws charts.
-DASHBOARD = ["starlette>=0.40", "uvicorn", "websockets", "plotly>=6", "pillow"]
+DASHBOARD = ["starlette>=0.40", "uvicorn>=0.35", "websockets", "plotly>=6", "pillow"]
 # The page in a real browser: Debian's Chromium, driven by playwright and judged by axe.
 BROWSER = ["playwright", "axe-playwright-python"]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
@@ -46,6 +48,7 @@ setup(
     package_data={
         "fastloop": ["py.typed", "__init__.pyi"],
         "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
+        "fast_core.dashboard": ["page/*"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=[native],

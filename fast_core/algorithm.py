@@ -84,6 +84,48 @@ class Policy(Protocol):
         ...
 
 
+class Thoughts(NamedTuple):
+    """What a policy thinks of one observation; None where it has no such thing.
+
+    Attributes:
+        value: What it expects from here on: the discounted sum of the environment's rewards.
+        probabilities: Of each choice in training, ``[n]`` for each dimension of the action.
+        q: Values of all choices, ``[n]``, or of the action that was taken, ``[1]``.
+        q_std: Deviation of what those are the means of, where a critic says that.
+        mean: Of each number of a box's action in training, as the environment takes it.
+        std: Deviation of each.
+    """
+
+    value: float | None = None
+    probabilities: Sequence[Array] | None = None
+    q: Array | None = None
+    q_std: Array | None = None
+    mean: Array | None = None
+    std: Array | None = None
+
+
+class Thinker(Protocol):
+    """Says what a policy thinks, for a page that shows it. Used by one thread."""
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Use these parameters from now on.
+
+        They follow the blueprint's ``policy_fields`` and then its ``insight_fields``, all of one
+        moment; the arrays stay valid and unchanged until the next call.
+        """
+        ...
+
+    def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
+        """What the policy thinks of one observation.
+
+        Args:
+            obs: ``[1, ...]``, as `Policy.act` takes it.
+            action: ``[1, ...]``, what was done, as the environment takes it.
+            state: ``[1, S]``, what a recurrent policy remembered before; None without memory.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class ShardRollout:
     """``T`` steps of the ``B`` environments of one shard; views into shared memory.
@@ -277,6 +319,14 @@ class Prefetching(Protocol):
         Its arrays stay as they are until it was learnt from, so a copy to a device may run beside
         the update before it. It may never come, at the end of a run for instance.
         """
+        ...
+
+
+class Insightful(Protocol):
+    """What an `Algorithm` has besides, where its blueprint has `Blueprint.insight_fields`."""
+
+    def insight_parameters(self) -> Sequence[Array]:
+        """Current parameters, as ``insight_fields`` says and `policy_parameters` gives them."""
         ...
 
 
@@ -511,5 +561,23 @@ class Blueprint:
         `state_size` is not 0. It returns the actions ``[B, ...]`` that the environment takes, what
         `Policy.act` without exploration and `Policy.environment_action` make of the same; with
         memory a tuple of them and the state after them. None: there is no such module.
+        """
+        return None
+
+    # --- for the page that shows a run -----------------------------------------------------------
+
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters that a `Thinker` needs and policies don't, float32: a critic's, mostly.
+
+        The learner is an `Insightful` if there are any. They are published only while somebody
+        looks, and at most once a second.
+        """
+        return ()
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker | None:
+        """Build what says what the policy thinks, on the CPU and in float32.
+
+        None: probabilities of choices, and mean and deviation of boxes, are estimated from the
+        policy's own answers; see `fast_core.policy.thinking`.
         """
         return None

@@ -156,6 +156,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         acts: Whether policies need it.
         target: Whether a target network follows it.
         statistic: Whether its gradient is what a batch says of itself, which no step follows.
+        judges: Whether insights need it, to judge what was done.
     """
 
     name: str
@@ -166,6 +167,12 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     acts: bool = True
     target: bool = False
     statistic: bool = False
+    judges: bool = False
+
+    @property
+    def only_judges(self) -> bool:
+        """Whether insights need it and policies don't."""
+        return self.judges and not self.acts
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True):
@@ -189,8 +196,12 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             float32"), mostly nothing.
         tree: Where the leaves of a composite observation lie in what the environment returns,
             empty where it is none; see `fast_core.envs.records.rows_of`.
+        one_per_process: Whether a process can have one of it only, as its
+            ``metadata["one_per_process"]`` says.
         modules: The algorithm's torch modules for these observations, where only a process that
             imports torch can tell what they are (`Blueprint.examine`).
+        action_names: What its choices are called, or the dimensions of several at once, where it
+            says so; empty otherwise.
     """
 
     id: str
@@ -202,7 +213,9 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     action_mask: str | None = None
     cast: str = ""
     tree: Tree = ""
+    one_per_process: bool = False
     modules: tuple[ModuleSpec, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     @property
     def row(self) -> SpaceSpec:

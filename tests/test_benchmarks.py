@@ -18,6 +18,8 @@ from benchmarks import (
     ppo_throughput,
     replay_memory,
     round_trace,
+    sac_throughput,
+    startup,
 )
 from benchmarks import rounds as rounds_benchmark
 from benchmarks.against_sb3 import Race
@@ -32,10 +34,12 @@ from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ROOT = Path(__file__).resolve().parent.parent
+PENDULUM = rounds_benchmark.TASKS["pendulum"]
 # The slow ones measure no longer here than a whole last line needs; what it says is no matter.
 SHORTER: dict[str, dict[str, Any]] = {
     "ppo_throughput": {
         "RACE": replace(ppo_throughput.RACE, quick_last_round=14, peer_limit_s=4.0),
+        "PROFILED_ROUNDS": 60,
     },
     "time_to_score": {"QUICK_SEEDS": 1},
     "async_profiles": {
@@ -43,7 +47,6 @@ SHORTER: dict[str, dict[str, Any]] = {
         "DEGREES": {"0": "degree_0", "1": "degree_1"},
         "SETTLED_S": 0.5,
     },
-    "sac_throughput": {"QUICK_LAST_ROUND": 15, "QUICK_BARE_S": 0.2, "QUICK_PEER_LIMIT_S": 1.0},
     "dsac_gops": {
         "QUICK_PEER_S": 0.3,
         "CASES": {
@@ -51,17 +54,12 @@ SHORTER: dict[str, dict[str, Any]] = {
             for name, case in dsac_gops.CASES.items()
         },
     },
-    "rounds": {
-        "TASKS": {
-            name: replace(task, quick_last=task.first + rows)
-            for (name, task), rows in zip(rounds_benchmark.TASKS.items(), (500, 5_000), strict=True)
-        },
-    },
+    "rounds": {"TASKS": {"pendulum": replace(PENDULUM, quick_last=10_000)}},
+    "startup": {"SETTINGS": startup.SETTINGS[:1]},
 }
 QUICK = (
     "ring",
     "sampler_limit",
-    "startup",
     "replay_memory",
     "optimizers",
     "policy",
@@ -114,9 +112,39 @@ def test_last_line_of_shorter_run_is_one_result(
     check_result(name, capsys.readouterr().out)
 
 
+def test_last_line_of_sac_is_of_its_better_threads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its race is run as that of ppo_throughput is, and its bare loop by a test of its own."""
+    bare = {(1, False): 200.0, (2, False): 160.0, (1, True): 400.0, (2, True): 300.0}
+
+    def alone(config: Path, threads: int, *overrides: str, seconds: float) -> float:
+        return bare[threads, sac_throughput.BF16 in overrides]
+
+    class Raced(Race):
+        def fastloop_rate(self, last_round: int, *overrides: str) -> float:
+            return 200.0 if overrides else 180.0
+
+        def sb3_rates(self, last_round: int, limit_s: float) -> dict[str, float | None]:
+            return {f"sb3_{n}_threads_env_steps_per_s": 100.0 / n for n in (1, 2)}
+
+        def skipped(self) -> list[str]:
+            return []
+
+    race = Raced(**vars(sac_throughput.RACE))
+    monkeypatch.setattr(sac_throughput, "RACE", race)
+    monkeypatch.setattr(bare_updates, "run", alone)
+    monkeypatch.setattr(sys, "argv", ["sac_throughput", "--quick"])
+    sac_throughput.main()
+    result = check_result("sac_throughput", capsys.readouterr().out)
+    shares = (result["medians"][f"fastloop{kind}_bare_share"] for kind in ("", "_bf16"))
+    assert (result["ratio"], result["medians"]["bf16_ratio"]) == (1.8, 2.0)
+    assert tuple(shares) == (0.9, 0.5)
+
+
 @pytest.mark.parametrize(("race", "own"), [(PPO_RACE, PPO), (SAC_RACE, SAC)], ids=["ppo", "sac"])
 def test_networks_of_ones_own_race_as_the_built_in_ones(race: Race, own: tuple[str, ...]) -> None:
-    """The quick runs of ppo_throughput and sac_throughput are of the same races."""
+    """Those of ppo_throughput and sac_throughput, whose quick runs show that they can be run."""
     path = ROOT / race.config
     plain, changed = (load(path, lines, algorithm_config_type) for lines in ((), own))
     spec = probe(changed.environment, 0)

@@ -145,6 +145,23 @@ def _legal(action: I64, exponentials: F32, mask: Bool) -> I64:
     return chosen
 
 
+def probabilities(output: F32, counts: tuple[int, ...], mask: Bool | None = None) -> list[F32]:
+    """Of each choice, ``[n, B]`` for every dimension; their logits lie one after the other.
+
+    Args:
+        output: ``[A, B]``.
+        counts: Choices of each dimension.
+        mask: ``[A, B]``, which are allowed; None: all.
+    """
+    found, place = [], 0
+    for count in counts:
+        part = slice(place, place := place + count)
+        logits = output[part] if mask is None else _allowed(output[part], mask[part])
+        _, exponentials, total = _exponentials(logits)
+        found.append(np.divide(exponentials, total, out=exponentials))
+    return found
+
+
 class MultiCategorical:
     """One choice in each of ``D`` dimensions, independent of each other.
 

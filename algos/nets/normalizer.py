@@ -147,6 +147,11 @@ class RewardNormalizer:
         np.maximum(scaled, np.float32(-self._limit), out=scaled)
         return np.minimum(scaled, np.float32(self._limit), out=scaled)
 
+    @property
+    def inverse_std(self) -> F32:
+        """What rewards are multiplied with now, ``[1]``."""
+        return self._moments.inverse_std().astype(np.float32)
+
     def _discounted(
         self, shards: list[int], reward: NDArray[np.float32], ended: NDArray[np.bool_]
     ) -> F64:

@@ -113,6 +113,10 @@ class ColumnMaker:
             return []
         return [self._mean, self._inverse_std]
 
+    def reward_scale(self) -> list[Array]:
+        """What rewards are multiplied with now, ``[1]``; empty where they are used as they are."""
+        return [self._rewards.inverse_std] if self._settings.normalize_rewards else []
+
     def state_dict(self) -> dict[str, object]:
         """Everything that changes."""
         return {

@@ -9,7 +9,15 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, Array, Backend, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import (
+    Algorithm,
+    Array,
+    Backend,
+    LearnerSetup,
+    Policy,
+    PolicySetup,
+    Thinker,
+)
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
@@ -32,6 +40,7 @@ from fast_core.system.importing import own
 
 Schedule = Literal["constant", "linear"]
 Positive = Annotated[int, Meta(ge=1)]
+REWARD_SCALE = FieldSpec("reward.inverse_std", (1,), "float32")
 
 
 class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
@@ -371,6 +380,23 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         assert isinstance(policy, TorchPolicy), "torch was asked for"
         policy.load(parameters)
         return policy.module(environment)
+
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters of the value, and what rewards are multiplied with where they are scaled."""
+        layout = parameter_layout(self.shape(environment))
+        values = (p for p in layout if not p.belongs_to_policy)
+        fields = tuple(FieldSpec(p.name, p.shape, "float32") for p in values)
+        return (*fields, REWARD_SCALE) if self.normalize_rewards else fields
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker:
+        """Both heads; in NumPy where policies can be."""
+        from fast_core.algos.ppo.thinking import ActorCriticThinker
+
+        shape, backend = self.shape(environment), self.policy_backend(environment)
+        limit = self.observation_clip if self._normalizes(shape) else None
+        return ActorCriticThinker(
+            shape, environment, backend, observation_clip=limit, scaled=self.normalize_rewards
+        )
 
     def _normalizes(self, shape: NetworkShape) -> bool:
         """Whether there are numbers to normalise; images are scaled by 1/255 always."""

@@ -120,6 +120,12 @@ class PPO:
         parameters: list[Array] = [p.view(flat) for p in self._layout if p.belongs_to_policy]
         return parameters + self._maker.published_statistics()
 
+    def insight_parameters(self) -> Sequence[Array]:
+        """Those of the value alone, then what rewards are scaled with where they are."""
+        flat = self._core.parameters()
+        values: list[Array] = [p.view(flat) for p in self._layout if not p.belongs_to_policy]
+        return values + self._maker.reward_scale()
+
     def state_dict(self) -> dict[str, object]:
         """Parameters, Adam's moments, statistics, counters and the random stream."""
         core = self._core.export_state()

@@ -20,6 +20,7 @@ from fast_core.envs.evaluation import scalar
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
 from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured
+from fast_core.envs.no_reward import no_reward
 from fast_core.envs.pickled import Maker, loads
 from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError
@@ -92,6 +93,8 @@ def _configured(
 def _as_seen(env: Env, config: EnvironmentConfig) -> Env:
     if config.frame_skip > 1:
         env = _Repeating(env, config.frame_skip)
+    if config.no_reward_timeout_steps is not None:
+        env = _Cut(env, config)
     if config.frame_stack > 1:
         env = FrameStackObservation(env, config.frame_stack)
     return env
@@ -106,6 +109,27 @@ class _Repeating(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         return cast("tuple[Any, float, bool, bool, dict[str, Any]]", self._step(action))
+
+
+class _Cut(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Truncates an episode in which nothing is gained for too long."""
+
+    def __init__(self, env: Env, config: EnvironmentConfig) -> None:
+        super().__init__(env)
+        self._config = config
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self._no_reward = no_reward(self._config, 1)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        due = self._no_reward is not None and self._no_reward.due_at(0, float(reward))
+        if due and not (terminated or truncated):
+            reward, truncated = float(reward) + self._config.no_reward_penalty, True
+        return obs, reward, terminated, truncated, info
 
 
 class _Episodes(gymnasium.Wrapper[Any, Any, Any, Any]):

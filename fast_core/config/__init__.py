@@ -2,6 +2,7 @@
 
 from fast_core.config.types import (
     DEFAULT_STEPS,
+    PAGE,
     AlgorithmConfig,
     AtariConfig,
     CallbackConfig,
@@ -36,6 +37,7 @@ from fast_core.config.types import (
 
 __all__ = [
     "DEFAULT_STEPS",
+    "PAGE",
     "AlgorithmConfig",
     "AtariConfig",
     "CallbackConfig",

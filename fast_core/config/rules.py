@@ -69,7 +69,16 @@ def _name(config: RunConfig) -> Iterator[Problem]:
 
 
 def _environments(config: RunConfig) -> Iterator[Problem]:
-    yield from _environment("environment", config.environment)
+    environment = config.environment
+    yield from _environment("environment", environment)
+    if environment.no_reward_penalty and environment.no_reward_timeout_steps is None:
+        yield Problem(
+            "environment.no_reward_penalty",
+            "can be set only with environment.no_reward_timeout_steps, which is null: nothing is "
+            "cut",
+            repr(environment.no_reward_penalty),
+            "Remove it, or set environment.no_reward_timeout_steps.",
+        )
     for name, environment in config.evaluation.environments.items():
         yield from _environment(f"evaluation.environments.{name}", environment)
 

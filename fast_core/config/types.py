@@ -179,6 +179,22 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
             "`is_success`. Those of its group `episode` are always shown."
         ),
     ] = ()
+    no_reward_timeout_steps: Annotated[
+        Count | None,
+        Meta(
+            description="Steps in a row without a reward other than 0 after which an episode is "
+            "cut off, as truncated; null for never. Evaluations are cut in the same way."
+        ),
+    ] = None
+    no_reward_penalty: Annotated[
+        float,
+        Meta(
+            ge=-1e6,
+            le=0,
+            description="Added to the reward of the step in which no_reward_timeout_steps cuts an "
+            "episode, while training; no evaluation counts it.",
+        ),
+    ] = 0.0
     step_timeout_s: Annotated[
         Seconds | None,
         Meta(
@@ -352,6 +368,10 @@ class ExtraNodeConfig(Section, frozen=True, kw_only=True):
     def node_name(self) -> str:
         """Its name in the run."""
         return self.name or self.node.rpartition(":")[2].rpartition(".")[2].lower()
+
+
+# The page is a node like those of a user; it stands here where it is served.
+PAGE = ExtraNodeConfig(node="fast_core.dashboard.node:Dashboard", name="dashboard")
 
 
 class OptimizerNodeConfig(Section, frozen=True):
@@ -762,6 +782,10 @@ class DashboardConfig(Section, frozen=True):
         int,
         Meta(ge=0, le=65535, description="Port to serve at, or the next free one; 0: any."),
     ] = 8420
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="Further names that browsers may ask for it by, those of a proxy say."),
+    ] = ()
     tiles: Annotated[
         int,
         Meta(
@@ -864,6 +888,11 @@ class RunConfig(Section, frozen=True, kw_only=True):
     supervision: SupervisionConfig = SupervisionConfig()
     dashboard: DashboardConfig = DashboardConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+
+    @property
+    def added_nodes(self) -> tuple[ExtraNodeConfig, ...]:
+        """Nodes that are none of training: those of ``nodes.extra``, then the page if any."""
+        return (*self.nodes.extra, *((PAGE,) if self.dashboard.enabled else ()))
 
     @property
     def envs(self) -> int:

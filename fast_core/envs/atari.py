@@ -85,6 +85,10 @@ class AtariGame(gymnasium.Env[Frame, np.int64]):
         self._start: tuple[int, State] | None = None
         self._begin: bytes | None = None
 
+    def get_action_meanings(self) -> list[str]:
+        """What its actions are called, as ALE's own environment says."""
+        return list(cast("Any", self._game.unwrapped).get_action_meanings())
+
     @property
     def life_lost(self) -> bool:
         """Whether the episode ended by a lost life alone: the next reset goes on in its game."""

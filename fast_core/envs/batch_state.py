@@ -13,6 +13,7 @@ from fast_core.config import Values
 from fast_core.envs.actions import ActionLog
 from fast_core.envs.batch import FinishedEpisodes
 from fast_core.envs.masks import valid_action
+from fast_core.envs.no_reward import NoReward
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
@@ -33,6 +34,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
         actions: Bytes of its actions ``[length, ...]``, or None where they were not kept.
         start: What its reset needs beside the seed, often nothing (`Instance.episode_start`).
         attributes: What ``environment.attributes`` were when it began.
+        unrewarded: Steps since its last reward other than 0, where they are counted.
     """
 
     episode: int
@@ -43,6 +45,7 @@ class OpenEpisode(msgspec.Struct, frozen=True):
     actions: bytes | None
     start: bytes = b""
     attributes: Values = {}
+    unrewarded: int = 0
 
 
 class BatchState(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ def encode_open(
     obs: Array,
     starts: Sequence[bytes] | None = None,
     attributes: Sequence[Values],
+    no_reward: NoReward | None,
 ) -> bytes:
     """State of environments ``id`` in the midst of their open episodes.
 
@@ -88,6 +92,7 @@ def encode_open(
         obs: ``[B, ...]``, the current observations.
         starts: What the reset of each needs beside the seed.
         attributes: What ``environment.attributes`` were when each began.
+        no_reward: What counts steps without a reward, if anything does.
     """
     open_episodes = [
         OpenEpisode(
@@ -99,6 +104,7 @@ def encode_open(
             actions=None if log is None else log.since(place, episodes.start[place]).tobytes(),
             start=b"" if starts is None else starts[place],
             attributes=attributes[place],
+            unrewarded=0 if no_reward is None else int(no_reward.steps[place]),
         )
         for place, episode in enumerate(episodes.episode)
     ]

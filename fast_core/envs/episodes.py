@@ -12,6 +12,7 @@ from fast_core.envs.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
+from fast_core.envs.no_reward import no_reward
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.runner import Act, Ending, Recorder, Runner
 from fast_core.errors import EnvironmentFailed
@@ -86,6 +87,7 @@ class EpisodeRunner(Runner):
         every = every_info and not config.info
         self._read_info = numbers_of if every else EpisodeInfo(config.info).read
         self._obs = self._instances[0].observations(envs)
+        self._no_reward = no_reward(config, envs)
 
     def step(self, act: Act) -> bool:
         """See `Runner.step`."""
@@ -120,6 +122,8 @@ class EpisodeRunner(Runner):
         self._check_first(place)
 
     def _check_first(self, place: int) -> None:
+        if self._no_reward is not None:
+            self._no_reward.steps[place] = 0
         if not self._obs.finite_row(place):
             raise self._failure(place, "the first observation is NaN or infinite", None)
         self._check_mask(place, None)
@@ -166,8 +170,10 @@ class EpisodeRunner(Runner):
             self._obs.array[place] = before
             self.returns[episode] = math.nan
             truncated = True
-        cut = self.lengths[episode] == self._limit and not (terminated or truncated)
-        truncated = truncated or cut
+        cut: Ending | None = None
+        if not (terminated or truncated):
+            cut = self._cut(place, episode, reward)
+        truncated = truncated or cut is not None
         info = self._instance(place).info
         if self._recorder is not None:
             after = self._obs.array[place].copy()
@@ -180,6 +186,13 @@ class EpisodeRunner(Runner):
         elif truncated or not self._goes_on(place, episode):
             self.endings[episode] = _ending(known, terminated, cut)
             self._next(place, episode)
+
+    def _cut(self, place: int, episode: int, reward: float) -> Ending | None:
+        """How the episode is cut in this step, which did not end it, if it is."""
+        unrewarded = self._no_reward is not None and self._no_reward.due_at(place, reward)
+        if self.lengths[episode] == self._limit:
+            return "cut"
+        return "no_reward" if unrewarded else None
 
     def _goes_on(self, place: int, episode: int) -> bool:
         """Begin the next life, if the game goes on after what ends an episode of training."""
@@ -212,9 +225,9 @@ class EpisodeRunner(Runner):
         close_all(self._instances)
 
 
-def _ending(known: bool, terminated: bool, cut: bool) -> Ending:
+def _ending(known: bool, terminated: bool, cut: Ending | None) -> Ending:
     if not known:
         return "nonfinite"
     if terminated:
         return "terminated"
-    return "cut" if cut else "truncated"
+    return cut or "truncated"

@@ -80,9 +80,11 @@ def make_runner(
 def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
     """The environments in which what was trained in those of ``config`` is evaluated.
 
-    Atari games count their own score, whatever training does about rewards. In place of a
-    vectorised Gymnasium environment its scalar form plays, where every episode has its seed.
+    Atari games count their own score, whatever training does about rewards, and nothing is taken
+    off where an episode is cut. In place of a vectorised Gymnasium environment its scalar form
+    plays, where every episode has its seed.
     """
+    config = replace(config, no_reward_penalty=0.0)
     atari = config.atari
     if atari is not None:
         config = replace(config, atari=replace(atari, clip_rewards=False))

@@ -28,6 +28,7 @@ from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.masks import Masks
+from fast_core.envs.no_reward import NoReward, no_reward
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
@@ -114,6 +115,7 @@ class GymnasiumBatch:
         self._given: list[object] = [0.0] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: list[object] = [None] * envs  # of the last step
+        self._no_reward = no_reward(config, envs)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
 
@@ -150,6 +152,8 @@ class GymnasiumBatch:
             self.quarantined = []
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(ended, action)
+        if self._no_reward is not None:
+            self._cut_unrewarded(self._no_reward, ended)
         if self._obs.masks is not None:
             self._check_masks(self._obs.masks, ended, action)
         np.add(self._returns, self._reward, out=self._returns)
@@ -223,6 +227,13 @@ class GymnasiumBatch:
                 terminated, _ = ended.get(place, (False, False))
                 ended[place] = terminated, True
 
+    def _cut_unrewarded(self, no_reward: NoReward, ended: Ends) -> None:
+        """Truncate what has gone too long without a reward, unless it ended anyway."""
+        for place in no_reward.due(self._reward):
+            if place not in ended:
+                ended[place] = False, True
+                self._reward[place] += no_reward.penalty
+
     def _quarantine(self, ended: Ends, action: Array) -> None:
         """Cut episodes with a value that is not finite at their last good observation."""
         finite = fitting_rewards(self._reward) & self._obs.finite_rows()
@@ -250,6 +261,8 @@ class GymnasiumBatch:
         """
         self._open.words[_ENV] = place
         self._returns[place] = 0.0
+        if self._no_reward is not None:
+            self._no_reward.steps[place] = 0
         self._instances[place].attributes = self._attributes
         for _ in range(_RESET_TRIES):
             episode = self._open.episode[place] + 1
@@ -313,6 +326,7 @@ class GymnasiumBatch:
             obs=self._obs.array,
             starts=[instance.episode_start for instance in self._instances],
             attributes=[instance.attributes for instance in self._instances],
+            no_reward=self._no_reward,
         )
 
     def begin_restore(self, state: bytes) -> list[Repetition]:
@@ -360,6 +374,8 @@ class GymnasiumBatch:
         if self._obs.array[place].tobytes() != saved.obs:
             raise not_repeated(instance, saved, "the observation differs from the saved one")
         self._returns[place] = saved.total
+        if self._no_reward is not None:
+            self._no_reward.steps[place] = saved.unrewarded
 
     def close(self) -> None:
         """See `EnvBatch.close`."""

@@ -10,6 +10,7 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
@@ -17,7 +18,7 @@ from fast_core.envs.description import describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.importing import import_fault, named, user_module
 
 Env = gymnasium.Env[Any, Any]
@@ -175,4 +176,23 @@ def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
         ConfigError: A space is not supported, or does not fit the configuration.
     """
     limit = env.spec.max_episode_steps if env.spec else None
-    return describe(config, env.observation_space, env.action_space, limit)
+    spec = describe(config, env.observation_space, env.action_space, limit)
+    return replace(
+        spec,
+        action_names=_action_names(env, spec.action),
+        one_per_process=bool(env.metadata.get("one_per_process")),
+    )
+
+
+def _action_names(env: Env, action: SpaceSpec) -> tuple[str, ...]:
+    """What an environment calls its choices (Atari), or the buttons that it presses (retro)."""
+    inner = env.unwrapped
+    try:
+        if action.kind == "discrete":
+            names, count = inner.get_action_meanings(), action.n  # type: ignore[attr-defined]
+        else:
+            names, count = inner.buttons, len(action.counts)  # type: ignore[attr-defined]
+        found = tuple(str(name) if name else "" for name in names)
+    except Exception:  # it has none; a name is not worth a run
+        return ()
+    return found if len(found) == count and count else ()

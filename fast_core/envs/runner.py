@@ -16,7 +16,7 @@ from fast_core.envs.frames import FrameStack
 from fast_core.spec import EnvironmentSpec
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
-Ending = Literal["terminated", "truncated", "cut", "nonfinite"]
+Ending = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]
 
 
 class Recorder(Protocol):
@@ -59,8 +59,9 @@ class Runner(ABC):
             value was not finite, since what the episode would have come to is not known.
         lengths: Steps of each episode so far.
         infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
-        endings: How each one ended: ``cut`` at ``max_episode_steps`` alone, ``nonfinite`` where its
-            return is not known; None while it is open.
+        endings: How each one ended: ``cut`` at ``max_episode_steps`` alone, ``no_reward`` after
+            ``environment.no_reward_timeout_steps`` alone, ``nonfinite`` where its return is not
+            known; None while it is open.
         seeds: Seed of the reset that began each one, None where it had none of its own.
         env_steps: Steps of all episodes so far.
     """

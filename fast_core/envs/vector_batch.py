@@ -26,6 +26,7 @@ from fast_core.envs.batched import BatchWriter
 from fast_core.envs.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
 from fast_core.envs.masks import valid_action
+from fast_core.envs.no_reward import NoReward, no_reward
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.place import Place
 from fast_core.envs.records import assign, leaf_of
@@ -36,7 +37,7 @@ from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
 from fast_core.envs.whereabouts import BatchWhereabouts
-from fast_core.errors import EnvironmentFailed
+from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role, draw_seed, seed_global_generators
 
 _NEVER = 1 << 62
@@ -58,6 +59,7 @@ class VectorBatch:
         spec: Spaces and time limit of the environments.
         quarantined: See `EnvBatch`.
         goes_on: `VectorStep.goes_on` of the last step.
+        unrewarded: Places that the last step cut for ``environment.no_reward_timeout_steps``.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class VectorBatch:
                 place.fill(config), envs, draws=any(index in draws for index in indices)
             )
         self._closed = False
+        self._no_reward = no_reward(config, envs)
+        self._refuse_cutting(config)
         spec = self._source.spec
         self.spec = msgspec.structs.replace(spec, repeatable=self._source.seeded)
         self._fail_nonfinite = config.nonfinite == "fail"
@@ -111,6 +115,7 @@ class VectorBatch:
         self._finished = FinishedEpisodes([], [], 0)
         self.quarantined: list[int] = []
         self.goes_on: Flags | None = None
+        self.unrewarded: list[int] = []
         self._writer = BatchWriter(spec.tree, self.spec.action_mask)
         self._obs = Observations(envs, self.spec)
         self._old_obs = Observations(envs, self.spec)
@@ -120,6 +125,16 @@ class VectorBatch:
         self._began_with = [config.attributes] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: Mapping[str, object] = {}  # of the last step
+
+    def _refuse_cutting(self, config: EnvironmentConfig) -> None:
+        if self._no_reward is None or self._source.partial:
+            return
+        self._source.close()
+        raise ConfigError(
+            f"environment.no_reward_timeout_steps {config.no_reward_timeout_steps} can't be kept: "
+            f"the vectorised form of {config.id!r} resets each environment at its own end alone, "
+            "so no episode can be cut. Leave it out, or use environment.backend: gymnasium."
+        )
 
     @property
     def position(self) -> int:
@@ -164,6 +179,8 @@ class VectorBatch:
             self.quarantined = []
         if not (self._obs.finite() and rewards_fit(self._reward)):
             self._quarantine(terminated, truncated, forced, action)
+        if self._no_reward is not None:
+            self._cut_unrewarded(self._no_reward, terminated, truncated, forced)
         np.add(self._returns, self._reward, out=self._returns)
         reward[...] = self._reward
         ended = np.flatnonzero(terminated | truncated)
@@ -210,6 +227,16 @@ class VectorBatch:
                 forced[place] = not (terminated[place] or truncated[place])
                 truncated[place] = True
 
+    def _cut_unrewarded(
+        self, no_reward: NoReward, terminated: Flags, truncated: Flags, forced: Flags
+    ) -> None:
+        """Truncate what has gone too long without a reward, unless it ended anyway."""
+        due = no_reward.due(self._reward)
+        self.unrewarded = [p for p in due if not (terminated[p] or truncated[p])]
+        for place in self.unrewarded:
+            truncated[place] = forced[place] = True
+            self._reward[place] += no_reward.penalty
+
     def _quarantine(
         self, terminated: Flags, truncated: Flags, forced: Flags, action: Array
     ) -> None:
@@ -252,6 +279,8 @@ class VectorBatch:
         seeds = [self._open.begin(p, e, self._open.count) for p, e in enumerate(episodes)]
         self._returns.fill(0.0)
         self._began_with = [self._attributes] * self._envs
+        if self._no_reward is not None:
+            self._no_reward.steps.fill(0)
         with self._blamed("in reset"):
             self._source.set_attributes(self._began_with)
             self._writer.write(self._source.start(seeds), self._obs.array)
@@ -274,6 +303,8 @@ class VectorBatch:
     def _count_on(self, places: NDArray[np.int64]) -> dict[int, int]:
         """Count the next episode of some environments; returns its seeds by place."""
         count, episode = self._open.count, self._open.episode
+        if self._no_reward is not None:
+            self._no_reward.steps[places] = 0
         for place in places.tolist():
             self._began_with[place] = self._attributes
         return {p: self._open.begin(p, episode[p] + 1, count) for p in places.tolist()}
@@ -361,6 +392,7 @@ class VectorBatch:
             returns=self._returns,
             obs=self._obs.array,
             attributes=self._began_with,
+            no_reward=self._no_reward,
         )
 
     def begin_restore(self, state: bytes) -> list[Repetition]:
@@ -420,6 +452,8 @@ class VectorBatch:
         self._begin_at(len(rows), starts, seeds)
         for place, episode in enumerate(saved):
             self._check_same(place, episode)
+            if self._no_reward is not None:
+                self._no_reward.steps[place] = episode.unrewarded
         self._find_due()
 
     def _lose(self, place: int, what: str) -> None:

@@ -130,7 +130,9 @@ class VectorEpisodes(Runner):
             return "nonfinite"
         if self._terminated[lane]:
             return "terminated"
-        return "cut" if self.lengths[episode] == self._limit else "truncated"
+        if self.lengths[episode] == self._limit:
+            return "cut"
+        return "no_reward" if lane in self._batch.unrewarded else "truncated"
 
     def drawable(self, place: int) -> Drawable:
         """See `Runner.drawable`."""

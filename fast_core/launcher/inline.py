@@ -146,6 +146,8 @@ class InlineRun:
                 node.setup()
             except BaseException as error:
                 self._take_failure(spec.name, node, error, begun=False)
+                if spec.name in self._shell.optional:
+                    continue
                 return
             self._limits.rest()
             node.enter(NodeState.WAITING, "waiting for work")
@@ -187,7 +189,7 @@ class InlineRun:
             # First, so that nodes that took long to set up count as ready before the time does.
             busy = shell.receive()
             shell.tick_if_due()
-            for node in self._nodes:
+            for node in [*self._nodes]:
                 if shell.end is None:
                     busy = self._step(node) or busy
             self._refresh()
@@ -225,6 +227,9 @@ class InlineRun:
         forks.leave_if_copy(error)
         self._interrupts.check_forced()
         self._shell.take(describe_failure(name, node, error, begun=begun))
+        if name in self._shell.optional and node is not None:
+            self._nodes.remove(node)
+            self._close(node)
 
     def _use_threads(self, node: Node) -> None:
         """Every node computes with the threads that its own process would have."""
@@ -242,7 +247,7 @@ class InlineRun:
 
     def _stop(self) -> None:
         self._shell.stop_nodes(self._plan.names.all)
-        for node in self._nodes:
+        for node in [*self._nodes]:
             self._step(node)  # the metrics node has a last row to write
         self.close()
 
@@ -251,13 +256,16 @@ class InlineRun:
         nodes, self._nodes = self._nodes, []
         self._limits.detector = None  # counters stay where a failure left them
         for node in nodes:
-            name = node.context.name
-            grace_s = self._plan.grace_s(name)
-            self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
-            try:
-                node.close()
-            except BaseException as error:
-                forks.leave_if_copy(error)
-                text = f"{error_text(error)} (while closing)"
-                self._shell.take(LogLine(name, "ERROR", text))
+            self._close(node)
+
+    def _close(self, node: Node) -> None:
+        name = node.context.name
+        grace_s = self._plan.grace_s(name)
+        self._limits.begin(name, f"{name} did not close", "supervision.grace_s", grace_s)
+        try:
+            node.close()
+        except BaseException as error:
+            forks.leave_if_copy(error)
+            text = f"{error_text(error)} (while closing)"
+            self._shell.take(LogLine(name, "ERROR", text))
         self._limits.rest()

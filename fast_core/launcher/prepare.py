@@ -41,6 +41,7 @@ def budget(config: RunConfig, environment: EnvironmentSpec, cores: int) -> CoreB
         update_flops=flops,
         splits=blueprint.update_splits(environment),
         node_threads=default_threads(),
+        one_per_process=environment.one_per_process,
     )
 
 
@@ -197,18 +198,20 @@ def scheduler_settings(
     evaluation, stop = config.evaluation, config.stop
     granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     dies = config.mode == "process"  # inline there is nobody left to come back
-    wired = wiring(extra_nodes(config.nodes.extra))
-    others = [name for name in plan.names.extra if name not in wired.savers]
+    wired = wiring(extra_nodes(config.added_nodes))
+    apart = {*wired.savers, *wired.optional}
+    others = [name for name in plan.names.extra if name not in apart]
     return SchedulerSettings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
-        spare_nodes=plan.names.spare if dies and not config.diagnostics.schedule else None,
+        spare_nodes=plan.names.spare if _scales(plan) else None,
         balance=config.nodes.env.balance and dies,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,
         other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
+        optional=wired.optional,
         stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
@@ -244,6 +247,13 @@ def scheduler_settings(
         work_timeout_s=config.supervision.work_timeout_s,
         repeat_timeout_s=config.supervision.repeat_timeout_s,
     )
+
+
+def _scales(plan: RunPlan) -> bool:
+    """Whether shards may move to other env nodes while the run goes on."""
+    config = plan.config
+    alone = plan.environment.one_per_process  # each node has its one shard
+    return config.mode == "process" and not (config.diagnostics.schedule or alone)
 
 
 def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:

@@ -19,7 +19,7 @@ from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
-from fast_core.launcher.topology import NodeSpec
+from fast_core.launcher.topology import NodeSpec, optional_nodes
 from fast_core.launcher.verdict import Found
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -47,8 +47,8 @@ class ProcessMode:
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Start the processes that are not there yet."""
-        for spec in specs:
-            if spec.name not in self._tree.children:
+        for spec in specs:  # optional ones start when the others have their plans
+            if spec.name not in {*self._tree.children, *optional_nodes(plan.config)}:
                 self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec.name, plan.config))
 
     def hub(self) -> ZmqHub:
@@ -85,7 +85,10 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
     if runs and auto:
         spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
     elif runs:  # the slow imports of these nodes overlap with everything that follows
+        optional = optional_nodes(config)
         for name in expected_nodes(config, cores):
+            if name in optional:
+                continue
             tree.spawn(name, NODE_TARGET, warm=warm(name, config))
     start = probe_start(config)
     environment = ask_probe(tree, probe, start, interrupts, config.supervision.start_timeout_s)

@@ -24,7 +24,7 @@ def check_replay(plan: RunPlan) -> None:
     _check_rows(plan)
     _check_warmup(plan)
     _check_optimizers(plan)
-    stages = wiring(extra_nodes(plan.config.nodes.extra)).stages
+    stages = wiring(extra_nodes(plan.config.added_nodes)).stages
     if stages:
         raise ConfigError(
             f"nodes.extra has {', '.join(stages)}, which takes rollouts (Transform); "

@@ -49,6 +49,7 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
+from fast_core.screens.access import check_page
 from fast_core.system.durable import write_durably
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
@@ -92,6 +93,7 @@ def launch(
     Raises:
         FastLoopError: The run could not be started.
     """
+    _check_page(config)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
@@ -119,6 +121,11 @@ def launch(
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
         return carry_through(Session(config, run, continuation, progress, interrupts, callbacks))
+
+
+def _check_page(config: RunConfig) -> None:
+    if config.dashboard.enabled:
+        check_page(config.dashboard)
 
 
 def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) -> RunConfig:
@@ -155,6 +162,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
+        _check_page(config)
         config = with_horizon_of(found, config)
         drop_abandoned(found.checkpoints)
         try:
@@ -205,6 +213,7 @@ def examine(config: RunConfig, interrupts: Interrupts) -> Verdict:
         FastLoopError: The run could not be started.
         Interrupted: A signal came.
     """
+    _check_page(config)
     with ExitStack() as stack:
         run = RunDirectory.create(config.directory, config.name, datetime.now())
         stack.callback(run.remove)

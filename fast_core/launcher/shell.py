@@ -76,16 +76,17 @@ from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.names import METRICS
+from fast_core.run.names import DASHBOARD, METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
+from fast_core.screens.served import read_served
 from fast_core.system.process_state import is_traced
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")
 # Those that are told in words, too.
-TOLD = ("not exact", "standstill")
+TOLD = ("not exact", "standstill", "node gone", "refused")
 DEGREE = "degree"
 # How long the news of a node's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 1.0
@@ -103,6 +104,8 @@ class Shell:
         absent: Nodes that may come while the run goes on and are not there.
         coming: Those that were started for it and are not ready.
         lost: Nodes that died and come back.
+        optional: Nodes that the run goes on without.
+        away: Those of them that are not ready.
         lives: How often each of them died so far.
         dying: Nodes whose end is known before their exit: when to help, and why.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -171,6 +174,8 @@ class Shell:
             plan, str(run.checkpoints), came_back=came_back, deaths=deaths
         )
         settings = self._settle(settings)
+        self.optional = frozenset(settings.optional)
+        self.away = set(settings.optional)
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
         self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
@@ -290,6 +295,9 @@ class Shell:
                     if self.end is None:
                         self._report(f"{node} is back", "INFO")
                 self.coming.discard(node)
+                self.away.discard(node)
+                if node == DASHBOARD and (served := read_served(self.run.dashboard)):
+                    self._journal.write("page", f"served at {served.url}", {"url": served.url})
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -306,6 +314,8 @@ class Shell:
             case NodeExited() if self._scheduler.survives(event):
                 if event.reaped:
                     self._bury(event)
+            case Failed(node) if node in self.optional and self.plan.config.mode == "inline":
+                self._drop(event)
             case Failed(node) if self._is_death(event):
                 grace_s = self.plan.config.supervision.grace_s
                 self.dying.setdefault(node, (now_s + grace_s, event))
@@ -329,6 +339,8 @@ class Shell:
     def _is_death(self, event: Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""
         config = self.plan.config
+        if event.node in self.optional:
+            return self.end is None
         restarts = config.mode == "process" and config.supervision.restarts.on_error == "restart"
         if not restarts or event.refused or self.end is not None:
             return False
@@ -337,14 +349,24 @@ class Shell:
     def _bury(self, event: NodeExited) -> None:
         """Let nothing of a dead node reach the one that comes back."""
         node = event.node
-        self.lost.add(node)
         self._unreachable.pop(node, None)
-        self._report(f"{node} is gone: {event.cause}; it is started anew")
+        if node in self.optional:  # the scheduler says what follows
+            self.away.add(node)
+            self.pids.pop(node, None)
+        else:
+            self.lost.add(node)
+            self._report(f"{node} is gone: {event.cause}; it is started anew")
         life = self.lives[node] = self.lives.get(node, 0) + 1
         if event.report is not None:
             where = str(self.run.path)
             text = survived_report(event.report, incarnation=life, run_directory=where)
             add_crash(self.run, text, self.progress)
+
+    def _drop(self, event: Failed) -> None:
+        """Go on without a node that failed in this process."""
+        self.away.add(event.node)
+        text = survived_report(event, incarnation=1, run_directory=str(self.run.path), again=False)
+        add_crash(self.run, text, self.progress)
 
     def _failed(self, event: Failed | NodeExited) -> None:
         """Keep it; a node that reported its failure and then exits is one failure, not two."""
@@ -556,12 +578,13 @@ class Shell:
 
     def overdue(self) -> list[str]:
         """Nodes that are not ready although they had to be by now."""
-        if len(self.pids) == len(self.plan.names.all):
+        needed = [name for name in self.plan.names.all if name not in self.optional]
+        if all(name in self.pids for name in needed):
             return []
         due_s = self._scheduler.next_wakeup_s()
         if not due_s or time.monotonic() < due_s or self.end is not None:
             return []
-        return [name for name in self.plan.names.all if name not in self.pids]
+        return [name for name in needed if name not in self.pids]
 
     def give_up_unreachable(self) -> None:
         """Report nodes that took no message and of whose death nothing was heard since."""
@@ -641,6 +664,8 @@ class Shell:
             self._recorder.close()
         self._logs.close()
         self._journal.close()
+        with contextlib.suppress(OSError):  # of a page that had no time to do so
+            self.run.dashboard.unlink(missing_ok=True)
 
     def _elapsed_s(self) -> float:
         """Seconds since this process began, after those of earlier parts of the run."""

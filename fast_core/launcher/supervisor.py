@@ -82,12 +82,16 @@ class Supervisor:
             Interrupted: A signal came before every node was there.
         """
         self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
+        optional = self._shell.optional
+        specs = tuple(spec for spec in specs if spec.name not in optional)
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
         for spec, child in zip(specs, children, strict=True):
             start = NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
             give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
+        for name in sorted(optional):  # what becomes of them is no concern of the others' start
+            self.spawn(Respawn(name, 1, (), self._plan.changed))
 
     def run(self) -> None:
         """Supervise until the scheduler ends the run, then stop every node."""
@@ -222,7 +226,7 @@ class Supervisor:
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
-            if name not in self._shell.lost | self._shell.coming:
+            if name not in self._shell.lost | self._shell.coming | self._shell.away:
                 del self._due_s[name]
             elif now_s >= due_s and name not in self._shell.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
@@ -297,7 +301,7 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         shell = self._shell
-        gone = shell.lost | shell.absent | shell.coming | shell.dying.keys()
+        gone = shell.lost | shell.absent | shell.coming | shell.away | shell.dying.keys()
         stall = self._stalls.check(now_s, gone)
         if stall is not None and is_traced(self._tree.children[stall.node].pid):
             self._stalls.forgive(stall.node)

@@ -30,7 +30,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
-from fast_core.launcher.wiring import check_messages, extra_nodes, node_class
+from fast_core.launcher.wiring import check_messages, extra_nodes, node_class, wiring
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
@@ -71,7 +71,7 @@ REPLAY_CLASSES = {
 
 def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
     """The nodes of a run, in the order of ``plan.names.all``."""
-    extras = {extra.node_name: extra.node for extra in plan.config.nodes.extra}
+    extras = {extra.node_name: extra.node for extra in plan.config.added_nodes}
     classes = role_classes(plan.config)
     specs = []
     for name in plan.names.all:
@@ -105,7 +105,7 @@ def role_classes(config: RunConfig) -> dict[str, str]:
 
 def warm_module(name: str, config: RunConfig) -> str:
     """What the node ``name`` imports before it has its plan."""
-    extras = {extra.node_name: extra.node for extra in config.nodes.extra}
+    extras = {extra.node_name: extra.node for extra in config.added_nodes}
     path = extras[name] if name in extras else role_classes(config)[name.partition("-")[0]]
     return path.partition(":")[0]
 
@@ -119,9 +119,14 @@ def check_topology(config: RunConfig) -> None:
     evaluates = config.evaluation.every_env_steps is not None
     nodes = [node_class(path) for path in role_classes(config).values()]
     check(scheduler_emits(evaluates=evaluates), nodes)
-    extras = extra_nodes(config.nodes.extra)
+    extras = extra_nodes(config.added_nodes)
     check_messages(extras)
     check_declared(extras, nodes)
+
+
+def optional_nodes(config: RunConfig) -> frozenset[str]:
+    """Names of the nodes that a run goes on without; `check_topology` comes first."""
+    return frozenset(wiring(extra_nodes(config.added_nodes)).optional)
 
 
 def with_structures(plan: RunPlan) -> RunPlan:
@@ -130,7 +135,7 @@ def with_structures(plan: RunPlan) -> RunPlan:
     Raises:
         TopologyError: As `fast_core.launcher.ownership`.
     """
-    own = tuple(own_structures(plan, extra_nodes(plan.config.nodes.extra)))
+    own = tuple(own_structures(plan, extra_nodes(plan.config.added_nodes)))
     plan = replace(plan, own=own)
     specs = (*topology(plan), *spare_specs(plan))
     nodes = {spec.name: node_class(spec.node_class) for spec in specs}

@@ -12,6 +12,7 @@ from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
 from fast_core.launcher.sizing.auto_degree import with_room
 from fast_core.launcher.sizing.budget import CoreBudget
+from fast_core.launcher.sizing.one_per_process import check_one_per_process
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import memory_available
@@ -82,6 +83,7 @@ def judge(
         cores = resources.cores().granted
         divided = budget(found.config, found.environment, cores)
         resolved = resolve(found.config, found.environment, cores)
+        check_one_per_process(resolved, found.environment)
         plan = make_plan(
             resolved, found.environment, run_directory, checkpoint, continued_env_steps
         )

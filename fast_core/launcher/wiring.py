@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fast_core.config import ExtraNodeConfig
+from fast_core.config import PAGE, ExtraNodeConfig
 from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
@@ -29,6 +29,11 @@ from fast_core.system.importing import named
 
 # A command, and the event that answers it; everything else goes to FastLoop's own nodes.
 ANSWERS: dict[type[Message], type[Message]] = {Transform: Transformed, Save: Saved}
+# Why a run waits for whoever takes these.
+_NEEDED: dict[type[Message], str] = {
+    Transform: "rollouts are trained on when it has them",
+    Save: "a checkpoint is whole when it has its part",
+}
 M = TypeVar("M", bound=Message)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAKEN = re.compile(r"((env|policy|replay|optimizer|evaluator|metrics)(-\d+)?)")
@@ -57,11 +62,13 @@ class Wiring:
     Attributes:
         stages: Those that take rollouts, in order.
         savers: Those that have a part of a checkpoint.
+        optional: Those that the run goes on without.
         routes: Where their messages go.
     """
 
     stages: tuple[str, ...]
     savers: tuple[str, ...]
+    optional: tuple[str, ...]
     routes: tuple[Route, ...]
 
 
@@ -93,7 +100,7 @@ def extra_nodes(extras: Sequence[ExtraNodeConfig]) -> tuple[ExtraNode, ...]:
     """
     nodes: dict[str, ExtraNode] = {}
     for index, extra in enumerate(extras):
-        key = f"nodes.extra[{index}]"
+        key = "dashboard.enabled" if extra is PAGE else f"nodes.extra[{index}]"
         name = extra.node_name
         _check_name(name, key, nodes)
         kind = node_class(extra.node, f"{key}.node")
@@ -103,6 +110,11 @@ def extra_nodes(extras: Sequence[ExtraNodeConfig]) -> tuple[ExtraNode, ...]:
 
 
 def _check_name(name: str, key: str, others: dict[str, ExtraNode]) -> None:
+    if name in others and key == "dashboard.enabled":
+        raise TopologyError(
+            f"{others[name].key}: the name {name!r} is that of the page, which dashboard.enabled "
+            "serves. Give the node another: `name: ...`"
+        )
     if name in others:
         raise TopologyError(
             f"two nodes are named {name!r}: {others[name].key} and {key}. Give one of them "
@@ -145,6 +157,7 @@ def _check_declaration(kind: type[Node], key: str) -> None:
             f"of your own; it takes {_names(own)}. Take {message.__name__} out of its `emits`, or "
             "send a message of your own: a subclass of fast_core.events.UserMessage"
         )
+    _check_essential(kind, who)
     for command, answer in ANSWERS.items():
         if command in kind.consumes and answer not in kind.emits:
             raise TopologyError(
@@ -165,6 +178,20 @@ def _check_declaration(kind: type[Node], key: str) -> None:
             f"{who}: a message of its own can't travel: {error}. Its fields must be numbers, "
             "text, bytes, or tuples, lists, dicts and structs of those"
         ) from error
+
+
+def _check_essential(kind: type[Node], who: str) -> None:
+    if not isinstance(kind.essential, bool):
+        raise TopologyError(f"{who}: `essential` must be True or False; got {kind.essential!r}")
+    if kind.essential:
+        return
+    for command, why in _NEEDED.items():
+        if command in kind.consumes:
+            raise TopologyError(
+                f"{who} is not `essential` but consumes {command.__name__}: {why}, so the run "
+                f"can't go on without the node. Take {command.__name__} out of its `consumes`, or "
+                "`essential = False` out of the class"
+            )
 
 
 def check_messages(nodes: Sequence[ExtraNode]) -> None:
@@ -202,6 +229,7 @@ def wiring(nodes: Sequence[ExtraNode]) -> Wiring:
     return Wiring(
         stages=tuple(node.name for node in nodes if Transform in node.kind.consumes),
         savers=tuple(node.name for node in nodes if Save in node.kind.consumes),
+        optional=tuple(node.name for node in nodes if not node.kind.essential),
         routes=tuple(
             Route(kind_of(message), tuple(emitted.get(message, ())), tuple(receivers))
             for message, receivers in consumed.items()

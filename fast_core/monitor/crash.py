@@ -54,10 +54,12 @@ def crash_report(
     return "\n".join(lines) + "\n"
 
 
-def survived_report(first: Failed, *, incarnation: int, run_directory: str = "") -> str:
-    """Explain a death after which the node comes back, for ``crash.txt``."""
+def survived_report(
+    first: Failed, *, incarnation: int, run_directory: str = "", again: bool = True
+) -> str:
+    """Explain a death that a run survives, for ``crash.txt``; the node comes back if ``again``."""
     report = crash_report(first, incarnation=incarnation, run_directory=run_directory)
-    return report + went_on(f"{first.node} was started anew")
+    return report + went_on(f"{first.node} was started anew" if again else f"without {first.node}")
 
 
 def went_on(how: str) -> str:

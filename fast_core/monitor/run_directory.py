@@ -152,6 +152,11 @@ class RunDirectory:
         return self.path / "control.sock"
 
     @property
+    def dashboard(self) -> Path:
+        """Says where the run's page is served, while it is."""
+        return self.path / "dashboard.json"
+
+    @property
     def stamp(self) -> datetime | None:
         """When it was made; None if the folder was renamed."""
         match = _STAMP.fullmatch(self.path.name)

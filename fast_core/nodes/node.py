@@ -96,7 +96,9 @@ class Node(ABC):
     ``writes`` the structures of shared memory (`fast_core.run.structures`) that it attaches to,
     by family or name; others are not given to it. Those of its own come from `structures`. A node
     that writes something down sets ``finishes_inbox``: it handles what came before the `Stop`,
-    all others drop it.
+    all others drop it. One without which the run goes on sets ``essential`` to False: if it fails,
+    hangs or is killed it is started anew, a few times in a row, and the run neither ends nor
+    waits for it.
     """
 
     consumes: ClassVar[frozenset[type[Message]]] = frozenset()
@@ -104,6 +106,7 @@ class Node(ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
     finishes_inbox: ClassVar[bool] = False
+    essential: ClassVar[bool] = True
 
     def __init__(self, context: NodeContext) -> None:
         """Keep the context; anything slow or that can fail belongs into `setup`."""

@@ -43,7 +43,8 @@ class Episodes:
             come to is not known.
         lengths: Steps of each.
         endings: ``terminated`` or ``truncated`` by the environment, ``cut`` by the evaluation's own
-            limit of steps, ``nonfinite`` where it met NaN or infinity.
+            limit of steps, ``no_reward`` after ``environment.no_reward_timeout_steps``,
+            ``nonfinite`` where it met NaN or infinity.
         seeds: Seed of the reset that began each, None where it had none of its own.
         info: Numbers of the info of each one's last step by name, NaN where it gave none: those of
             ``environment.info``, or every number where that names none.
@@ -108,6 +109,7 @@ class Episodes:
             **dict.fromkeys(names),
             **self._figures,
             "episodes_cut": self.endings.count("cut"),
+            "episodes_no_reward": self.endings.count("no_reward"),
             "info": info,
         }
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.config import RunConfig
+from fast_core.config import PAGE, RunConfig
 
 OPTIMIZER = "optimizer-0"  # publishes, reports and is evaluated
 REPLAY = "replay-0"
 EVALUATOR = "evaluator-0"
 METRICS = "metrics-0"
+DASHBOARD = PAGE.node_name
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Names:
         optimizers: Those that learn; the first is `OPTIMIZER`.
         evaluator: The one that evaluates, if any.
         metrics: The one that writes.
-        extra: The user's, in the order of ``nodes.extra``.
+        extra: The user's, in the order of ``nodes.extra``, and last the page if it is served.
         spare: Env nodes that may be added while the run goes on; none of `all`.
     """
 
@@ -50,7 +51,7 @@ class Names:
             optimizers=_ranked("optimizer", config.nodes.optimizer.count),
             evaluator=(EVALUATOR,) if config.evaluation.every_env_steps is not None else (),
             metrics=(METRICS,),
-            extra=tuple(extra.node_name for extra in config.nodes.extra),
+            extra=tuple(extra.node_name for extra in config.added_nodes),
             spare=_ranked("env", most)[env_nodes:],
         )
 
@@ -71,8 +72,9 @@ class Names:
         return (*self.steppers, *self.all[len(self.env) :])
 
     def place(self, name: str) -> int:
-        """What tells the random streams of a node from those of others."""
-        return (*self.all, *self.spare).index(name)
+        """What tells the random streams of a node from those of others, page or no page."""
+        others = (each for each in self.all if each != DASHBOARD)
+        return (*others, *self.spare, DASHBOARD).index(name)
 
     def policy_of(self, shard: int) -> str:
         """The policy node that acts for ``shard``."""

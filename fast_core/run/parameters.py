@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -12,20 +13,22 @@ from fast_core.spec import FieldSpec
 
 
 class ParameterPack:
-    """Lays the policy's parameters one after the other into one flat float32 vector."""
+    """Lays parameters one after the other into one flat float32 vector: mostly the policy's."""
 
-    def __init__(self, fields: Sequence[FieldSpec]) -> None:
-        """``fields`` come from the blueprint's ``policy_fields``.
+    def __init__(
+        self, fields: Sequence[FieldSpec], of: Literal["policy", "insight"] = "policy"
+    ) -> None:
+        """``fields`` come from the blueprint's ``policy_fields`` or ``insight_fields``.
 
         Raises:
             ConfigError: One of them is not float32.
         """
-        self.fields = tuple(fields)
+        self.fields, self._of = tuple(fields), of
         for field in self.fields:
             if field.dtype != "float32":
                 raise ConfigError(
-                    f"policy_fields of the algorithm must be float32; {field.name!r} is "
-                    f"{field.dtype}. Policies may convert what they load."
+                    f"{of}_fields of the algorithm must be float32; {field.name!r} is "
+                    f"{field.dtype}. Whoever loads them may convert them."
                 )
         sizes = [field.row_nbytes // 4 for field in self.fields]
         self._ends = np.cumsum([0, *sizes]).tolist()
@@ -41,18 +44,18 @@ class ParameterPack:
         Raises:
             ConfigError: They are not what the fields say; NumPy would broadcast some of that.
         """
+        who, says = f"{self._of}_parameters of the algorithm", f"as its {self._of}_fields says"
         if len(parameters) != len(self.fields):
             raise ConfigError(
-                f"policy_parameters of the algorithm must give {len(self.fields)} arrays, as its "
-                f"policy_fields says ({', '.join(field.name for field in self.fields)}); got "
+                f"{who} must give {len(self.fields)} arrays, {says} "
+                f"({', '.join(field.name for field in self.fields)}); got "
                 f"{len(parameters)}."
             )
         for field, parameter, view in zip(self.fields, parameters, self.views(flat), strict=True):
             if parameter.shape != field.shape or parameter.dtype != np.float32:
                 raise ConfigError(
-                    f"policy_parameters of the algorithm must give {field.name!r} as float32 of "
-                    f"shape {field.shape}, as its policy_fields says; got {parameter.dtype} of "
-                    f"shape {tuple(parameter.shape)}."
+                    f"{who} must give {field.name!r} as float32 of shape {field.shape}, {says}; "
+                    f"got {parameter.dtype} of shape {tuple(parameter.shape)}."
                 )
             view[...] = parameter
 

@@ -52,6 +52,7 @@ from fast_core.spec import FieldSpec
 Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
+INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes
 SPANS_KEPT = 4096
 SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
@@ -177,6 +178,19 @@ def watching(plan: RunPlan) -> Structure:
     """
     words = watching_words(len(tiles(plan.config)))
     return Structure(WATCHING, Trace, (words,), left_by_death="what it wanted last")
+
+
+def insights(plan: RunPlan) -> Structure | None:
+    """Where the first optimizer puts what a viewer needs to tell what the policy thinks.
+
+    The policy's parameters with those that only insights need, all of one moment. A node that
+    watches yields it in `Node.structures`, and names it in ``reads``. None: weights are enough.
+    """
+    environment, blueprint = plan.environment, plan.blueprint
+    if not (more := blueprint.insight_fields(environment)):
+        return None
+    nbytes = ParameterPack((*blueprint.policy_fields(environment), *more)).nbytes
+    return Structure(INSIGHTS, WeightBoard, (nbytes,), OPTIMIZER, "the last complete version")
 
 
 # --- sizes ---------------------------------------------------------------------------------------

@@ -92,7 +92,11 @@ class Scheduler:
     def survives(self, event: Event | LauncherEvent) -> bool:
         """Whether the run goes on although this event says that a node is gone."""
         run = self._run
-        if not isinstance(event, NodeExited) or run.ended or run.began_s is None:
+        if not isinstance(event, NodeExited) or run.ended:
+            return False
+        if event.node in run.optional.names:
+            return True
+        if run.began_s is None:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
 
@@ -108,10 +112,12 @@ class Scheduler:
         run = self._run
         if run.ended:
             return None
+        optional_s = run.optional.next_s
         if run.began_s is None:
-            return 0.0 if run.start_deadline_s is None else run.start_deadline_s
+            due_s = 0.0 if run.start_deadline_s is None else run.start_deadline_s
+            return due_s if optional_s is None else min(due_s, optional_s)
         limit_s = run.time_limit_s if run.ending is None else None
-        wanted_s = (limit_s, run.restarts.next_s, run.standstill.check_s)
+        wanted_s = (limit_s, run.restarts.next_s, optional_s, run.standstill.check_s)
         return min((at_s for at_s in wanted_s if at_s is not None), default=None)
 
     def owed(self) -> str:
@@ -143,7 +149,7 @@ class Scheduler:
 def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
     fault = _users_fault(run, event)
     if fault is not None:
-        run.fail(fault)
+        _fail_for(run, event, fault)
         return
     match event:
         case RolloutReady():
@@ -208,7 +214,7 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
-        case Ready() if node not in run.awaited and not run.restarts.awaits(node):
+        case Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
             return (
@@ -218,7 +224,26 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
     return None
 
 
+def _is_awaited(run: Run, node: str) -> bool:
+    return node in run.awaited or run.restarts.awaits(node) or run.optional.awaits(node)
+
+
+def _fail_for(run: Run, event: Event | LauncherEvent, fault: str) -> None:
+    """A node broke its contract: that ends the run, unless it goes on without the node anyway."""
+    node = getattr(event, "node", "")
+    if node not in run.optional.names:
+        run.fail(fault)
+        return
+    run.counters.stale += 1
+    if run.optional.is_first_fault(node):
+        run.decide("refused", fault)
+
+
 def _ready(run: Run, event: Ready) -> None:
+    if event.node in run.optional.names:
+        if run.optional.ready(event.node, run.now_s):
+            run.decide("node back", f"{event.node} is ready again")
+        return
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
         return
@@ -296,12 +321,13 @@ def _transformed(run: Run, event: Transformed) -> None:
 def _envelope(run: Run, event: Envelope) -> None:
     fault = run.routing.fault(event)
     if fault is not None:
-        run.fail(fault)
+        _fail_for(run, event, fault)
     elif run.began_s is None:
         run.routing.hold(event)
     else:
         for node in run.routing.receivers(event):
-            run.send(node, event)
+            if not run.optional.awaits(node):  # one that is not there has nothing to hear
+                run.send(node, event)
 
 
 def _trained(run: Run, event: Trained) -> None:
@@ -423,7 +449,9 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
 
 
 def _exited(run: Run, event: NodeExited) -> None:
-    if run.restarts.knows(event):
+    if event.node in run.optional.names:
+        _lose_optional(run, event)
+    elif run.restarts.knows(event):
         run.counters.stale += 1
     elif event.node in run.crew.retired:
         if event.reaped:
@@ -434,6 +462,13 @@ def _exited(run: Run, event: NodeExited) -> None:
         _lose(run, event)
     else:
         _failed(run, event)
+
+
+def _lose_optional(run: Run, event: NodeExited) -> None:
+    if run.optional.is_news(event):
+        run.decide("node gone", run.optional.bury(event, run.now_s))
+    else:
+        run.counters.stale += 1
 
 
 def _lose(run: Run, event: NodeExited) -> None:
@@ -453,6 +488,9 @@ def _lose(run: Run, event: NodeExited) -> None:
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
+    if event.node in run.optional.names:  # inline, where no process ends
+        run.decide("node gone", run.optional.give_up(event))
+        return
     if event.node in run.crew.joining:
         scaling.give_up(run, event)
         return

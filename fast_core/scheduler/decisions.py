@@ -62,7 +62,8 @@ def begin(run: Run) -> None:
         f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
     )
     for node, envelope in run.routing.release():
-        run.send(node, envelope)
+        if not run.optional.awaits(node):
+            run.send(node, envelope)
     if "start" in settings.moments:
         run.telling_start = True
         run.send(LAUNCHER, Tell("start"))
@@ -73,6 +74,8 @@ def advance(run: Run) -> None:
     for node, life in run.restarts.take_due(run.now_s):
         begins = run.ledger.parked(node)
         run.send(LAUNCHER, Respawn(node, life, begins, run.changes.values))
+    for node, life in run.optional.take_due(run.now_s):
+        run.send(LAUNCHER, Respawn(node, life, (), run.changes.values))
     if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:

@@ -25,6 +25,7 @@ from fast_core.scheduler.degree import Auto, AutoState, Spent
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
 from fast_core.scheduler.ledger import Ledger, ShardCounts
+from fast_core.scheduler.optional import OptionalNodes
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
@@ -93,6 +94,7 @@ class Run:
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
         self.loads = Loads() if settings.balance else None
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
+        self.optional = OptionalNodes(settings.optional, settings.backoff_s, settings.max_backoff_s)
         self.settled = kept(Settled, saved)
         self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
@@ -105,7 +107,7 @@ class Run:
         self.drawing: deque[Train] = deque()
         self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
-        self.users = frozenset((*settings.savers, *settings.other_nodes))
+        self.users = frozenset((*settings.savers, *settings.other_nodes, *settings.optional))
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
         self.start_deadline_s: float | None = None

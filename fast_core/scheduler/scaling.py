@@ -55,9 +55,10 @@ def _refusal(run: Run, kind: str, wanted: int) -> str:
         )
     if run.settings.spare_nodes is None:
         return (
-            "its nodes share one process (mode inline), or its schedule is recorded, to be run "
-            "again in one (diagnostics.schedule), so their number can't change. End a recorded "
-            "run with `fastloop stop` and resume it with nodes.env.count=N"
+            "its nodes share one process (mode inline), its schedule is recorded, to be run again "
+            "in one (diagnostics.schedule), or each env node can have one environment only, so "
+            "their number can't change. End a recorded run with `fastloop stop` and resume it with "
+            "nodes.env.count=N"
         )
     if run.crew.changing:
         return "it is still changing the number of its env nodes; try again in a moment"

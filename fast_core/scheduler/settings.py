@@ -43,6 +43,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         other_nodes: Nodes that must be ready before the run starts but have no part of a
             checkpoint.
         savers: Nodes of the user's that have one.
+        optional: Nodes of the user's that the run neither waits for nor ends with.
         stages: Nodes that take every rollout, in this order, before it is trained on.
         routes: Where the messages of the user's nodes go.
         moments: What the run waits for callbacks to be told of.
@@ -96,6 +97,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     evaluator: str | None
     other_nodes: tuple[str, ...] = ()
     savers: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
     moments: tuple[Moment, ...] = ()
@@ -222,11 +224,12 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "nodes that change rollouts before they are trained on need an algorithm that "
                 f"learns from rollouts; got {self.stages!r}"
             )
-        doubled = [name for name, count in Counter(self.nodes).items() if count > 1]
+        named = [*self.nodes, *self.optional]
+        doubled = [name for name, count in Counter(named).items() if count > 1]
         if doubled:
             raise ConfigError(f"every node needs a name of its own; got {doubled!r} twice")
-        named = {*self.stages, *(name for route in self.routes for name in route.receivers)}
-        if unknown := sorted(named - {*self.savers, *self.other_nodes}):
+        given = {*self.stages, *(name for route in self.routes for name in route.receivers)}
+        if unknown := sorted(given - {*self.savers, *self.other_nodes, *self.optional}):
             raise ConfigError(
                 f"rollouts and messages can go to the user's nodes only; got {unknown!r}"
             )

@@ -50,6 +50,13 @@ Checkpoint = Annotated[
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Whether to return only when it is done.")
 ]
+Page = Annotated[
+    bool, typer.Option("--dashboard", help="Serve a page that shows it while it trains.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, metavar="N", help="Of the page; or the next free one. 0: any."),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Such as algorithm.learning_rate=1e-4."),
@@ -110,22 +117,28 @@ def launch(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on from this run's newest checkpoint.")
     ] = None,
+    dashboard: Page = False,
+    port: Port = None,
 ) -> None:
     """Train as a configuration says."""
-    run_config = _load(config, [*(overrides or ()), *(["mode=inline"] if inline else ())])
+    asked = [*(overrides or ()), *(["mode=inline"] if inline else ()), *_page(dashboard, port)]
+    run_config = _load(config, asked)
     from fast_core.launcher import launch as launch_run
 
     raise _end(launch_run(run_config, resume_from=resume))
 
 
 @app.command()
-def resume(run: Run, overrides: Overrides = None) -> None:
+def resume(
+    run: Run, overrides: Overrides = None, dashboard: Page = False, port: Port = None
+) -> None:
     """Go on with a run from its newest complete checkpoint, or with a sweep."""
+    overrides = [*(overrides or ()), *_page(dashboard, port)]
     if (run / "sweep.yaml").is_file():
         sweep(run, overrides)
     from fast_core.launcher import resume as resume_run
 
-    raise _end(resume_run(run, overrides or []))
+    raise _end(resume_run(run, overrides))
 
 
 @app.command()
@@ -427,6 +440,12 @@ def validate(
     else:
         name, environment = run_config.algorithm.name, run_config.environment.id
         typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _page(dashboard: bool, port: int | None) -> list[str]:
+    """What the options of the page stand for."""
+    at = [] if port is None else [f"dashboard.port={port}"]
+    return [*(["dashboard.enabled=true"] if dashboard else ()), *at]
 
 
 def _end(outcome: Outcome) -> typer.Exit:

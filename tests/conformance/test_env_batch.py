@@ -431,7 +431,9 @@ def test_progress_words_blame_none_of_those_that_are_stepped_at_once(envs: int, 
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    st.integers(0, 40), st.sampled_from(["Counter", "limit", "Typed", "CartPole-v1"]), st.booleans()
+    st.integers(0, 40),
+    st.sampled_from(["Counter", "limit", "no reward", "Typed", "CartPole-v1"]),
+    st.booleans(),
 )
 def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
     make: Maker, stop: int, name: str, take: bool
@@ -443,6 +445,9 @@ def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
         config = toy(name, kwargs={"length": 7})
     elif name == "limit":
         config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 8})
+    elif name == "no reward":
+        kwargs = {"length": 100, "rewards": [0.0, 1.0]}
+        config = toy("Sparse", kwargs=kwargs, no_reward_timeout_steps=5, no_reward_penalty=-1)
     whole = make.run(config, 60)
     actions = random_actions(whole.batch, 3, 60)
     stopped = Driver(make(config), 3).run(actions[:stop])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -104,6 +105,39 @@ class Counter(gymnasium.Env[Any, Any]):
         Counter.closed.append(id(self))
         if self.fail_in == "close":
             raise RuntimeError("window gone")
+
+
+class Sparse(Counter):
+    """The reward of step ``k`` is ``rewards[k - 1]``, and 0 beyond them."""
+
+    def __init__(self, rewards: list[float], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rewards = rewards
+
+    def as_form(self, reward: float) -> Any:
+        if not np.isfinite(reward):
+            return reward
+        return self.rewards[self.steps - 1] if self.steps <= len(self.rewards) else 0.0
+
+
+class Lone(Counter):
+    """Can be there once in a process, as an emulator that has global memory."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30, "one_per_process": True}
+    there: list[int] = []
+
+    def __init__(self, render_mode: str | None = None, **kwargs: Any) -> None:
+        if os.getpid() in Lone.there:
+            raise RuntimeError("there is one in this process")
+        super().__init__(**kwargs)
+        self.render_mode = render_mode
+        Lone.there.append(os.getpid())
+
+    def render(self) -> Any:
+        return np.full((20, 30, 3), 10 * self.steps, np.uint8)
+
+    def close(self) -> None:
+        Lone.there.remove(os.getpid())
 
 
 class Late(Counter):
@@ -256,11 +290,13 @@ for _each in (
     Drifting,
     Late,
     Levels,
+    Lone,
     Map,
     Mutated,
     Numbered,
     Pulled,
     Rooms,
+    Sparse,
     Typed,
     Unrepeatable,
     Unsupported,

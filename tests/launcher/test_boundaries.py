@@ -115,6 +115,7 @@ class RecordingShell:
     def __init__(self) -> None:
         self.end: object = None
         self.taken: list[Event] = []
+        self.optional = frozenset[str]()
 
     def take(self, event: Event) -> None:
         self.taken.append(event)

@@ -213,7 +213,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
-    hub, unused = SimpleNamespace(path="socket"), SimpleNamespace()
+    hub, unused = SimpleNamespace(path="socket"), SimpleNamespace(optional=())
     supervisor = Supervisor(
         stage.plan,
         tree,  # type: ignore[arg-type]
@@ -291,6 +291,8 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
         lost=set(),
         absent=set(),
         coming=set(),
+        optional=(),
+        away=set(),
         dying={},
         overdue=lambda: ["env-0"],
         restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},
@@ -312,6 +314,8 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
         lost={"env-0"},
         absent=set(),
         coming=set(),
+        optional=(),
+        away=set(),
         dying={},
         survives=lambda event: True,
         run=SimpleNamespace(log=Path),

@@ -49,14 +49,13 @@ def test_appo_learns_with_sixteen_tickets_between_acting_and_learning(tmp_path: 
     assert max(value for _, value in evaluations(run)) >= 475
 
 
-# A random policy gets about -1200 in Pendulum, -200 in LunarLander, -300 in HalfCheetah and 22 in
-# CartPole; docs/defaults.md has what seeds 0 to 2 reached with more steps.
+# A random policy gets about -1200 in Pendulum, -300 in HalfCheetah and 22 in CartPole;
+# docs/defaults.md has what seeds 0 to 2 reached with more steps, and LunarLander.
 @pytest.mark.parametrize(
     ("environment", "steps", "score"),
     [
         marked("CartPole-v1", "CartPole-v1", 40_000, 400, quick=True),
         marked("Pendulum-v1", "Pendulum-v1", 150_000, -300, quick=False),
-        marked("LunarLander-v3", "LunarLander-v3", 300_000, 100, quick=False),
         marked("HalfCheetah-v5", "HalfCheetah-v5", 150_000, 1_500, quick=False),
     ],
 )

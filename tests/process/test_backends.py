@@ -81,3 +81,22 @@ def test_a_game_within_which_a_run_stops_goes_on_when_it_is_resumed(workplace: W
     assert resumed.wait(120) == 0, resumed.screen
     assert len(digests(whole.run)) == TICKETS
     assert digests(half.run) | digests(resumed.run) == digests(whole.run)
+
+
+def test_environments_that_can_be_there_once_in_a_process(workplace: Workplace) -> None:
+    """Probe, trials, env nodes and evaluator; a resume makes as many processes again."""
+    lone = TASK | {
+        "environment": {"id": "FastLoopTest/Lone-v0", "modules": ["tests.envs.toy"]},
+        "rollout": {"shards": 3, "envs_per_shard": 1, "steps": 16},
+        "evaluation": {"every_env_steps": 192, "episodes": 2, "envs": 1},
+        "checkpoint": {"every_updates": None, "at_end": True},
+        "stop": {"env_steps": 192},
+    }
+    first = workplace.launch(config=lone)
+    assert first.wait(90) == 0, first.screen
+    more = workplace.resume(first, "stop.env_steps=384")
+    assert more.wait(90) == 0, more.screen
+    assert sorted(digests(first.run)) == list(range(8))
+    inline = workplace.launch("mode=inline", config=lone)
+    assert inline.wait(90) == 2
+    assert "mode is inline. Set it to process" in inline.screen.replace("\n", " ")

@@ -56,6 +56,7 @@ def core_budget(
     update_flops: float,
     splits: bool = True,
     node_threads: int = 1,
+    one_per_process: bool = False,
 ) -> CoreBudget:
     """Divide ``granted`` cores among the nodes of ``config``; what it states itself stays.
 
@@ -65,8 +66,9 @@ def core_budget(
         update_flops: Floating point operations of one optimizer step.
         splits: Whether a large step gains from more threads than one.
         node_threads: Threads of a node that is not the learner, as the user's environment says.
+        one_per_process: Whether an env node can have one environment only.
     """
-    env_nodes, env_reason = _env_nodes(config, granted)
+    env_nodes, env_reason = _env_nodes(config, granted, one_per_process=one_per_process)
     policy_nodes = config.nodes.policy.count if config.policy.placement == "node" else 0
     policy_threads, policy_reason = _policy_threads(
         config, granted, env_nodes, policy_nodes, node_threads
@@ -100,10 +102,15 @@ def env_node_count(config: RunConfig, granted: int) -> int:
     return _env_nodes(config, granted)[0]
 
 
-def _env_nodes(config: RunConfig, granted: int) -> tuple[int, str]:
+def _env_nodes(
+    config: RunConfig, granted: int, *, one_per_process: bool = False
+) -> tuple[int, str]:
     count, shards = config.nodes.env.count, config.rollout.shards
     if count != "auto":
         return count, f"{_plural(count, 'env node')}, as nodes.env.count says."
+    if one_per_process:
+        why = "one for each environment, which needs a process of its own"
+        return shards, f"{_plural(shards, 'env node')}: {why}."
     auto = min(shards, granted)
     why = f"one per core of {granted}" if granted <= shards else f"one per shard of {shards}"
     return auto, f"{_plural(auto, 'env node')}: {why}."

@@ -98,7 +98,7 @@ class EvaluatorNode(Node):
                         return True
                     if self._left[0].step():
                         continue
-                    del self._left[0]
+                    self._next()
                     break
             except EnvironmentFailed as error:
                 self._failure = error.context
@@ -109,6 +109,12 @@ class EvaluatorNode(Node):
                 self._report(self._request)
             self._request = None
         return True
+
+    def _next(self) -> None:
+        """Go on to what is played in next; two of an emulator can't be there at once."""
+        done = self._left.pop(0)
+        if self._left and isinstance(done, Stage) and self.context.plan.environment.one_per_process:
+            done.close_runner()
 
     def _report(self, request: Evaluate) -> None:
         context = self.context

@@ -46,6 +46,7 @@ class Filming:
         self._folder = Path(context.plan.run_directory) / FOLDER
         self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
         self._runner: Runner | None = None
+        self._request: Evaluate | None = None  # one that is to be filmed and was not begun yet
         self._film: VideoFile | None = None
         self._gif: Gif | None = None
         self._warned = False
@@ -63,23 +64,22 @@ class Filming:
             path = self._folder / f"evaluation-{request.env_steps:012d}.mp4"
             self._film = VideoFile(path, KEY)
             self._gif = Gif(path.with_suffix(".gif")) if self._gifs else None
-            if self._runner is None:
-                self._runner = self._make_runner()
-            self._runner.change(evaluated(self._config, None, request.changed).attributes)
-            self._runner.restart()
+            self._request = request
         except (FastLoopError, OSError) as error:
             self._give_up(error)
 
     def step(self) -> bool:
         """Play and draw a step; False when there is nothing left to be."""
         try:
-            return self._film is not None and self._made.step(self._actor)
+            return self._film is not None and self._begun().step(self._actor)
         except (FastLoopError, OSError) as error:
             self._give_up(error)
             return False
 
     def finish(self) -> str:
         """The path of the video in the run directory; empty if there is none."""
+        if self._context.plan.environment.one_per_process:
+            self._close_runner()
         film, gif = self._film, self._gif
         if film is None:
             return ""
@@ -97,13 +97,21 @@ class Filming:
     def close(self) -> None:
         """Close the environment, and remove a video that is not finished."""
         self._close_files()
+        self._close_runner()
+
+    def _close_runner(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
 
-    @property
-    def _made(self) -> Runner:
-        assert self._runner is not None
+    def _begun(self) -> Runner:
+        """What plays; made at the first step, when nothing else is played in."""
+        if self._runner is None:
+            self._runner = self._make_runner()
+        request, self._request = self._request, None
+        if request is not None:
+            self._runner.change(evaluated(self._config, None, request.changed).attributes)
+            self._runner.restart()
         return self._runner
 
     def _make_runner(self) -> Runner:

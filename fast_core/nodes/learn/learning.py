@@ -13,9 +13,12 @@ from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
+from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
 from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
+from fast_core.run.structures import INSIGHTS
+from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.threads import set_threads
 
@@ -26,11 +29,12 @@ class LearningNode(Node):
     Attributes:
         checksum: See `fast_core.events.Trained`.
 
-    Concurrency: the first optimizer is the only writer of the weight board and of the evaluation
-    slot.
+    Concurrency: the first optimizer is the only writer of the weight board, of the evaluation
+    slot and of the boards for insights.
     """
 
-    writes = frozenset({"weights", "evaluation"})
+    reads = frozenset({WATCHING})
+    writes = frozenset({"weights", "evaluation", INSIGHTS})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
@@ -39,6 +43,7 @@ class LearningNode(Node):
         self._flat = context.memory.parameters.empty()
         self._algorithm: Algorithm | None = None
         self._version = self._published = self._env_steps = 0
+        self._insights: InsightBoards | None = None
         self._changed = False  # whether the learner has other settings than the plan's
         self.checksum = 0
 
@@ -53,6 +58,7 @@ class LearningNode(Node):
         set_threads(self.threads)  # again, for what building it has loaded, such as torch
         if plan.saves:
             check(self._algorithm.state_dict())
+        self._insights = InsightBoards.of(self.context, self._algorithm)
 
     @property
     def threads(self) -> int:
@@ -86,6 +92,11 @@ class LearningNode(Node):
         self._weights.publish(self._version, self._flat.data)
         self._published = self._version
         return (time.monotonic_ns() - started_ns) / 1e9
+
+    def show(self) -> None:
+        """Give out what insights need, if somebody looks and it is time to; `work` calls it."""
+        if self._insights is not None:
+            self._insights.offer(self._version)
 
     def snapshot(self, request: int) -> None:
         """Give the policy that was published last to the evaluator."""

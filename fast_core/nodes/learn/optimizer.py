@@ -36,7 +36,7 @@ class OptimizerNode(LearningNode):
 
     consumes = frozenset({Train, Snapshot, Change, Save})
     emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
-    reads = frozenset({"rollouts"})
+    reads = LearningNode.reads | {"rollouts"}
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
@@ -62,6 +62,11 @@ class OptimizerNode(LearningNode):
                 self.change(command)
             case Save(checkpoint, directory):
                 self.save(checkpoint, Path(directory))
+
+    def work(self) -> bool:
+        """Show what was learned to those who look."""
+        self.show()
+        return False
 
     def _train(self, command: Train) -> None:
         name, config = self.context.name, self.context.plan.config

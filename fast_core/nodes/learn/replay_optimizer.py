@@ -45,7 +45,14 @@ class ReplayOptimizerNode(LearningNode):
 
     consumes = frozenset({Train, Snapshot, Change, Save})
     emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
-    reads = frozenset({"batches", "gradients", "bases", "applied", "meeting", "networks"})
+    reads = LearningNode.reads | {
+        "batches",
+        "gradients",
+        "bases",
+        "applied",
+        "meeting",
+        "networks",
+    }
     writes = LearningNode.writes | {
         "results",
         "gradients",
@@ -107,6 +114,7 @@ class ReplayOptimizerNode(LearningNode):
 
     def work(self) -> bool:
         """Answer a ticket, take a step further, or change or save."""
+        self.show()
         if self._tickets and self._tickets[0].complete:
             self._answer(self._tickets.popleft())
             return True

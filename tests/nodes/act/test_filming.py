@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig
+from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig, RolloutConfig
 from fast_core.envs.instance import Instance
+from fast_core.envs.probe import probe
 from fast_core.events import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.act.filming import smaller
+from tests.envs.driver import toy
+from tests.envs.toy import Lone
 from tests.nodes.stage import Stage, drain, make_config
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
@@ -129,6 +132,24 @@ def test_run_that_ends_meanwhile_leaves_no_half_film(stages: list[Stage], tmp_pa
     assert node._filming.step()
     node.close()
     assert list((tmp_path / "videos").iterdir()) == []
+
+
+def test_environment_that_can_be_there_once_is_filmed_too(
+    stages: list[Stage], tmp_path: Path
+) -> None:
+    evaluation = replace(EVALUATION, envs=1, video_every=2)
+    config = make_config(environment=toy("Lone"), evaluation=evaluation)
+    config = replace(config, rollout=RolloutConfig(shards=2, envs_per_shard=1, steps=8))
+    spec = probe(config.environment, 0)
+    assert spec.one_per_process
+    stages.append(Stage(tmp_path, config, environment=spec))
+    node = EvaluatorNode(stages[0].context("evaluator-0"))
+    node.setup()
+    events = [evaluated(stages[0], node, version) for version in (1, 2, 3, 4)]
+    node.close()
+    assert [bool(event.video) for event in events] == [False, True, False, True]
+    assert all(event.lengths == (5, 5, 5) for event in events)
+    assert Lone.there == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,133 @@
+"""What an actor-critic thinks of one observation: both of its heads, free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fast_core.algorithm import Array, Backend, Thoughts
+from fast_core.algos.nets.action_map import ActionMap, in_units
+from fast_core.algos.nets.distributions import probabilities
+from fast_core.algos.nets.mlp import make_torso
+from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.nets.normalizer import normalise
+from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.recurrent_cells import Memory
+from fast_core.spec import EnvironmentSpec
+from fast_core.system.importing import own
+
+_HEADS: dict[Backend, str] = {
+    "numpy": "fast_core.algos.ppo.thinking:NumpyHeads",
+    "torch": "fast_core.algos.ppo.torch_thinking:TorchHeads",
+}
+
+
+class Heads(Protocol):
+    """The forward pass of a whole actor-critic over a flat vector."""
+
+    def loaded(self) -> None:
+        """Take note that the vector has changed."""
+        ...
+
+    def __call__(
+        self, vector: F32, images: Sequence[Array], state: Array | None
+    ) -> tuple[F32, F32]:
+        """The policy head's output ``[A, B]`` and values ``[B]``.
+
+        Args:
+            vector: ``[B, in]``, numbers as the network takes them.
+            images: ``[B, stack, ...]`` uint8 of each image.
+            state: ``[B, S]``, what a network with memory remembers; None without.
+        """
+        ...
+
+
+class NumpyHeads:
+    """Both heads of an MLP in NumPy; implements `Heads`."""
+
+    def __init__(self, shape: NetworkShape, flat: F32) -> None:
+        views = {p.name: p.view(flat) for p in parameter_layout(shape)}
+        self._torsos = [make_torso(shape, flat, only=torso) for torso in (0, -1)]
+        self._memory = None if shape.memory is None else Memory(shape.memory, views)
+        self._heads = [
+            (views[f"{name}.head.weight"], views[f"{name}.head.bias"][:, None])
+            for name in ("policy", "value")
+        ]
+
+    def loaded(self) -> None:
+        """Nothing: everything is read where it lies."""
+
+    def __call__(
+        self, vector: F32, images: Sequence[Array], state: Array | None
+    ) -> tuple[F32, F32]:
+        """See `Heads`."""
+        features = [torso.forward(vector.T)[0] for torso in self._torsos]
+        if self._memory is not None:
+            assert state is not None, "a network with memory is given its state"
+            hidden, _ = self._memory.step(features[0], np.asarray(state, np.float32))
+            features = [hidden, hidden]
+        output, value = (
+            np.matmul(weight, x) + bias
+            for (weight, bias), x in zip(self._heads, features, strict=True)
+        )
+        return output, value[0]
+
+
+class ActorCriticThinker:
+    """Implements `fast_core.algorithm.Thinker`.
+
+    Args:
+        shape: The actor-critic.
+        environment: What it acts in.
+        backend: Library of its forward pass.
+        observation_clip: Limit of normalised observations; None where they are not normalised.
+        scaled: Whether values are of rewards divided by a running deviation, which comes last.
+    """
+
+    def __init__(
+        self,
+        shape: NetworkShape,
+        environment: EnvironmentSpec,
+        backend: Backend,
+        *,
+        observation_clip: float | None,
+        scaled: bool,
+    ) -> None:
+        layout = parameter_layout(shape)
+        flat: F32 = np.zeros(layout[-1].end, np.float32)
+        self._shape, self._clip = shape, observation_clip
+        self._heads: Heads = own(_HEADS[backend])(shape, flat)
+        self._encoder = ObservationEncoder(environment, shape.images)
+        self._statistics: list[F32] = []
+        if observation_clip is not None:
+            self._statistics = [np.zeros(shape.inputs, np.float32) for _ in range(2)]
+        acting = [p.view(flat) for p in layout if p.belongs_to_policy]
+        judging = [p.view(flat) for p in layout if not p.belongs_to_policy]
+        self._scale: F32 = np.ones(1, np.float32)
+        self._targets = [*acting, *self._statistics, *judging, *([self._scale] if scaled else [])]
+        self._log_std = next((p.view(flat) for p in layout if p.name == "policy.log_std"), None)
+        self._map = ActionMap(environment.action, stretch=shape.stretched)
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """Use these parameters from now on; they are copied."""
+        for target, source in zip(self._targets, parameters, strict=True):
+            target[...] = source
+        self._heads.loaded()
+
+    def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
+        """Value, and probabilities or mean and deviation; see `fast_core.algorithm.Thinker`."""
+        vector = self._encoder.vector(obs)
+        if self._clip is not None:
+            mean, inverse_std = self._statistics
+            vector = normalise(vector, mean, inverse_std, self._clip)
+        output, value = self._heads(vector, self._encoder.images(obs), state)
+        expected = float(value[0]) / float(self._scale[0])
+        if self._log_std is not None:
+            mean, std = in_units(self._map, output[:, 0], np.exp(self._log_std))
+            return Thoughts(expected, mean=mean, std=std)
+        mask = self._encoder.mask(obs)
+        counts = self._shape.choices or (len(output),)
+        chances = probabilities(output, counts, None if mask is None else mask.T)
+        return Thoughts(expected, [each[:, 0] for each in chances])

@@ -1,0 +1,237 @@
+"""What every browser is sent, from one source: each frame is encoded once, whoever watches.
+
+All of it happens in the one thread of the page's server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from fast_core.dashboard.clients import Ack, Client, understand
+from fast_core.dashboard.clips import Clips
+from fast_core.dashboard.pictures import Kind, encode, header
+from fast_core.dashboard.source import End, Source
+from fast_core.screens.frame import Frame
+
+LOOK_S = 0.02  # between looks at the boards while somebody watches
+NOW_S = 0.3
+NEWS_S = 0.5
+WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`
+IDLE_S = 0.1
+MOST_CLIENTS = 32
+REFUSED, AGAIN, GONE = 1008, 1013, 1001  # codes with which a connection is closed
+
+_KINDS = {"rgb": (Kind.RGB,), "obs": (Kind.OBSERVATION,), "both": (Kind.RGB, Kind.OBSERVATION)}
+_json = msgspec.json.Encoder()
+
+
+@dataclass
+class Newest:
+    """The newest frame of a tile, and what was made of it."""
+
+    number: int
+    frame: Frame
+    files: dict[Kind, tuple[int, bytes]] = field(default_factory=dict)  # sequence number, image
+
+
+@dataclass(eq=False)
+class Connection:
+    """A browser that is connected."""
+
+    client: Client
+    wake: asyncio.Event
+    code: int = 0  # with which it is to be closed
+
+
+class Broadcast:
+    """Looks at the source while somebody watches, and gives each browser what it can take."""
+
+    def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
+        """``warn`` is called with a sentence."""
+        self.source, self._warn = source, warn
+        self.clips = Clips()
+        self._connections: set[Connection] = set()
+        self._newest: dict[int, Newest] = {}
+        self._sequence = 0
+        self._told: set[str] = set()
+        self._wanted: dict[int, int] = {}
+        self._tiles = frozenset[int]()
+        self._interval_s = 0.0
+
+    def tell_once(self, text: str) -> None:
+        """Warn of what somebody did, once for each kind of it."""
+        kind = text[:40]
+        if kind not in self._told and len(self._told) < 20:
+            self._told.add(kind)
+            self._warn(f"the page refused somebody: {text} (said once)")
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look, and hand on, until it is cancelled."""
+        hello = self.source.hello()
+        self._tiles = frozenset(each.tile for each in hello.tiles)
+        self._interval_s = 1 / hello.fps
+        due_now_s = due_news_s = due_want_s = 0.0
+        while True:
+            now_s = time.monotonic()
+            if now_s >= due_want_s:
+                due_want_s = now_s + WANT_S
+                self._want()
+            if now_s >= due_news_s:
+                due_news_s = now_s + NEWS_S
+                for each in self.source.news():
+                    self._tell(_json.encode(each))
+            if self._connections and now_s >= due_now_s:
+                due_now_s = now_s + NOW_S
+                self._tell_now()
+            self._look()
+            await asyncio.sleep(LOOK_S if self._wanted else IDLE_S)
+
+    def end(self, text: str) -> None:
+        """Tell everybody that there is no more."""
+        self._tell(_json.encode(End(text)))
+
+    def _want(self) -> None:
+        """Let the source know which tiles somebody wants, and how often at most."""
+        wanted: dict[int, float] = {}
+        for each in self._connections:
+            for tile in each.client.wanted & self._tiles:
+                interval_s = max(each.client.interval_s, self._interval_s)
+                wanted[tile] = min(interval_s, wanted.get(tile, interval_s))
+        self._wanted = {tile: round(1e9 * interval_s) for tile, interval_s in wanted.items()}
+        large = any(each.client.enlarged in self._tiles for each in self._connections)
+        self.source.want(self._wanted, insight=large)
+        for tile in self._newest.keys() - self._wanted.keys():
+            del self._newest[tile]
+        self.clips.keep(self._wanted)
+
+    def _look(self) -> None:
+        """Take new frames, and wake whoever may want one."""
+        for tile in self._wanted:
+            before = self._newest.get(tile)
+            found = self.source.frame(tile, -1 if before is None else before.number)
+            if found is not None:
+                self._newest[tile] = Newest(*found)
+                self._make_insight(tile, found[1])
+        for each in self._connections:
+            if any(self._has_news(each.client, tile) for tile in each.client.wanted):
+                each.wake.set()
+
+    def _has_news(self, client: Client, tile: int) -> bool:
+        newest = self._newest.get(tile)
+        if newest is None or newest.number <= client.shown(tile):
+            return False
+        return client.is_free(tile, time.monotonic())
+
+    def _make_insight(self, tile: int, frame: Frame) -> None:
+        large = [each for each in self._connections if each.client.enlarged == tile]
+        insight = self.source.insight(frame) if large else None
+        for each in large if insight is not None else ():
+            self._tell_one(each, _json.encode(insight))
+
+    def _tell_now(self) -> None:
+        text = _json.encode(self.source.now())
+        for each in self._connections:
+            each.client.now = text
+            each.wake.set()
+
+    def _tell(self, text: bytes) -> None:
+        for each in self._connections:
+            self._tell_one(each, text)
+
+    def _tell_one(self, connection: Connection, text: bytes) -> None:
+        if not connection.client.tell(text):
+            connection.code = AGAIN
+        connection.wake.set()
+
+    # --- a browser -----------------------------------------------------------------------------
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Talk with one browser until it leaves or is refused."""
+        await socket.accept()
+        if len(self._connections) >= MOST_CLIENTS:
+            self.tell_once(f"{MOST_CLIENTS} browsers watch already")
+            await socket.close(AGAIN)
+            return
+        connection = Connection(Client(), asyncio.Event())
+        connection.client.tell(_json.encode(self.source.hello()))
+        connection.client.now = _json.encode(self.source.now())
+        connection.wake.set()
+        self._connections.add(connection)
+        talks = [
+            asyncio.create_task(self._listen(socket, connection)),
+            asyncio.create_task(self._send(socket, connection)),
+        ]
+        try:
+            await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._connections.discard(connection)
+            for each in talks:
+                each.cancel()
+            await asyncio.gather(*talks, return_exceptions=True)
+            self._want()
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # it is gone
+            await socket.close(connection.code or GONE)
+
+    async def _listen(self, socket: WebSocket, connection: Connection) -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] != "websocket.receive":
+                return
+            try:
+                said = understand(message.get("text") or message.get("bytes") or b"")
+                connection.client.take(said)
+                if not connection.client.wanted <= self._tiles:
+                    raise ValueError(f"there is no tile {sorted(connection.client.wanted)[-1]}")
+            except ValueError as error:
+                self.tell_once(f"a browser sent what the page never does: {error}")
+                connection.code = REFUSED
+                return
+            if not isinstance(said, Ack):
+                self._want()
+            connection.wake.set()
+
+    async def _send(self, socket: WebSocket, connection: Connection) -> None:
+        client = connection.client
+        while not connection.code:
+            await connection.wake.wait()
+            connection.wake.clear()
+            while client.texts and not connection.code:
+                await socket.send_text(client.texts.popleft().decode())
+            if client.now is not None:
+                text, client.now = client.now, None
+                await socket.send_text(text.decode())
+            for tile in sorted(client.wanted):
+                if self._has_news(client, tile):
+                    await self._send_frame(socket, client, tile)
+
+    async def _send_frame(self, socket: WebSocket, client: Client, tile: int) -> None:
+        newest = self._newest[tile]
+        files = [(kind, *self._file(tile, newest, kind)) for kind in self._kinds(client, newest)]
+        now_s = time.monotonic()
+        client.sent(tile, newest.number, [sequence for _, sequence, _ in files], now_s)
+        for kind, sequence, data in files:
+            age_ms = (time.monotonic_ns() - newest.frame.taken_ns) / 1e6
+            await socket.send_bytes(header(kind, tile, sequence, age_ms) + data)
+
+    def _kinds(self, client: Client, newest: Newest) -> tuple[Kind, ...]:
+        """What a browser is shown of a frame: without a picture, what the network sees."""
+        kinds = _KINDS[client.mode]
+        return kinds if newest.frame.picture is not None else (Kind.OBSERVATION,)
+
+    def _file(self, tile: int, newest: Newest, kind: Kind) -> tuple[int, bytes]:
+        """The image file of a frame, made when it is first wanted."""
+        if kind not in newest.files:
+            self._sequence += 1
+            data = encode(newest.frame, kind)
+            newest.files[kind] = self._sequence, data
+            self.clips.add(tile, kind, newest.frame.taken_ns / 1e9, data)
+        return newest.files[kind]

@@ -1,0 +1,118 @@
+"""One browser: what it wants, what it has taken, and what it says. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
+
+Mode = Literal["rgb", "obs", "both"]
+
+# Messages that may wait for a browser; one that takes none for so long is told to come again,
+# and is given the history anew when it does.
+MOST_WAITING = 256
+LEAST_FPS, MOST_FPS = 0.1, 30.0
+EARLY = 0.25  # of an interval; frames do not come to the millisecond
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+
+class Said(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """Base of what a browser may say."""
+
+
+class Watch(Said, frozen=True, tag="watch"):
+    """Which tiles it shows, how often and how; none while it is paused."""
+
+    tiles: Annotated[tuple[Number, ...], msgspec.Meta(max_length=64)]
+    fps: Annotated[float, msgspec.Meta(ge=LEAST_FPS, le=MOST_FPS)] = 5.0
+    mode: Mode = "rgb"
+
+
+class Ack(Said, frozen=True, tag="ack"):
+    """It has drawn a picture."""
+
+    seq: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+
+
+class Enlarge(Said, frozen=True, tag="enlarge"):
+    """It shows one tile large, or none any more."""
+
+    tile: Number | None
+
+
+_said: msgspec.json.Decoder[Watch | Ack | Enlarge] = msgspec.json.Decoder(Watch | Ack | Enlarge)
+
+
+def understand(text: str | bytes) -> Watch | Ack | Enlarge:
+    """What a browser says.
+
+    Raises:
+        ValueError: It is nothing that the page would.
+    """
+    return _said.decode(text)
+
+
+@dataclass
+class Client:
+    """What one browser wants and has taken.
+
+    Attributes:
+        tiles: Tiles that it shows.
+        interval_s: Between two frames of each.
+        mode: What it shows of them.
+        enlarged: The tile that it shows large.
+        texts: Messages that wait for it.
+        now: The newest `Now` that it has not got; older ones are dropped.
+    """
+
+    tiles: frozenset[int] = frozenset()
+    interval_s: float = 0.2
+    mode: Mode = "rgb"
+    enlarged: int | None = None
+    texts: deque[bytes] = field(default_factory=deque)
+    now: bytes | None = None
+    _open: dict[int, set[int]] = field(default_factory=dict)  # pictures under way, by tile
+    _shown: dict[int, int] = field(default_factory=dict)  # number of the last frame, by tile
+    _at_s: dict[int, float] = field(default_factory=dict)  # when that was sent
+
+    def take(self, said: Watch | Ack | Enlarge) -> None:
+        """Note what it says."""
+        match said:
+            case Watch(tiles, fps, mode):
+                if mode != self.mode:  # the frame that it has it now wants otherwise
+                    self._shown.clear()
+                self.tiles, self.interval_s, self.mode = frozenset(tiles), 1 / fps, mode
+            case Ack(seq):
+                for pictures in self._open.values():
+                    pictures.discard(seq)
+            case Enlarge(tile):
+                self.enlarged = tile
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """Tiles of which it wants frames."""
+        return self.tiles if self.enlarged is None else self.tiles | {self.enlarged}
+
+    def shown(self, tile: int) -> int:
+        """Number of the last frame that it was sent of a tile, -1 before the first."""
+        return self._shown.get(tile, -1)
+
+    def is_free(self, tile: int, now_s: float) -> bool:
+        """Whether it may be sent a frame of a tile: it wants it, and has drawn the last one."""
+        if tile not in self.wanted or self._open.get(tile):
+            return False
+        due_s = self._at_s.get(tile, -1e9) + (1 - EARLY) * self.interval_s
+        return now_s >= due_s
+
+    def sent(self, tile: int, number: int, pictures: list[int], now_s: float) -> None:
+        """It is sent a frame, in pictures of these sequence numbers."""
+        self._open[tile] = set(pictures)
+        self._shown[tile], self._at_s[tile] = number, now_s
+
+    def tell(self, text: bytes) -> bool:
+        """Let a message wait for it; False if it takes none any more."""
+        self.texts.append(text)
+        return len(self.texts) <= MOST_WAITING

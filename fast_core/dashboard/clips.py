@@ -1,0 +1,120 @@
+"""The last seconds of watched tiles, and films of them."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fast_core.dashboard.pictures import Kind, as_rgb
+from fast_core.errors import ConfigError
+
+KEPT_S = 30.0
+KEPT_BYTES = 8 << 20  # of each tile
+Form = Literal["gif", "mp4"]
+
+
+class Shot(NamedTuple):
+    """An image file, and when its frame was taken, on the monotonic clock."""
+
+    at_s: float
+    data: bytes
+
+
+class Reel:
+    """The last shots of a tile of one kind, as many as fit."""
+
+    def __init__(self) -> None:
+        self.shots: deque[Shot] = deque()
+        self._nbytes = 0
+
+    def add(self, shot: Shot) -> None:
+        """Keep a shot, and let those go that are too old or too many."""
+        self.shots.append(shot)
+        self._nbytes += len(shot.data)
+        while shot.at_s - self.shots[0].at_s > KEPT_S or self._nbytes > KEPT_BYTES:
+            self._nbytes -= len(self.shots.popleft().data)
+            if not self.shots:
+                return
+
+
+class Clips:
+    """Reels of the tiles that are watched; of others nothing is kept."""
+
+    def __init__(self) -> None:
+        self._reels: dict[tuple[int, Kind], Reel] = {}
+        self._busy = threading.Lock()
+
+    def keep(self, tiles: Collection[int]) -> None:
+        """Let all other tiles' shots go."""
+        for each in [each for each in self._reels if each[0] not in tiles]:
+            del self._reels[each]
+
+    def add(self, tile: int, kind: Kind, at_s: float, data: bytes) -> None:
+        """Keep an image file of a tile."""
+        self._reels.setdefault((tile, kind), Reel()).add(Shot(at_s, data))
+
+    def shots(self, tile: int, seconds: float) -> list[Shot]:
+        """Those of the last ``seconds``: what was rendered, or else what the network saw."""
+        for kind in (Kind.RGB, Kind.OBSERVATION):
+            reel = self._reels.get((tile, kind))
+            if reel is not None and reel.shots:
+                last_s = reel.shots[-1].at_s
+                return [shot for shot in reel.shots if last_s - shot.at_s <= seconds]
+        return []
+
+    def film(self, shots: list[Shot], form: Form) -> bytes:
+        """A film of them; takes a while, so it is called in a thread of its own.
+
+        Raises:
+            ConfigError: There is nothing to film, another film is being made, or no encoder.
+        """
+        if len(shots) < 2:
+            raise ConfigError("there are no frames of this tile yet; watch it for some seconds")
+        if not self._busy.acquire(blocking=False):
+            raise ConfigError("another clip is being made; try again in a moment")
+        try:
+            fps = (len(shots) - 1) / max(shots[-1].at_s - shots[0].at_s, 1e-3)
+            return _gif(shots, fps) if form == "gif" else _mp4(shots, fps)
+        finally:
+            self._busy.release()
+
+
+def _gif(shots: list[Shot], fps: float) -> bytes:
+    import io
+
+    from PIL import Image
+
+    images = [Image.fromarray(as_rgb(shot.data)) for shot in shots]
+    images = [each for each in images if each.size == images[-1].size]
+    out = io.BytesIO()
+    images[0].save(
+        out,
+        "GIF",
+        save_all=True,
+        append_images=images[1:],
+        duration=max(20, round(1000 / fps)),
+        loop=0,
+    )
+    return out.getvalue()
+
+
+def _mp4(shots: list[Shot], fps: float) -> bytes:
+    from fast_core.envs.video_file import VideoFile
+
+    size = as_rgb(shots[-1].data).shape
+    with tempfile.TemporaryDirectory(prefix="fastloop-clip-") as folder:
+        path = Path(folder) / "clip.mp4"
+        video = VideoFile(path, "an MP4 clip")
+        try:
+            for shot in shots:
+                frame = as_rgb(shot.data)
+                if frame.shape == size:
+                    video.add(frame, fps)
+            video.finish()
+        finally:
+            video.close()
+        return path.read_bytes()

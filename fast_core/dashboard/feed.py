@@ -1,0 +1,184 @@
+"""What a run writes, read as it is written: rows of metrics for charts, and decisions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from fast_core.dashboard.source import Columns, Event, Kind, Record, Rows
+from fast_core.metrics import MetricsRow
+from fast_core.monitor.journal import JournalEntry
+from fast_core.monitor.run_directory import RunDirectory
+
+MOST_POINTS = 2_000  # of a chart's history
+MOST_LINE = 1 << 22  # bytes; a longer one is none of ours
+_PIECE = 1 << 20
+_EVALUATED = "eval/quarantined_share"  # which every evaluation's row has
+
+T = TypeVar("T")
+
+_rows = msgspec.json.Decoder(MetricsRow)
+_entries = msgspec.json.Decoder(JournalEntry)
+
+
+class Tail:
+    """Reads whole lines of a file that another process appends to.
+
+    A line without an end is kept until the rest of it is there. A file that was replaced, as a
+    resume does, or cut is read from its beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None  # device and inode
+        self._at = 0
+        self._rest = b""
+
+    def read(self) -> tuple[bool, list[bytes]]:
+        """Whether all begins anew, and what lines there are since the last call.
+
+        At most a piece of a long file is read at once: what is not there yet comes next time.
+        """
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                found = status.st_dev, status.st_ino
+                anew = found != self._file or status.st_size < self._at
+                if anew:
+                    self._at, self._rest = 0, b""
+                before, self._file = self._file, found
+                file.seek(self._at)
+                data = file.read(_PIECE)
+        except OSError:
+            return False, []
+        self._at += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MOST_LINE:
+            self._rest = b""
+        return anew and before is not None, lines
+
+
+class History:
+    """Rows of one kind, thinned where there are many: every n-th and the last one stay."""
+
+    def __init__(self) -> None:
+        self._kept: list[Record] = []
+        self._last: Record | None = None
+        self._every, self._seen = 1, 0
+
+    def add(self, row: Record) -> None:
+        """Take a row."""
+        self._last = row
+        if self._seen % self._every == 0:
+            self._kept.append(row)
+        self._seen += 1
+        if len(self._kept) > MOST_POINTS:
+            self._kept = self._kept[::2]
+            self._every *= 2
+
+    @property
+    def last(self) -> Record | None:
+        """The newest row."""
+        return self._last
+
+    def columns(self) -> Columns:
+        """Each value by its name, null where a row has none of it."""
+        rows = self._kept
+        if self._last is not None and self._last is not rows[-1]:
+            rows = [*rows, self._last]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
+
+
+class Feed:
+    """The rows and decisions of one run, those of before and those that come.
+
+    Attributes:
+        histories: What there was, by kind.
+        lives: The number of each node's life, where it is not its first.
+        away: Nodes that died and are not back.
+        end: How the run ended, as far as it is written.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._metrics, self._events = Tail(run.metrics), Tail(run.events)
+        self._forget_rows()
+        self._forget_events()
+
+    def catch_up(self) -> None:
+        """Read all that is there."""
+        while list(self.read()):
+            pass
+
+    def read(self) -> Iterator[Rows | Event | None]:
+        """What was written since; None where all rows of before are void."""
+        anew, lines = self._metrics.read()
+        if anew:
+            self._forget_rows()
+            yield None
+        yield from self._take_rows(lines)
+        anew, lines = self._events.read()
+        if anew:
+            self._forget_events()
+        for line in lines:
+            entry = _decoded(_entries, line)
+            if entry is not None:
+                self._note(entry)
+                yield Event(entry.time_s, entry.what, entry.why)
+
+    def _take_rows(self, lines: list[bytes]) -> Iterator[Rows]:
+        new: dict[Kind, list[Record]] = {}
+        for line in lines:
+            row = _decoded(_rows, line)
+            for kind, record in () if row is None else _records(row):
+                self.histories[kind].add(record)
+                new.setdefault(kind, []).append(record)
+        for kind, records in new.items():
+            yield Rows(kind, records)
+
+    def _forget_rows(self) -> None:
+        kinds: tuple[Kind, ...] = ("train", "evaluation", "episodes")
+        self.histories: dict[Kind, History] = {kind: History() for kind in kinds}
+
+    def _forget_events(self) -> None:
+        self.lives: dict[str, int] = {}
+        self.away: set[str] = set()
+        self.end = ""
+
+    def _note(self, entry: JournalEntry) -> None:
+        node = entry.why.partition(" ")[0]
+        match entry.what:
+            case "node lost" | "node gone":
+                self.lives[node] = self.lives.get(node, 1) + 1
+                self.away.add(node)
+            case "node back":
+                self.away.discard(node)
+            case "start" | "resume":
+                self.away.clear()
+                self.end = ""
+            case "end":
+                self.end = entry.why
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
+    """What a line says; None where it is none of ours, such as one that was cut short."""
+    try:
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _records(row: MetricsRow) -> Iterator[tuple[Kind, Record]]:
+    """What a row of metrics is for the page's charts."""
+    at: Record = {"env_steps": row.env_steps, "updates": row.updates, "time_s": row.time_s}
+    if _EVALUATED in row.values:
+        yield "evaluation", {**at, **row.values}
+        return
+    yield "train", {**at, **row.values}
+    mean, length = row.values.get("rollout/return_mean"), row.values.get("rollout/length_mean")
+    if mean is not None:
+        yield "episodes", {"env_steps": row.env_steps, "return": mean, "length": length}

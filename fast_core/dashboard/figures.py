@@ -1,0 +1,73 @@
+"""What a run's newest row of metrics says of this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fast_core.dashboard.feed import Feed
+from fast_core.dashboard.source import Ahead, Cell, RunFacts
+
+_RATES = {"env_steps_per_s": "time/env_steps_per_s", "updates_per_s": "time/updates_per_s"}
+_REPLAY_RATIO = "replay/updates_per_env_step"
+
+
+class Figures:
+    """Reads the newest row of training."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._row: Mapping[str, Cell] = feed.histories["train"].last or {}
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps trained on."""
+        return self._count("env_steps") or 0
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps."""
+        return self._count("updates") or 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of training."""
+        return self._number("time_s") or 0.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """What is done in a second, and updates per environment step."""
+        wanted = _RATES | {"replay_ratio": _REPLAY_RATIO}
+        found = {name: self._number(key) for name, key in wanted.items()}
+        rates = {name: value for name, value in found.items() if value is not None}
+        if "replay_ratio" not in rates and self.env_steps:
+            rates["replay_ratio"] = self.updates / self.env_steps
+        return rates
+
+    @property
+    def ahead(self) -> Ahead:
+        """How far collecting is ahead of training."""
+        return Ahead(
+            degree=self._count("scheduler/degree"),
+            admitted=self._count("scheduler/rounds_collected"),
+            merged=self._count("scheduler/rounds_merged"),
+            trained=self._count("scheduler/rounds_trained"),
+            lag_mean=self._number("scheduler/lag_mean"),
+            lag_max=self._number("scheduler/lag_max"),
+        )
+
+    def _number(self, name: str) -> float | None:
+        value = self._row.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    def _count(self, name: str) -> int | None:
+        value = self._number(name)
+        return None if value is None else int(value)
+
+
+def why_no_frames(run: RunFacts) -> str:
+    """Why a page shows no frames of a run that does not serve it, and how to get them."""
+    if not run.running:
+        return "The run has ended: there are no frames of it any more."
+    return (
+        f"The run was started without --dashboard. To see frames: `fastloop stop {run.directory}`, "
+        f"then `fastloop resume {run.directory} --dashboard`; it goes on exactly where it was."
+    )

@@ -1,0 +1,175 @@
+"""A run that goes on in this memory: what the page's node shows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from fast_core.dashboard.feed import Feed
+from fast_core.dashboard.figures import Figures
+from fast_core.dashboard.insight import Insights
+from fast_core.dashboard.meters import Meter, Reading
+from fast_core.dashboard.source import (
+    End,
+    Hello,
+    Insight,
+    News,
+    NodeNow,
+    Now,
+    RunFacts,
+    TileFacts,
+    TileNow,
+)
+from fast_core.dashboard.tile_states import Best, TileStates
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.node import NodeState
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import frame_layout
+from fast_core.screens.frame import Frame
+from fast_core.screens.tiles import Tile, tiles
+from fast_core.screens.watching import Watching
+
+# What a node's state is called on the page, where that is another word.
+_WORDS = {NodeState.ACTING: "inferring", NodeState.TRYING: "trying environments"}
+_IDLE = (NodeState.WAITING, NodeState.STARTING)
+
+
+class LiveRun:
+    """See `fast_core.dashboard.source.Source`.
+
+    Concurrency: reads boards and counters that others write, and waits for nobody; writes the
+    words of `Watching`, which are the page's own.
+    """
+
+    def __init__(
+        self, plan: RunPlan, memory: RunMemory, watching: Watching, insights: Insights
+    ) -> None:
+        """``watching`` are the words of this viewer, ``insights`` says what the policy thinks."""
+        self._plan, self._watching, self._insights = plan, watching, insights
+        config = plan.config
+        self._feed = Feed(RunDirectory(Path(plan.run_directory)))
+        self._stats = memory.all_stats()
+        self._meters = {name: Meter() for name in self._stats}
+        self._tiles = tiles(config)
+        self._boards = {each.number: memory.frames(each.number) for each in self._tiles}
+        self._layout = frame_layout(plan)
+        self._room = bytearray(self._layout.nbytes)
+        self._newest: dict[int, Frame] = {}
+        self._states, self._best = TileStates(plan, memory, self._stats), Best()
+        self.facts = RunFacts(
+            name=config.name,
+            seed=config.seed,
+            algorithm=config.algorithm.name,
+            environment=config.environment.id,
+            directory=plan.run_directory,
+            mode=config.mode,
+            running=True,
+        )
+
+    def hello(self) -> Hello:
+        """What the run is, and its history."""
+        self._feed.catch_up()
+        return Hello(
+            run=self.facts,
+            tiles=tuple(
+                TileFacts(
+                    tile.number,
+                    -1 if tile.shard is None else tile.shard,
+                    tile.env,
+                    self._states.node_of(tile),
+                    "evaluation" if tile.shard is None else "training",
+                )
+                for tile in self._tiles
+            ),
+            fps=self._plan.config.dashboard.fps,
+            frames=True,
+            why_no_frames="",
+            history={kind: each.columns() for kind, each in self._feed.histories.items()},
+        )
+
+    def news(self) -> list[News]:
+        """What was written since the last call."""
+        found: list[News] = []
+        for each in self._feed.read():
+            found.append(self.hello() if each is None else each)
+        return found
+
+    def end(self) -> End:
+        """The last word, when the page's node is told to stop."""
+        self._feed.catch_up()
+        return End(self._feed.end or "the run has ended")
+
+    def now(self) -> Now:
+        """The run at this moment."""
+        figures, now_s = Figures(self._feed), time.monotonic()
+        nodes = tuple(self._node(name, now_s) for name in self._stats if self._is_there(name))
+        return Now(
+            phase="training" if figures.env_steps else "starting",
+            elapsed_s=figures.elapsed_s,
+            env_steps=figures.env_steps,
+            updates=figures.updates,
+            rates=figures.rates,
+            ahead=figures.ahead,
+            best_tile=self._best.tile,
+            nodes=nodes,
+            tiles=tuple(map(self._tile, self._tiles)),
+        )
+
+    def _is_there(self, name: str) -> bool:
+        """A spare node that never came has no state."""
+        return name not in self._plan.names.spare or self._stats[name].words[0] != 0
+
+    def _node(self, name: str, now_s: float) -> NodeNow:
+        row = self._stats[name].snapshot()
+        state = NodeState(row.state)
+        doing_s = max(0.0, now_s - row.state_since_ns / 1e9) if row.state_since_ns else 0.0
+        idle = state in _IDLE
+        busy_s = row.busy_ns / 1e9 + (0.0 if idle else doing_s)
+        waiting_s = row.waiting_ns / 1e9 + (doing_s if idle else 0.0)
+        busy, waiting = self._meters[name].take(Reading(now_s, busy_s, waiting_s))
+        word = _WORDS.get(state, state.name.lower())
+        if name in self._feed.away:
+            word = "dead"
+        return NodeNow(name, word, doing_s, busy, waiting, self._feed.lives.get(name, 1))
+
+    def _tile(self, tile: Tile) -> TileNow:
+        frame = self._newest.get(tile.number)
+        state = self._states.state(tile, self._feed.away)
+        if frame is None:
+            return TileNow(tile.number, state.word, state.why)
+        return TileNow(
+            tile.number,
+            state.word,
+            frame.note or state.why,
+            R=frame.total,
+            S=frame.step,
+            episode=frame.episode,
+            version=frame.version,
+            seed=frame.seed,
+            fps=frame.fps,
+        )
+
+    def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
+        """Say which tiles are wanted, and whether what the policy thinks is."""
+        self._watching.want(intervals_ns, time.monotonic_ns(), insight=insight)
+
+    def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
+        """The newest frame of a tile and its number, if that is above ``newer_than``."""
+        board = self._boards[tile]
+        if board.version() <= newer_than:
+            return None
+        number = board.read_into(self._room, newer_than=newer_than)
+        frame = self._layout.unpack(bytes(self._room))
+        self._newest[tile] = frame
+        if frame.shard >= 0:
+            self._best.see(tile, frame)
+        return number, frame
+
+    def insight(self, frame: Frame) -> Insight | None:
+        """What the policy thinks of a frame."""
+        return self._insights.of(frame)
+
+    def close(self) -> None:
+        """Nobody watches any more."""
+        self.want({}, insight=False)

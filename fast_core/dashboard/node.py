@@ -1,0 +1,91 @@
+"""The node that serves the page of a run; it is made of what any node may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fast_core.events import Command, Ready
+from fast_core.memory import Structure, Trace
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.nodes.node import Node
+from fast_core.run.plan import RunPlan
+from fast_core.run.structures import INSIGHTS, insights, watching
+from fast_core.screens.access import token
+from fast_core.screens.served import Served, read_served
+from fast_core.screens.watching import WATCHING, Watching
+
+if TYPE_CHECKING:
+    from fast_core.dashboard.live import LiveRun
+    from fast_core.dashboard.server import PageServer
+
+NICENESS = 10
+
+
+class Dashboard(Node):
+    """Serves the page from a thread; the run neither waits for it nor ends with it."""
+
+    emits = frozenset({Ready})
+    reads = frozenset({"frames", "weights", INSIGHTS})
+    writes = frozenset({WATCHING})
+    essential = False
+    _server: PageServer | None = None
+    _served: Served | None = None
+    _live: LiveRun | None = None
+
+    @classmethod
+    def structures(cls, plan: RunPlan, name: str) -> Iterator[Structure]:
+        """The words in which it says which tiles are watched, and a board for insights."""
+        yield watching(plan)._replace(name=f"{WATCHING}/{name}")
+        if (board := insights(plan)) is not None:
+            yield board._replace(name=f"{INSIGHTS}/{name}")
+
+    def setup(self) -> None:
+        """Begin to serve: at the port of the process before, if there was one."""
+        # here, because the launcher imports this module and needs none of them
+        from fast_core.dashboard.insight import Insights
+        from fast_core.dashboard.live import LiveRun
+        from fast_core.dashboard.server import PageServer, listen
+
+        context, config = self.context, self.context.plan.config
+        if config.mode == "process":
+            os.nice(NICENESS)
+        page, path = config.dashboard, RunDirectory(Path(context.plan.run_directory)).dashboard
+        before = read_served(path) if context.life > 1 else None
+        port = page.port if before is None else before.port
+        listening = listen(page.host, port)
+        memory, name = context.memory, context.name
+        words = memory.at(Trace, f"{WATCHING}/{name}")
+        thoughts = Insights(context.plan, memory, f"{INSIGHTS}/{name}")
+        self._live = LiveRun(context.plan, memory, Watching(words.words), thoughts)
+        self._server = server = PageServer(
+            self._live,
+            listening,
+            page.host,
+            token=token(),
+            hosts=page.hosts,
+            warn=context.log.warning,
+        )
+        self._served = Served(server.url, server.port, os.getpid())
+        self._served.write(path)
+        if port not in (0, server.port):
+            context.log.warning("port %d is in use; the page is at %d", port, server.port)
+        context.log.info("the page of this run: %s", server.url)
+
+    def handle(self, command: Command) -> None:
+        """Nothing comes: it consumes no message."""
+
+    def work(self) -> bool:
+        """See whether its thread serves; what ended it is this node's failure."""
+        if self._server is not None:
+            self._server.check()
+        return False
+
+    def close(self) -> None:
+        """Tell the browsers of the end, and take back where it was served."""
+        if self._server is not None and self._live is not None:
+            self._server.close(self._live.end().text if self.stopping else "")
+        if self._served is not None:
+            self._served.remove(RunDirectory(Path(self.context.plan.run_directory)).dashboard)

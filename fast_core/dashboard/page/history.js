@@ -1,0 +1,72 @@
+// All rows of the run that the page has: what the server knew before, and what came since.
+
+import { Columns } from "./series.js";
+
+const KINDS = ["train", "evaluation"];
+const NODES_MS = 1000; // between two points of what nodes wait
+
+export class History {
+  constructor() {
+    this.forget();
+  }
+
+  forget() {
+    this.nodes = new Columns();
+    this.nodesAt = -Infinity;
+    this.replace({});
+  }
+
+  /** Take the history of a greeting; what nodes waited is known to the page alone, and stays. */
+  replace(columns) {
+    for (const kind of KINDS) this[kind] = new Columns(columns[kind] ?? {});
+    this.fillWaits();
+  }
+
+  append(kind, rows) {
+    if (!KINDS.includes(kind)) return;
+    for (const row of rows) {
+      if (kind === "train") this.train.append({ ...row, ...this.waits(row) });
+      else this[kind].append(row);
+    }
+  }
+
+  /** Shares of waiting since the row before, from the sums that rows have. */
+  fillWaits() {
+    this.sums = null;
+    const { train } = this;
+    const shares = { collecting: [], training: [] };
+    for (let place = 0; place < train.length; place += 1) {
+      const row = Object.fromEntries(train.names.map((name) => [name, train.get(name)[place]]));
+      const found = this.waits(row);
+      for (const side of Object.keys(shares)) shares[side].push(found[`waits/${side}`] ?? null);
+    }
+    for (const [side, values] of Object.entries(shares)) train.columns.set(`waits/${side}`, values);
+  }
+
+  waits(row) {
+    const sums = {};
+    const shares = {};
+    for (const side of ["collecting", "training"]) {
+      const [busy, waits] = [row[`time/${side}_s`], row[`time/${side}_waits_s`]];
+      if (!Number.isFinite(busy) || !Number.isFinite(waits)) continue;
+      sums[side] = { busy, waits };
+      const before = this.sums?.[side];
+      const waited = before ? waits - before.waits : 0;
+      const all = before ? busy - before.busy + waited : 0;
+      if (all > 0) shares[`waits/${side}`] = waited / all;
+    }
+    if (Object.keys(sums).length) this.sums = sums;
+    return shares;
+  }
+
+  /** Take what nodes wait now; returns whether it is a new point. */
+  now(message) {
+    const at = performance.now();
+    if (at - this.nodesAt < NODES_MS || !message.nodes?.length) return false;
+    this.nodesAt = at;
+    const shares = message.nodes.map((node) => [node.name, node.waiting_share]);
+    const where = { env_steps: message.env_steps, time_s: message.elapsed_s };
+    this.nodes.append({ ...where, ...Object.fromEntries(shares) });
+    return true;
+  }
+}

@@ -1,0 +1,147 @@
+// One environment: its picture, and what is known of it.
+
+import { make, mark, put, show } from "./dom.js";
+import { count, number, say, word } from "./words.js";
+
+const LATE_MS = 4000; // without a picture for so long, a tile that wants one says why
+// Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
+const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
+
+/** The state's kind, by whatever words the server has for it. */
+function kindOf(state) {
+  const name = (state || "starting").toLowerCase();
+  return ["running", "waiting", "restarting", "dead", "idle", "ended"].find((kind) => name.startsWith(kind)) ?? "starting";
+}
+
+/** A canvas on which the newest picture is shown. */
+export class Screen {
+  constructor() {
+    this.canvas = make("canvas", "picture", { role: "img" });
+    this.canvas.width = this.canvas.height = 0;
+    this.drawn = 0;
+    this.at = -Infinity;
+    this.rate = 0;
+  }
+
+  draw(bitmap, picture) {
+    const { canvas } = this;
+    if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
+      canvas.width = bitmap.width;
+      canvas.height = bitmap.height;
+    }
+    canvas.getContext("2d").drawImage(bitmap, 0, 0);
+    const now = performance.now();
+    if (Number.isFinite(this.at)) this.rate += 0.2 * (1000 / Math.max(now - this.at, 1) - this.rate);
+    this.at = now;
+    this.drawn += 1;
+    canvas.dataset.drawn = this.drawn;
+    canvas.dataset.seq = picture.seq;
+    canvas.dataset.age = Math.round(picture.age + now - picture.received);
+  }
+}
+
+/** A place of the grid. `choose` and `enlarge` are called with the tile's number. */
+export class Tile {
+  constructor(info, { choose, enlarge }) {
+    this.info = info;
+    this.number = info.tile;
+    this.now = {};
+    this.since = performance.now();
+    this.screen = new Screen();
+    this.waiting = make("span", "waiting");
+    this.reason = make("span", "reason");
+    this.badge = make("span", "badge", { "aria-hidden": "true" });
+    this.bestMark = make("span", "best-mark");
+    this.button = make("button", "screen", { type: "button", tabindex: "-1" });
+    this.cover = make("span", "cover", {}, this.waiting, this.reason);
+    this.button.append(this.screen.canvas, this.cover, this.badge, this.bestMark);
+    this.button.addEventListener("click", () => enlarge(this.number));
+    this.button.addEventListener("focus", () => choose(this.number));
+    this.R = make("b");
+    this.S = make("b");
+    this.state = make("span", "state");
+    this.facts = make("p", "facts");
+    this.note = make("p", "note");
+    this.caption = make("div", "caption", {}, this.line(), this.facts, this.note);
+    this.element = make("li", "tile", { "data-tile": info.tile }, this.button, this.caption);
+    this.rename();
+    this.update({}, null);
+  }
+
+  line() {
+    const R = make("span", "figure", {}, "R: ", this.R);
+    const S = make("span", "figure", {}, "S: ", this.S);
+    return make("p", "line", {}, R, S, this.state);
+  }
+
+  get evaluation() {
+    return this.info.kind === "evaluation";
+  }
+
+  get name() {
+    const n = this.evaluation ? this.info.env + 1 : this.number + 1;
+    return say(this.evaluation ? "evaluation_tile" : "training_tile", { n });
+  }
+
+  get place() {
+    return say(this.evaluation ? "where_evaluation" : "where", this.info);
+  }
+
+  /** Texts that stand as long as the language does. */
+  rename() {
+    put(this.badge, this.evaluation ? say("evaluation_short") : String(this.number + 1));
+    put(this.bestMark, `★ ${say("best")}`);
+    mark(this.button, "aria-label", say("enlarge_label", { name: this.name }));
+    mark(this.button, "title", this.place);
+    mark(this.screen.canvas, "aria-label", say("picture_label", { name: this.name }));
+    this.update(this.now, this.best);
+  }
+
+  /** What is known now; `best` is the number of the tile that leads. */
+  update(now, best) {
+    this.now = now;
+    this.best = best;
+    put(this.R, now.R == null ? "–" : number(now.R));
+    put(this.S, now.S == null ? "–" : count(now.S));
+    showState(this.state, now.state);
+    put(this.facts, facts(now));
+    show(this.note, Boolean(now.note));
+    put(this.note, now.note || "");
+    mark(this.note, "title", now.note || "");
+    this.element.classList.toggle("best", best === this.number);
+    show(this.bestMark, best === this.number);
+    this.cover.hidden = this.screen.drawn > 0;
+    put(this.waiting, say("waiting_frame"));
+    const late = performance.now() - this.since > LATE_MS;
+    put(this.reason, late ? now.note || word("tile", kindOf(now.state)) : "");
+  }
+
+  draw(bitmap, picture) {
+    this.screen.draw(bitmap, picture);
+    this.cover.hidden = true;
+  }
+
+  /** Choose it, or not: the chosen one is the one that Tab reaches. */
+  select(chosen) {
+    this.element.classList.toggle("chosen", chosen);
+    mark(this.button, "tabindex", chosen ? 0 : -1);
+  }
+}
+
+/** Show a state as sign, word and colour. */
+export function showState(element, state) {
+  const kind = kindOf(state);
+  const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
+  put(element, `${SIGNS[kind] ?? "…"} ${text}`);
+  mark(element, "data-kind", kind);
+}
+
+/** Episode, version, seed and rate in a line; what is unknown is left out. */
+export function facts(now) {
+  const parts = [];
+  if (now.episode != null) parts.push(say("episode", { x: count(now.episode) }));
+  if (now.version != null) parts.push(say("version", { x: now.version }));
+  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
+  if (now.fps) parts.push(say("fps", { x: Number(Number(now.fps).toFixed(1)) }));
+  return parts.join(" · ");
+}

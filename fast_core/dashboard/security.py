@@ -1,0 +1,200 @@
+"""Who is let in: requests for this page by its own name, from itself, with the token if any."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from fast_core.screens.access import TOKEN, is_loopback
+
+Scope = MutableMapping[str, Any]  # as ASGI has it
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# The page's own files and nothing else: no script or style in the page, no other machine, and no
+# frame in another page.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why somebody is not let in."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who is let in.
+
+    Attributes:
+        host: Address that the page is served at.
+        port: Its port, which names its cookie: browsers keep one jar for all ports.
+        token: What has to be shown; empty where nothing is asked.
+        hosts: Further names of this machine.
+    """
+
+    host: str
+    port: int
+    token: str = ""
+    hosts: Sequence[str] = ()
+    _names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = () if is_loopback(self.host) else (socket.gethostname(), socket.getfqdn())
+        names = {self.host.strip("[]"), *self.hosts, *own}
+        object.__setattr__(self, "_names", frozenset(name.lower() for name in names))
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie that shows the token."""
+        return f"fastloop-{self.port}"
+
+    @property
+    def ticket(self) -> str:
+        """Its value, from which the token can't be found out."""
+        return hmac.new(self.token.encode(), b"fastloop page", hashlib.sha256).hexdigest()
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Why a request is refused; None if it isn't."""
+        hosts = _values(scope, b"host")
+        if len(hosts) != 1 or not self._knows(hosts[0], scope):
+            return Refusal(
+                421,
+                f"this page is not served under the name {_shown(hosts)}. Open it by the address "
+                "that `fastloop watch` prints, or name the other one in dashboard.hosts.",
+            )
+        origins = _values(scope, b"origin")
+        if any(_authority(origin) != hosts[0].lower() for origin in origins):
+            return Refusal(403, f"another page, {_shown(origins)}, may not use this one.")
+        sites = _values(scope, b"sec-fetch-site")
+        if scope["path"] != "/" and any(site not in ("same-origin", "none") for site in sites):
+            return Refusal(403, "another page may not use this one.")
+        if self.token and not (self._shows(scope) or self.brings_token(scope)):
+            return Refusal(
+                401,
+                "this page needs a token. Open it once with ?token=... after its address; the "
+                f"token is in the environment variable {TOKEN} of whoever serves it.",
+            )
+        return None
+
+    def brings_token(self, scope: Scope) -> bool:
+        """Whether the address of the page has the token in it, which is changed for a cookie."""
+        if not self.token or scope["type"] != "http" or scope["path"] != "/":
+            return False
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        return any(self._is_token(each) for each in query.get("token", ()))
+
+    def _shows(self, scope: Scope) -> bool:
+        for value in _values(scope, b"authorization"):
+            scheme, _, shown = value.partition(" ")
+            if scheme.lower() == "bearer" and self._is_token(shown.strip()):
+                return True
+        for value in _values(scope, b"cookie"):
+            try:
+                found = SimpleCookie(value).get(self.cookie)
+            except CookieError:
+                continue
+            if found is not None and hmac.compare_digest(
+                found.value.encode(), self.ticket.encode()
+            ):
+                return True
+        return False
+
+    def _is_token(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode(), self.token.encode())
+
+    def _knows(self, host: str, scope: Scope) -> bool:
+        name = _name(host)
+        server = scope.get("server") or ("",)
+        return is_loopback(name) or name in self._names or name == server[0]
+
+
+class Guard:
+    """Lets an ASGI application see only requests that `Access` does not refuse."""
+
+    def __init__(self, app: App, access: Access, refused: Callable[[str], None]) -> None:
+        """``refused`` is told why."""
+        self._app, self._access, self._refused = app, access, refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse it, or pass it on, with headers that keep the page to itself."""
+        if scope["type"] not in ("http", "websocket"):
+            return
+        refusal = self._access.refusal(scope)
+        if refusal is not None:
+            self._refused(refusal.text)
+            await _refuse(scope, receive, send, refusal)
+        elif self._access.brings_token(scope):
+            cookie = f"{self._access.cookie}={self._access.ticket}; Path=/; HttpOnly"
+            headers = [(b"location", b"/"), (b"set-cookie", f"{cookie}; SameSite=Strict".encode())]
+            await _answer(send, 303, "", headers)
+        elif scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        await send(message)
+
+    return sending
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
+    else:
+        await _answer(send, refusal.status, refusal.text + "\n", [])
+
+
+async def _answer(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
+    body = text.encode()
+    kind = (b"content-type", b"text/plain; charset=utf-8")
+    size = (b"content-length", str(len(body)).encode())
+    given = [kind, size, *headers, *HEADERS]
+    await send({"type": "http.response.start", "status": status, "headers": given})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+
+
+def _name(host: str) -> str:
+    """The host of ``host:port``, in lower case; IPv6 addresses without brackets."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _authority(origin: str) -> str:
+    scheme, _, rest = origin.partition("://")
+    return rest.lower() if scheme in ("http", "https") else ""
+
+
+def _shown(values: list[str]) -> str:
+    return ", ".join(repr(value[:80]) for value in values) or "that it was given"

@@ -1,0 +1,63 @@
+"""Who may see the page: an address that only this machine reaches, or a token."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from importlib.util import find_spec
+
+from fast_core.config import DashboardConfig
+from fast_core.errors import ConfigError
+
+TOKEN = "FASTLOOP_DASHBOARD_TOKEN"
+LEAST_TOKEN = 16
+# What the page's server imports, by what it is installed as.
+_NEEDED = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "websockets": "websockets",
+    "plotly": "plotly",
+    "PIL": "pillow",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own, which no other machine reaches."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def token() -> str:
+    """What browsers have to show; empty where nothing is asked of them."""
+    return os.environ.get(TOKEN, "")
+
+
+def check_page(config: DashboardConfig) -> None:
+    """See whether a page could be served, before anything starts.
+
+    Raises:
+        ConfigError: A package is missing, or others could reach the page and need no token.
+    """
+    lacking = [name for module, name in _NEEDED.items() if find_spec(module) is None]
+    if lacking:
+        raise ConfigError(
+            f"the page (dashboard.enabled) needs {', '.join(lacking)}: run "
+            "`pip install 'fastloop[dashboard]'` (in a checkout: pip install -e '.[dashboard]'), "
+            "or go without --dashboard."
+        )
+    if token() and len(token()) < LEAST_TOKEN:
+        raise ConfigError(
+            f"the environment variable {TOKEN} must have at least {LEAST_TOKEN} characters, so "
+            f"that it can't be guessed; it has {len(token())}. `openssl rand -hex 16` makes one."
+        )
+    if not is_loopback(config.host) and not token():
+        raise ConfigError(
+            f"dashboard.host {config.host!r} can be reached from other machines, so it needs a "
+            f"token: set the environment variable {TOKEN} (`openssl rand -hex 16` makes one). Or "
+            "leave dashboard.host at 127.0.0.1 and reach it through "
+            "`ssh -L 8420:127.0.0.1:8420 MACHINE`."
+        )

@@ -1,0 +1,45 @@
+"""Where a page is served, in a file of the run that only its user may read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+
+class Served(msgspec.Struct, frozen=True):
+    """Where a page is served.
+
+    Attributes:
+        url: Its address, without a token.
+        port: The port of it.
+        pid: The process that serves it.
+    """
+
+    url: str
+    port: int
+    pid: int
+
+    def write(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        partial = path.with_name(f".{path.name}.{self.pid}")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(self))
+        os.replace(partial, path)
+
+    def remove(self, path: Path) -> None:
+        """Take it away, unless it is another's by now."""
+        if read_served(path) == self:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def read_served(path: Path) -> Served | None:
+    """What a file says; None where there is none, or one that says nothing."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Served)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,102 @@
+"""A real browser for tests of the page: Debian's Chromium, where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NO_CHROMIUM = "no Chromium on this machine (Debian: apt-get install chromium)"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LONGEST_S = 20.0
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """A running browser, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visit:
+    """One page in a context of its own, as a first visitor has it.
+
+    Attributes:
+        page: Playwright's page.
+        said: What the browser's console and the page's errors said.
+    """
+
+    def __init__(
+        self,
+        browser: Any,
+        url: str,
+        *,
+        width: int = 1280,
+        theme: str = "dark",
+        locale: str = "en-US",
+    ) -> None:
+        viewport = {"width": width, "height": 844 if width < 600 else 800}
+        self.context = browser.new_context(viewport=viewport, color_scheme=theme, locale=locale)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * LONGEST_S)
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.goto(url)
+
+    def text(self, selector: str) -> str:
+        return str(self.page.locator(selector).first.inner_text())
+
+    def drawn(self) -> list[int]:
+        """How many pictures each tile of the grid has shown."""
+        script = "all => all.map(each => Number(each.dataset.drawn ?? 0))"
+        found: list[int] = self.page.locator("#grid canvas").evaluate_all(script)
+        return found
+
+    def pixels(self) -> list[str]:
+        """What each tile of the grid shows, in full."""
+        found: list[str] = self.page.locator("#grid canvas").evaluate_all(
+            "all => all.map(each => each.width ? each.toDataURL() : '')"
+        )
+        return found
+
+    def points(self) -> dict[str, list[int]]:
+        """Points of each line of each chart that is drawn."""
+        found: dict[str, list[int]] = self.page.evaluate(
+            """() => Object.fromEntries([...document.querySelectorAll("[data-chart]")]
+                .map(box => [box.dataset.chart, box.querySelector(".plot").data])
+                .filter(([, data]) => data)
+                .map(([name, data]) => [name, data.map(line => line.x.length)]))"""
+        )
+        return found
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait for something, at most `LONGEST_S`."""
+        until = time.monotonic() + LONGEST_S
+        while not holds():
+            assert time.monotonic() < until, f"{what}: never; the console: {self.said}"
+            self.page.wait_for_timeout(50)
+
+    def close(self) -> None:
+        self.context.close()

@@ -1,0 +1,121 @@
+"""A console game in an emulator, as the game that comes with stable-retro has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.probe import probe
+from fast_core.envs.repeating import restore
+from fast_core.envs.retro import RetroGame
+from fast_core.errors import ConfigError
+from tests.envs.driver import Driver, random_actions
+
+retro = pytest.importorskip("stable_retro")
+pytest.importorskip("cv2")
+GAME = "Airstriker-Genesis-v0"
+FIRE: list[list[str]] = [[], ["B"], ["LEFT", "B"]]
+
+
+@pytest.fixture
+def made() -> Iterator[list[RetroGame]]:
+    games: list[RetroGame] = []
+    yield games
+    for game in games:
+        game.close()
+
+
+def make(made: list[RetroGame], **kwargs: Any) -> RetroGame:
+    made.append(RetroGame(GAME, **kwargs))
+    return made[-1]
+
+
+def test_step_is_so_many_frames_of_the_emulator_with_the_same_buttons(
+    made: list[RetroGame],
+) -> None:
+    ours = make(made, actions=FIRE, noop_max=0, grayscale=False)
+    first, info = ours.reset(seed=0)
+    steps = [ours.step(action) for action in (1, 2, 0) * 100]
+    shown = ours.render()
+    ours.close()
+    theirs = retro.make(GAME, use_restricted_actions=retro.Actions.ALL, render_mode="rgb_array")
+    theirs.reset()
+    rewards = []
+    for buttons in (["B"], ["LEFT", "B"], []) * 100:
+        mask = np.array([name in buttons for name in theirs.buttons])
+        frames = [theirs.step(mask) for _ in range(4)]
+        rewards.append(sum(frame[1] for frame in frames))
+    theirs.close()
+    assert [step[1] for step in steps] == rewards and sum(rewards) > 0
+    assert np.array_equal(shown, frames[-1][0])
+    assert steps[-1][4]["score"] == frames[-1][4]["score"]
+    assert first.shape == (84, 84, 3) and first.dtype == np.uint8 and "lives" in info
+    assert np.abs(steps[-1][0].mean((0, 1)) - shown.mean((0, 1))).max() < 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "space"),
+    [
+        (FIRE, Discrete(3)),
+        ("discrete", Discrete(126)),
+        ("multi_discrete", MultiDiscrete([3, 3, 14])),
+        ("filtered", MultiBinary(12)),
+    ],
+)
+def test_every_space_of_actions_can_be_learned_in(actions: Any, space: Any) -> None:
+    kwargs = {"game": GAME, "actions": actions}
+    config = EnvironmentConfig(id="fast_core.envs.retro:RetroGame", kwargs=kwargs)
+    found = probe(config, 0)
+    assert found.repeatable and found.one_per_process
+    game = RetroGame(**kwargs)
+    game.close()
+    assert game.action_space == space
+
+
+def test_open_game_is_gone_on_with() -> None:
+    kwargs = {"game": GAME, "actions": FIRE, "repeat_action_probability": 0.25}
+    config = EnvironmentConfig(id="fast_core.envs.retro:RetroGame", kwargs=kwargs)
+    whole = Driver(GymnasiumBatch(config, seed=1, shard=0, envs=1), 1)
+    actions = random_actions(whole.batch, 1, 40)
+    state = whole.run(actions[:20]).batch.state()
+    whole.run(actions[20:]).batch.close()
+    batch = GymnasiumBatch(config, seed=1, shard=0, envs=1)
+    obs = np.zeros_like(whole.obs[0])
+    assert restore(batch, state, obs) == {}
+    rest = Driver(batch, 1, obs).run(actions[20:])
+    batch.close()
+    assert np.array_equal(rest.obs, whole.obs[20:])
+
+
+def test_games_begin_as_their_seed_says(made: list[RetroGame]) -> None:
+    game = make(made, actions=FIRE)
+    first = [game.reset(seed=seed)[0].tobytes() for seed in (0, 1, 2, 0, 1, 2)]
+    assert first[:3] == first[3:] and len(set(first)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"game": "Pong-Genesis-v9"}, "Airstriker-Genesis-v0"),
+        ({"state": "Level7"}, "must be one that .*Level1"),
+        ({"actions": [["FIRE"]]}, "names? buttons of this console .*START.*'FIRE'"),
+        ({"actions": "some"}, "multi_discrete.*'some'"),
+        ({"frame_skip": 0}, "frame_skip must be .* at least 1; got 0"),
+        ({"repeat_action_probability": 1}, "below 1; got 1"),
+    ],
+)
+def test_what_there_is_not_is_refused_by_its_key(kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        RetroGame(**({"game": GAME} | kwargs))
+
+
+def test_second_emulator_of_a_process_is_refused(made: list[RetroGame]) -> None:
+    make(made)
+    with pytest.raises(ConfigError, match="a process of its own"):
+        RetroGame(GAME)
