@@ -115,21 +115,30 @@ class Feed:
 
     def __init__(self, run: RunDirectory) -> None:
         self._metrics, self._events = Tail(run.metrics), Tail(run.events)
+        self._episodes = 0.0  # that had ended at the row before
         self._forget_rows()
         self._forget_events()
 
     def catch_up(self) -> None:
         """Read all that is there."""
-        while list(self.read()):
+        while self.read()[1]:
             pass
 
-    def read(self) -> Iterator[Rows | Event | None]:
-        """What was written since; None where all rows of before are void."""
-        anew, lines = self._metrics.read()
-        if anew:
+    def read(self) -> tuple[bool, list[Rows | Event]]:
+        """Whether all rows of before are void, and what was written since the last call.
+
+        Where they are void the rows that are there instead are among the histories already.
+        """
+        void, lines = self._metrics.read()
+        if void:
             self._forget_rows()
-            yield None
-        yield from self._take_rows(lines)
+        rows = list(self._take_rows(lines))
+        while void and lines:
+            _, lines = self._metrics.read()
+            rows = list(self._take_rows(lines))
+        return void, [*(() if void else rows), *self._take_events()]
+
+    def _take_events(self) -> Iterator[Event]:
         anew, lines = self._events.read()
         if anew:
             self._forget_events()
@@ -164,7 +173,8 @@ class Feed:
 
         Rows of before have the mean of a hundred alone.
         """
-        before, self._episodes = self._episodes, row.values.get("rollout/episodes") or 0.0
+        before = self._episodes
+        self._episodes = row.values.get("rollout/episodes") or 0.0
         found = {name: row.values.get(f"rollout/{key}") for name, key in _EPISODE.items()}
         if found["mean_100"] is None or self._episodes == before:
             return None
@@ -173,7 +183,7 @@ class Feed:
         return {"env_steps": row.env_steps, **found}
 
     def _forget_rows(self) -> None:
-        self._episodes: float = 0.0
+        self._episodes = 0.0
         kinds: tuple[Kind, ...] = ("train", "evaluation", "episodes")
         self.histories: dict[Kind, History] = {kind: History() for kind in kinds}
 
