@@ -129,7 +129,7 @@ export class Charts {
   }
 
   traces(line) {
-    const xs = this.history[line.kind].get(this.settings.axis);
+    const xs = this.history.axis(line.kind, this.settings.axis);
     const { x, y } = thinned(xs, this.history[line.kind].get(line.column), POINTS);
     const paint = line.line === 0 ? colour("faint") : colour(`line-${((line.line - 1) % 8) + 1}`);
     const trace = {

@@ -1,4 +1,4 @@
-// The numbers behind the charts: columns that grow, their means, and as many points as can be seen.
+// The numbers behind the charts: columns that grow, and as many points as can be seen.
 
 const LONGEST = 6000; // rows; beyond it every second one of the older half goes
 
@@ -53,6 +53,21 @@ export class Columns {
 function pad(values, length) {
   while (values.length < length) values.push(null);
   return values;
+}
+
+/** `y` at `x` between the points of a rising line; its ends go on level. */
+export function between(xs, ys, x) {
+  let [low, high] = [0, xs.length - 1];
+  if (high < 0) return null;
+  if (x <= xs[low]) return ys[low];
+  if (x >= xs[high]) return ys[high];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= x) low = middle;
+    else high = middle;
+  }
+  const part = (x - xs[low]) / (xs[high] - xs[low] || 1);
+  return ys[low] + part * (ys[high] - ys[low]);
 }
 
 /** At most about `limit` points, the lowest and highest of each stretch among them. */

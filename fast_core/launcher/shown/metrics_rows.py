@@ -123,8 +123,6 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "rollout/return_std": current.return_std,
         "rollout/return_mean_50": current.return_mean_50,
         "rollout/return_mean_10": current.return_mean_10,
-        "rollout/return_last": current.return_last,
-        "rollout/length_last": current.length_last,
     }
     values |= {name: float(value) for name, value in optional.items() if value is not None}
     changed = current.changed.items()
