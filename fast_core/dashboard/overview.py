@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import time
 from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -98,6 +99,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mark: What to ask with the next time.
+        now_s: Unix time here, in seconds: viewers may have other clocks.
         whole: Whether this is everything, so that what was told before is void.
         folder: The folder's path.
         runs: Runs that are new or have changed.
@@ -107,6 +109,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     mark: str
+    now_s: float
     whole: bool
     folder: str
     runs: tuple[RunRow, ...]
@@ -186,6 +189,7 @@ class Overview:
         since = 0 if whole else since
         return News(
             mark=f"{self._generation}.{self._revision}",
+            now_s=time.time(),
             whole=whole,
             folder=encodable(str(self.folder)),
             runs=tuple(k.row for k in self._known.values() if k.revision > since),

@@ -9,7 +9,9 @@ import gzip
 import socket
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import uvicorn
@@ -17,12 +19,12 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from fast_core.dashboard.broadcast import Broadcast
 from fast_core.dashboard.clips import KEPT_S, Form
-from fast_core.dashboard.security import Access, App, Guard
+from fast_core.dashboard.security import Access, Guard
 from fast_core.dashboard.source import Source
 from fast_core.errors import ConfigError, FastLoopError
 
@@ -71,12 +73,77 @@ def _no_address(host: str, error: OSError) -> str:
     )
 
 
-def application(broadcast: Broadcast, access: Access) -> App:
-    """The page's files, what it asks for, and its websocket; guarded."""
-    plotly: list[bytes] = []
+class Page(Protocol):
+    """What is served at an address; all of it is called in the thread that serves."""
+
+    def routes(self) -> list[BaseRoute]:
+        """Where its files are, and what they ask for."""
+        ...
+
+    async def run(self) -> None:
+        """Do what is to be done beside answering, until it is cancelled."""
+        ...
+
+    def refused(self, text: str) -> None:
+        """Somebody was not let in."""
+        ...
+
+    def end(self, text: str) -> None:
+        """Tell every browser its last word."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; from any thread, when nothing is served any more."""
+        ...
+
+
+class RunPage:
+    """The page of one run."""
+
+    def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
+        self._broadcast = Broadcast(source, warn)
+
+    def routes(self) -> list[BaseRoute]:
+        """The page's files, what it asks for, and its websocket."""
+        return [
+            *file_routes("index.html"),
+            Route("/api/state", self._state),
+            Route("/api/clip", self._clip),
+            WebSocketRoute("/ws", self._talk),
+        ]
+
+    async def run(self) -> None:
+        """Look at the run, and hand on what is seen."""
+        await self._broadcast.run()
+
+    def refused(self, text: str) -> None:
+        """Warn of it once."""
+        self._broadcast.tell_once(text)
+
+    def end(self, text: str) -> None:
+        """Tell every browser its last word."""
+        self._broadcast.end(text)
+
+    def close(self) -> None:
+        """Let go of the run."""
+        self._broadcast.source.close()
+
+    async def _state(self, request: Request) -> Response:
+        data = msgspec.json.encode(self._broadcast.source.now())
+        return Response(data, media_type="application/json")
+
+    async def _clip(self, request: Request) -> Response:
+        return await _clip(self._broadcast, request)
+
+    async def _talk(self, link: WebSocket) -> None:
+        await self._broadcast.serve(link)
+
+
+def file_routes(start: str) -> list[BaseRoute]:
+    """The file that a page begins with, those that it names, and the charts' script."""
 
     async def page(request: Request) -> Response:
-        return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
+        return FileResponse(PAGE / start, headers={"cache-control": "no-cache"})
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -85,34 +152,14 @@ def application(broadcast: Broadcast, access: Access) -> App:
         return FileResponse(PAGE / name, headers={"cache-control": "no-cache"})
 
     async def charts(request: Request) -> Response:
-        if not plotly:
-            plotly.append(await run_in_threadpool(_plotly))
+        data = await run_in_threadpool(_plotly)
         headers = {"cache-control": "max-age=86400", "content-encoding": "gzip"}
-        return Response(plotly[0], media_type="text/javascript", headers=headers)
+        return Response(data, media_type="text/javascript", headers=headers)
 
-    async def state(request: Request) -> Response:
-        data = msgspec.json.encode(broadcast.source.now())
-        return Response(data, media_type="application/json")
-
-    async def clip(request: Request) -> Response:
-        return await _clip(broadcast, request)
-
-    async def talk(link: WebSocket) -> None:
-        await broadcast.serve(link)
-
-    app = Starlette(
-        routes=[
-            Route("/", page),
-            Route("/assets/{name}", asset),
-            Route("/plotly.js", charts),
-            Route("/api/state", state),
-            Route("/api/clip", clip),
-            WebSocketRoute("/ws", talk),
-        ]
-    )
-    return Guard(app, access, broadcast.tell_once)
+    return [Route("/", page), Route("/assets/{name}", asset), Route("/plotly.js", charts)]
 
 
+@cache
 def _plotly() -> bytes:
     from plotly.offline import get_plotlyjs
 
@@ -138,8 +185,8 @@ async def _clip(broadcast: Broadcast, request: Request) -> Response:
     return Response(data, media_type=_MEDIA[form], headers=headers)
 
 
-class PageServer:
-    """Serves one source from a thread until it is closed.
+class Server:
+    """Serves a page from a thread until it is closed.
 
     Attributes:
         url: Where, without a token.
@@ -148,23 +195,21 @@ class PageServer:
 
     def __init__(
         self,
-        source: Source,
+        page: Page,
         listening: socket.socket,
         host: str,
         *,
         token: str,
         hosts: tuple[str, ...] = (),
-        warn: Callable[[str], None],
     ) -> None:
-        """Begin to serve at a socket that listens; ``warn`` is called with sentences."""
+        """Begin to serve at a socket that listens."""
         self.port = int(listening.getsockname()[1])
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/"
-        self._listening, self._source = listening, source
-        self._broadcast = Broadcast(source, warn)
+        self._listening, self._page = listening, page
         access = Access(host, self.port, token, hosts)
         config = uvicorn.Config(
-            application(self._broadcast, access),
+            Guard(Starlette(routes=page.routes()), access, page.refused),
             log_config=None,
             log_level="critical",
             access_log=False,
@@ -190,7 +235,7 @@ class PageServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        looking = asyncio.create_task(self._broadcast.run())
+        looking = asyncio.create_task(self._page.run())
         serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
         done, _ = await asyncio.wait((looking, serving), return_when=asyncio.FIRST_COMPLETED)
         self._server.should_exit = True
@@ -218,10 +263,27 @@ class PageServer:
                 loop.call_soon_threadsafe(self._leave, text)
         self._thread.join(STOP_S)
         self._listening.close()
-        self._source.close()
+        self._page.close()
 
     def _leave(self, text: str) -> None:
         if text:
-            self._broadcast.end(text)
+            self._page.end(text)
         assert self._loop is not None
         self._loop.call_later(0.1, setattr, self._server, "should_exit", True)
+
+
+class PageServer(Server):
+    """Serves the page of one run from a thread until it is closed."""
+
+    def __init__(
+        self,
+        source: Source,
+        listening: socket.socket,
+        host: str,
+        *,
+        token: str,
+        hosts: tuple[str, ...] = (),
+        warn: Callable[[str], None],
+    ) -> None:
+        """Begin to serve at a socket that listens; ``warn`` is called with sentences."""
+        super().__init__(RunPage(source, warn), listening, host, token=token, hosts=hosts)

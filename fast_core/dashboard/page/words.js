@@ -167,6 +167,11 @@ const WORDS = {
   phase_failed: ["failed", "失败"],
 };
 
+/** The texts of another page than a run's. */
+export function add(words) {
+  Object.assign(WORDS, words);
+}
+
 /** The text of a key in the language in force, with `{name}` filled in. */
 export function say(key, values = {}) {
   const text = WORDS[key][language() === "zh" ? 1 : 0];
