@@ -76,10 +76,11 @@ from fast_core.nodes.node import NodeState
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.policy.file import best_policy_path, read_origin
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.names import METRICS
+from fast_core.run.names import DASHBOARD, METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
+from fast_core.screens.served import read_served
 from fast_core.system.process_state import is_traced
 
 # The scheduler's decisions that say that every node is ready.
@@ -295,6 +296,8 @@ class Shell:
                         self._report(f"{node} is back", "INFO")
                 self.coming.discard(node)
                 self.away.discard(node)
+                if node == DASHBOARD and (served := read_served(self.run.dashboard)):
+                    self._journal.write("page", f"served at {served.url}", {"url": served.url})
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -661,6 +664,8 @@ class Shell:
             self._recorder.close()
         self._logs.close()
         self._journal.close()
+        with contextlib.suppress(OSError):  # of a page that had no time to do so
+            self.run.dashboard.unlink(missing_ok=True)
 
     def _elapsed_s(self) -> float:
         """Seconds since this process began, after those of earlier parts of the run."""

@@ -111,8 +111,14 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean
-    if current.return_std is not None:
-        values["rollout/return_std"] = current.return_std
+    optional = {
+        "rollout/return_std": current.return_std,
+        "rollout/return_mean_50": current.return_mean_50,
+        "rollout/return_mean_10": current.return_mean_10,
+        "rollout/return_last": current.return_last,
+        "rollout/length_last": current.length_last,
+    }
+    values |= {name: float(value) for name, value in optional.items() if value is not None}
     changed = current.changed.items()
     values |= {f"changed/{key}": float(v) for key, v in changed if isinstance(v, int | float)}
     return values | {f"info/{name}": value for name, value in current.info.items()}
