@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -14,29 +16,60 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import Receive, Scope, Send
 
+from fast_core.dashboard.broadcast import Broadcast
+from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.folder_api import FolderApi
 from fast_core.dashboard.overview import Overview
-from fast_core.dashboard.server import Page, file_routes
+from fast_core.dashboard.security import Access, Guard
+from fast_core.dashboard.server import files, routes
+from fast_core.dashboard.serving import Serving, url_of
+from fast_core.monitor.run_directory import RunDirectory
 
 MOST_OPEN = 16  # pages of runs; the one that nobody looks at for longest is closed first
 IDLE_S = 60.0  # after which a page that nobody looks at is closed
 _LOOK_S = 5.0
 _GONE = 1001  # a websocket's code for what is not there any more
+_KINDS = 20  # of warnings
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """The page of one run.
+
+    Attributes:
+        routes: What is served.
+        run: What is done beside answering, until it is cancelled.
+        end: Tells every browser a last word.
+        close: Lets go of the run; may take seconds.
+    """
+
+    routes: Sequence[BaseRoute]
+    run: Callable[[], Awaitable[None]]
+    end: Callable[[str], None]
+    close: Callable[[], None]
+
+
+def page_of(path: Path, warn: Callable[[str], None]) -> RunPage:
+    """The page of a run by what it writes; ``warn`` is called with sentences."""
+    source = RunOnFile(RunDirectory(path))
+    source.hello()  # reads what there is already, which others need not wait for
+    broadcast = Broadcast(source, warn)
+    return RunPage(routes(broadcast), broadcast.run, broadcast.end, source.close)
 
 
 @dataclass(eq=False)
 class _Open:
     """The page of a run that somebody looks at, or has just looked at."""
 
-    page: Page
+    page: RunPage
     app: Starlette
-    task: asyncio.Task[None]
+    task: asyncio.Future[None]
     viewers: int = 0
     left_s: float = field(default_factory=time.monotonic)
 
 
 class FolderPage:
-    """See `fast_core.dashboard.server.Page`.
+    """What is served of a folder.
 
     The page of a run is opened when it is first asked for, and closed when nobody has looked at it
     for a while or its directory is gone. It costs nothing otherwise.
@@ -46,9 +79,12 @@ class FolderPage:
     """
 
     def __init__(
-        self, folder: Path, open_run: Callable[[Path], Page], warn: Callable[[str], None]
+        self,
+        folder: Path,
+        warn: Callable[[str], None],
+        open_run: Callable[[Path, Callable[[str], None]], RunPage] = page_of,
     ) -> None:
-        """``open_run`` makes the page of a run directory; ``warn`` is called with sentences."""
+        """``warn`` is called with sentences; ``open_run`` makes the page of a run directory."""
         self.api = FolderApi(Overview(folder))
         self._open_run, self._warn = open_run, warn
         self._open: dict[str, _Open] = {}
@@ -57,7 +93,7 @@ class FolderPage:
     def routes(self) -> list[BaseRoute]:
         """The page's files, what it asks for, and the pages of runs."""
         runs = Mount("/run/{run}", app=self._of_run)
-        return [*file_routes("overview.html"), *self.api.routes(), runs]
+        return [*files("overview.html"), *self.api.routes(), runs]
 
     async def run(self) -> None:
         """Close the pages that nobody looks at."""
@@ -75,7 +111,7 @@ class FolderPage:
     def refused(self, text: str) -> None:
         """Warn of it, once for each kind of refusal."""
         kind = text[:40]
-        if kind not in self._told and len(self._told) < 20:
+        if kind not in self._told and len(self._told) < _KINDS:
             self._told.add(kind)
             self._warn(f"the page refused somebody: {text} (said once)")
 
@@ -115,9 +151,12 @@ class FolderPage:
         if known is not None:
             await self._shut(run)
         await self._make_room()
-        page = self._open_run(path)
-        opened = _Open(page, Starlette(routes=page.routes()), asyncio.create_task(page.run()))
-        self._open[run] = opened
+        page = await asyncio.to_thread(self._open_run, path, self._warn)
+        if (other := self._open.get(run)) is not None:  # somebody else asked meanwhile
+            await asyncio.to_thread(page.close)
+            return other
+        app = Starlette(routes=page.routes)
+        self._open[run] = opened = _Open(page, app, asyncio.ensure_future(page.run()))
         return opened
 
     async def _make_room(self) -> None:
@@ -133,7 +172,49 @@ class FolderPage:
                 await each.task
             except Exception as error:  # of one run's page, which is not the folder's
                 self._warn(f"the page of run {run} ended: {error!r}")
-        each.page.close()
+        await asyncio.to_thread(each.page.close)
+
+
+class FolderServer:
+    """Serves the page of a folder until it is closed.
+
+    Attributes:
+        url: Where, without a token.
+        port: At which port.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        listening: socket.socket,
+        host: str,
+        *,
+        token: str,
+        warn: Callable[[str], None],
+    ) -> None:
+        """Begin to serve at a socket that listens; ``warn`` is called with sentences."""
+        self.port = int(listening.getsockname()[1])
+        self.url = url_of(host, listening)
+        self._page = FolderPage(folder, warn)
+        app = Guard(
+            Starlette(routes=self._page.routes()),
+            Access(host, self.port, token),
+            self._page.refused,
+        )
+        self._serving = Serving(app, listening, self._page.run)
+
+    def check(self) -> None:
+        """See whether it serves.
+
+        Raises:
+            FastLoopError: It does not any more; says why.
+        """
+        self._serving.check()
+
+    def close(self, text: str = "") -> None:
+        """Tell every browser ``text``, its last word, and stop; may be called twice."""
+        self._serving.close(partial(self._page.end, text) if text else None)
+        self._page.close()
 
 
 async def _missing(scope: Scope, receive: Receive, send: Send) -> None:

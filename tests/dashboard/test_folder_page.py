@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from fast_core.dashboard.folder_api import MOST_CURVES, FolderApi
-from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage
+from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage, RunPage
 from fast_core.dashboard.overview import Overview
 from fast_core.dashboard.security import Access, Guard
 from tests.dashboard.asking import Answer, Link, ask
@@ -44,8 +44,6 @@ class FakeRun:
             await asyncio.sleep(0.01)
         raise RuntimeError("rubbish in its files")
 
-    def refused(self, text: str) -> None: ...
-
     def end(self, text: str) -> None: ...
 
     def close(self) -> None:
@@ -60,13 +58,13 @@ class Served:
         self.closed: list[str] = []
         self.pages: list[FakeRun] = []
         self.warned: list[str] = []
-        self.page = FolderPage(folder, self._open, self.warned.append)
+        self.page = FolderPage(folder, self.warned.append, self._open)
         starlette = Starlette(routes=self.page.routes())
         self.app = Guard(starlette, Access("127.0.0.1", 1), self.page.refused)
 
-    def _open(self, path: Path) -> FakeRun:
-        self.pages.append(FakeRun(path, self.opened, self.closed))
-        return self.pages[-1]
+    def _open(self, path: Path, warn: object) -> RunPage:
+        self.pages.append(run := FakeRun(path, self.opened, self.closed))
+        return RunPage(run.routes(), run.run, run.end, run.close)
 
     async def get(self, address: str, **headers: str) -> Answer:
         return await ask(self.app, address, **headers)
