@@ -68,6 +68,20 @@ def test_watched_run_equals_one_that_nobody_watches(workplace: Workplace, how: s
     assert any(row["picture"] for row in frames(seen, FAULTS.index("hangs")))
 
 
+@pytest.mark.slow
+def test_resume_may_let_a_run_be_watched(workplace: Workplace) -> None:
+    saving = {"checkpoint": {"at_end": True}, "environment": {"id": "CartPole-v1"}}
+    plain = CONFIG | saving | {"dashboard": {"enabled": False}}
+    reference = finished(workplace.launch(config=plain))
+    half = workplace.launch(f"stop.env_steps={TICKETS // 2 * 2 * 4 * 16}", config=plain)
+    assert half.wait(60) == 0, half.screen
+    assert read_lines(half.run / "seen.jsonl") == []
+    end = CONFIG["stop"]["env_steps"]
+    resumed = workplace.resume(half, "dashboard.enabled=true", f"stop.env_steps={end}")
+    assert finished(resumed) == reference
+    assert any(row["picture"] for row in read_lines(resumed.run / "seen.jsonl"))
+
+
 NOTES = {
     "": "",
     "draws random numbers": "render() draws from random number generators of the run; they are put "

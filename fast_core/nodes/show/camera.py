@@ -281,7 +281,7 @@ class Camera:
             return None
         drawable, studio = self._source.drawable(shot.place), self._studio
         if drawable.why_not:
-            self._give_up(shot, f"no picture: {drawable.why_not}")
+            shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
         shot.drawn = True
