@@ -158,7 +158,7 @@ export class Charts {
       hovermode: "x unified",
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { size: 11 } },
       showlegend: lines.length > 1 || Boolean(lines[0].deviation),
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
+      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
       xaxis: { ...axis, tickformat: unit.name === "env_steps" ? "~s" : "~g", ticksuffix: unit.suffix, nticks: 6 },
       yaxis: { ...axis, nticks: 5, ...(chart.plot.shares ? { range: [0, 1], tickformat: ".0%" } : {}) },
       yaxis2: { ...axis, overlaying: "y", side: "right", showgrid: false, nticks: 5 },
