@@ -71,6 +71,7 @@ const WORDS = {
   seed_is: ["seed {x}", "种子 {x}"],
   fps: ["{x} fps", "{x} 帧/秒"],
   back: ["Back", "返回"],
+  all_runs: ["All runs", "全部运行"],
   all_tiles: ["All screens", "全部画面"],
   save_clip: ["Save clip", "保存片段"],
   saving_clip: ["Saving…", "正在保存…"],
