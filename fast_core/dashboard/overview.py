@@ -22,6 +22,7 @@ from fast_core.dashboard.sweeps import Begun, Sweeps, SweepState
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
+from fast_core.screens.served import read_served
 from fast_core.system.text import encodable
 
 # What says how a run stands.
@@ -116,16 +117,6 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...]
     groups: tuple[Group, ...] | None
     sweeps: tuple[SweepState, ...] | None
-
-
-class _LivePage(msgspec.Struct, frozen=True):
-    """What ``dashboard.json`` says."""
-
-    url: str
-    pid: int
-
-
-_live_pages = msgspec.json.Decoder(_LivePage)
 
 
 @dataclass
@@ -269,7 +260,7 @@ class Overview:
             resumable=bool(state.checkpoint),
             comebacks=state.comebacks,
             group="" if configuration is None else configuration.id,
-            live=_live(path) if running else "",
+            live=_live(run) if running else "",
         )
         return row, configuration
 
@@ -322,14 +313,15 @@ def _signature(path: Path) -> Signature:
     return tuple(found)
 
 
-def _live(path: Path) -> str:
-    """Address of the live page that a run serves; a token that stands in it is not passed on."""
-    try:
-        told = _live_pages.decode((path / "dashboard.json").read_bytes())
-        address = urlsplit(told.url)
-        if address.scheme in ("http", "https") and address.netloc:
-            os.kill(told.pid, 0)
-            return f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"
-    except (OSError, ValueError, OverflowError, msgspec.DecodeError):
+def _live(run: RunDirectory) -> str:
+    """Address of the page that a run serves itself, without what may stand in it beside that."""
+    served = read_served(run.dashboard)
+    if served is None or not os.path.exists(f"/proc/{served.pid}"):
         return ""
-    return ""
+    try:
+        address = urlsplit(served.url)
+    except ValueError:
+        return ""
+    if address.scheme not in ("http", "https") or not address.netloc:
+        return ""
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"

@@ -13,10 +13,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.folder_api import MOST_CURVES, FolderApi
 from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage, RunPage
 from fast_core.dashboard.overview import Overview
 from fast_core.dashboard.security import Access, Guard
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.screens.served import Served
 from tests.dashboard.asking import Answer, Link, ask
 from tests.tools.made_runs import made_run
 
@@ -50,7 +53,7 @@ class FakeRun:
         self.closed.append(self.path.name)
 
 
-class Served:
+class Page:
     """A folder's page, and the pages of runs that it has opened and closed."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +90,7 @@ def served(scenario: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None
 @served
 async def test_page_is_told_what_there_is_and_then_what_is_new(folder: Path) -> None:
     made_run(folder, values=[1.0, 2.0])
-    page = Served(folder)
+    page = Page(folder)
     assert "overview.js" in (await page.get("/")).text
     assert (await page.get("/assets/overview.js")).status == 200
     whole = (await page.get("/api/runs")).json
@@ -123,7 +126,7 @@ def test_folder_is_looked_at_only_as_often_as_its_size_allows(tmp_path: Path) ->
 @served
 async def test_what_is_no_run_and_no_file_is_not_found(folder: Path) -> None:
     made_run(folder)
-    page = Served(folder)
+    page = Page(folder)
     escapes = ["/run/..%2f..%2fetc/", "/run/../api/none", "/assets/..%2fserver.py", "/assets/../x"]
     for path in ["/run/none/", "/run/", *escapes]:
         assert (await page.get(path)).status == 404, path
@@ -135,7 +138,7 @@ async def test_what_is_no_run_and_no_file_is_not_found(folder: Path) -> None:
 @served
 async def test_strangers_are_refused_for_runs_too(folder: Path) -> None:
     made_run(folder)
-    page = Served(folder)
+    page = Page(folder)
     (run,) = (await page.runs()).values()
     for path in ("/", "/api/runs", f"/run/{run}/"):
         assert (await page.get(path, host="evil.example")).status == 421
@@ -147,7 +150,7 @@ async def test_strangers_are_refused_for_runs_too(folder: Path) -> None:
 @served
 async def test_page_of_a_run_is_open_while_somebody_looks(folder: Path) -> None:
     name = made_run(folder).name
-    page = Served(folder)
+    page = Page(folder)
     run = (await page.runs())[name]
     assert page.opened == []
     moved = await page.get(f"/run/{run}")
@@ -169,14 +172,14 @@ async def test_address_of_a_run_that_was_kept_is_known_to_a_server_that_has_just
     folder: Path,
 ) -> None:
     name = made_run(folder).name
-    run = (await Served(folder).runs())[name]
-    assert (await Served(folder).get(f"/run/{run}/")).text == name
+    run = (await Page(folder).runs())[name]
+    assert (await Page(folder).get(f"/run/{run}/")).text == name
 
 
 @served
 async def test_page_of_a_run_that_is_gone_or_fails_is_closed_alone(folder: Path) -> None:
     paths = [made_run(folder, f"seed={seed}") for seed in range(2)]
-    page = Served(folder)
+    page = Page(folder)
     runs = await page.runs()
     gone, failing = (f"/run/{runs[path.name]}/" for path in paths)
     for address in (gone, failing):
@@ -196,7 +199,18 @@ async def test_page_of_a_run_that_is_gone_or_fails_is_closed_alone(folder: Path)
 async def test_pages_of_few_runs_are_open_at_once(folder: Path) -> None:
     for seed in range(MOST_OPEN + 2):
         made_run(folder, f"seed={seed}")
-    page = Served(folder)
+    page = Page(folder)
     for run in (await page.runs()).values():
         await page.get(f"/run/{run}/")
     assert page.closed == page.opened[:2]
+
+
+def test_page_of_a_run_that_serves_its_own_says_where_its_frames_are(tmp_path: Path) -> None:
+    run = RunDirectory(made_run(tmp_path, outcome=None))
+    lock = run.lock()
+    source = RunOnFile(run)
+    assert "--dashboard" in source.hello().why_no_frames
+    Served("http://127.0.0.1:8420/", 8420, 1).write(run.dashboard)
+    assert "serves: http://127.0.0.1:8420/" in source.hello().why_no_frames
+    source.close()
+    lock.close()

@@ -76,9 +76,9 @@ def test_runs_are_told_drawn_and_followed(folder: Path, visit: Visiting) -> None
         low, high, alone, dotted, whole = lines(page)["evaluation"]
         assert (low, high) == ([1.0, 5.0, 9.0], [3.0, 5.0, 9.0])
         assert (alone, dotted, whole) == ([1.0, 2.0], [None, 5.0, 9.0], [2.0, 5.0, None])
-        page.page.get_by_role("button", name="± std").click()
+        page.page.locator("[data-spread=std]").click()
         page.until(lambda: lines(page)["evaluation"][1][1] == 5.0, "the other band")
-        page.page.get_by_role("button", name="min–max").click()
+        page.page.locator("[data-spread=range]").click()
 
         new = RunDirectory(made_run(folder, "seed=3", values=[4.0], outcome=None))
         lock = new.lock()

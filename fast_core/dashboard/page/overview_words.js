@@ -66,6 +66,7 @@ add({
   seeds_there: ["{n} of {all} seeds", "{n} / {all} 个种子"],
   said_new: ["{n} new runs", "新增 {n} 个运行"],
   said_state: ["{name}: {state}", "{name}：{state}"],
+  joiner: [", ", "，"],
   ascending: ["ascending", "升序"],
   descending: ["descending", "降序"],
 });

@@ -101,7 +101,7 @@ function reached(group) {
 function standing(group) {
   return Object.entries(group.states)
     .map(([state, n]) => `${n} ${word("state", state)}`)
-    .join(", ");
+    .join(say("joiner"));
 }
 
 /** Columns of the table of configurations. */

@@ -32,7 +32,7 @@ function item(sweep, filterBy) {
   const far = sweep.planned === null ? say("sweep_known", { finished }) : say("sweep_of", { finished, planned: sweep.planned });
   const rest = STATES.slice(1).filter((state) => counts[state]).map((state) => `${counts[state]} ${word("state", state)}`);
   const by = sweep.pid === null ? say("sweep_idle") : say("sweep_by", { pid: sweep.pid });
-  const facts = make("span", "sweep-facts", {}, [far, ...rest, by].join(", "));
+  const facts = make("span", "sweep-facts", {}, [far, ...rest, by].join(say("joiner")));
   const line = make("li", "", {}, make("span", "sweep-name", {}, name), bar, facts);
   if (!here) {
     const button = make("button", "", { type: "button", "aria-label": say("sweep_filter_label", { name }) }, say("sweep_filter"));
