@@ -69,17 +69,29 @@ class NodeNow(msgspec.Struct, frozen=True):
 
 
 class TileNow(msgspec.Struct, frozen=True):
-    """What is known of a tile; R and S are its reward and its steps so far."""
+    """What is known of a tile.
+
+    Attributes:
+        tile: Its number.
+        state: running, waiting for policy, waiting, starting, restarting or dead.
+        note: What there is to say of its pictures, or why it does nothing.
+        R: Its reward so far, None before its first frame; likewise the rest.
+        S: Its steps so far.
+        episode: Its episode, from 0.
+        version: Version of the policy that acts.
+        seed: Seed of the episode.
+        fps: Frames a second that its node gives it.
+    """
 
     tile: int
-    R: float | None
-    S: int | None
-    episode: int | None
-    version: int | None
-    seed: int | None
     state: str
-    fps: float
-    note: str
+    note: str = ""
+    R: float | None = None
+    S: int | None = None
+    episode: int | None = None
+    version: int | None = None
+    seed: int | None = None
+    fps: float = 0.0
 
 
 class Ahead(msgspec.Struct, frozen=True):

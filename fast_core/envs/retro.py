@@ -154,6 +154,20 @@ class RetroGame(gymnasium.Env[Frame, Any]):
         screen: Frame = self._retro.get_screen(apply_rotation=True)
         return np.ascontiguousarray(screen)
 
+    @property
+    def buttons(self) -> list[str | None]:
+        """The console's buttons, in the order of the bits of an action; None for what is none."""
+        return list(self._retro.buttons)
+
+    def get_action_meanings(self) -> list[str]:
+        """The buttons of each action where it is one number, as text."""
+        if self._presses is not None:
+            masks = self._presses
+        else:
+            count = int(getattr(self.action_space, "n", 0))
+            masks = [self._retro.action_to_array(action)[0] for action in range(count)]
+        return ["+".join(np.array(self.buttons)[mask > 0]) or "none" for mask in masks]
+
     def render(self) -> Any:
         """What the game shows, in colour and full size."""
         return self._screen()
