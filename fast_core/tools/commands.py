@@ -32,6 +32,12 @@ config_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(config_app, name="config")
+demo_app = typer.Typer(
+    help="Show what there is, without learning anything.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(demo_app, name="demo")
 
 Config = Annotated[
     Path,
@@ -390,6 +396,34 @@ def doctor() -> None:
     findings = diagnose()
     typer.echo(report(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@demo_app.command()
+def screens(
+    overrides: Overrides = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Environment, or a game of stable-retro; by default Airstriker-Genesis-v0, "
+            "ALE/Breakout-v5 or CartPole-v1, whichever is installed.",
+        ),
+    ] = None,
+    tiles: Annotated[int, typer.Option(min=1, max=32, help="How many.")] = 8,
+    port: Port = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="How long; until Ctrl-C by default.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the run directory, in this folder."),
+    ] = None,
+) -> None:
+    """Play at random in many environments and show them on a page; nothing is left of it."""
+    from fast_core.tools.demo import screens as show_screens
+
+    given = [*(overrides or ()), *_page(True, port)]
+    raise _end(show_screens(env, tiles, given, seconds=seconds, keep=keep))
 
 
 @config_app.command()
