@@ -370,7 +370,12 @@ def replay(
 @app.command()
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all by default.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Which; all by default. `parallel [CONFIG] [KEY=VALUE]...` compares one worker "
+            "with several on this machine.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
     only_list: Annotated[
@@ -379,10 +384,27 @@ def bench(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per benchmark instead.")
     ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Of parallel: environment to play in at random."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=2, help="Of parallel: how many; rollout.shards by default.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="Of parallel: of each measurement.")
+    ] = None,
 ) -> None:
-    """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
+    """Run benchmarks against other libraries, from a checkout, or one worker against several."""
     if as_json:
         surroundings.reserve_output()
+    if names and names[0] == "parallel":
+        from fast_core.tools import parallel
+
+        asked = parallel.Asked(names[1:], env, workers, seconds, quick)
+        raise typer.Exit(parallel.run(asked, as_json=as_json))
+    if env or workers or seconds:
+        raise ConfigError("--env, --workers and --seconds belong to `fastloop bench parallel`")
     from fast_core.tools.bench import run
 
     raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))

@@ -1,6 +1,8 @@
-"""Demonstrations leave nothing behind."""
+"""Demonstrations and comparisons leave nothing behind."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -21,3 +23,17 @@ def test_screens_serve_a_page_and_are_gone_afterwards(workplace: Workplace, kept
     assert shown.leftovers() == []
     folders = {path.name for path in shown.home.iterdir() if path.is_dir()}
     assert folders == ({"here"} if kept else set())
+
+
+@pytest.mark.slow
+def test_one_worker_is_compared_with_two(workplace: Workplace) -> None:
+    given = ["--env", "CartPole-v1", "--workers", "2", "--quick", "--seconds", "0.5", "--json"]
+    compared = workplace.start(["-m", "fast_core.cli", "bench", "parallel", *given])
+    assert compared.wait(90) == 0, compared.screen
+    found = json.loads(compared.screen.splitlines()[-1])
+    assert (found["workers"], found["one"]["workers"], found["many"]["workers"]) == (2, 1, 2)
+    for side in (found["one"], found["many"]):
+        assert side["env_steps_per_s"] > 0 and side["episodes_per_hour"] > 0
+        assert side["memory_bytes"] > 30e6 and side["cores_busy"] > 0
+    assert compared.leftovers() == []
+    assert [path for path in compared.home.iterdir() if path.is_dir()] == []
