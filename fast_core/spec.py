@@ -156,6 +156,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         acts: Whether policies need it.
         target: Whether a target network follows it.
         statistic: Whether its gradient is what a batch says of itself, which no step follows.
+        judges: Whether insights need it, to judge what was done.
     """
 
     name: str
@@ -166,6 +167,12 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     acts: bool = True
     target: bool = False
     statistic: bool = False
+    judges: bool = False
+
+    @property
+    def only_judges(self) -> bool:
+        """Whether insights need it and policies don't."""
+        return self.judges and not self.acts
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True):

@@ -58,3 +58,19 @@ class ActionMap:
         within: Array = np.maximum(action.astype(space.dtype, copy=False), self.low)
         np.minimum(within, self.high, out=within)
         return within
+
+    def stored(self, action: Array) -> F32:
+        """Of actions ``[B, ...]`` of a box as environments took them, as rollouts store them.
+
+        What was clipped is not known any more.
+        """
+        found: F32 = np.asarray(action, np.float32)
+        return found if self.half is None else (found - self.middle) / self.half
+
+
+def in_units(to_environment: ActionMap, mean: F32, std: F32) -> tuple[F32, F32]:
+    """Mean and deviation ``[A]`` of stored actions as the environment takes them, not clipped."""
+    if to_environment.half is None:
+        return mean, std
+    half, middle = to_environment.half.reshape(-1), to_environment.middle.reshape(-1)
+    return mean * half + middle, std * half

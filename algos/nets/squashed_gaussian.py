@@ -79,6 +79,20 @@ class SquashedGaussian:
         log_std *= self._inside
         return gradient
 
+    def moments(self, output: F32) -> tuple[F32, F32]:
+        """Mean and deviation of the actions, ``[A, B]``: a sum over the whole of the noise.
+
+        Its steps are so small that the sum is as exact as float32, for every deviation there is.
+        """
+        log_std = np.clip(output[self._size :], LOG_STD_MIN, LOG_STD_MAX).astype(np.float64)
+        noise = np.linspace(-6.0, 6.0, 401)
+        weight = np.exp(-0.5 * np.square(noise))
+        weight /= weight.sum()
+        action = np.tanh(output[: self._size, :, None] + np.exp(log_std)[..., None] * noise)
+        mean = action @ weight
+        variance = np.square(action - mean[..., None]) @ weight
+        return mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
+
     def log_prob(self, output: F32, action: F32) -> F32:
         """Log-probabilities ``[B]`` of actions ``[A, B]``.
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from fast_core.algorithm import Array, Backend, Thoughts
-from fast_core.algos.nets.action_map import ActionMap
+from fast_core.algos.nets.action_map import ActionMap, in_units
 from fast_core.algos.nets.distributions import probabilities
 from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
@@ -131,11 +131,3 @@ class ActorCriticThinker:
         counts = self._shape.choices or (len(output),)
         chances = probabilities(output, counts, None if mask is None else mask.T)
         return Thoughts(expected, [each[:, 0] for each in chances])
-
-
-def in_units(to_environment: ActionMap, mean: F32, std: F32) -> tuple[F32, F32]:
-    """Mean and deviation ``[A]`` of stored actions as the environment takes them, not clipped."""
-    if to_environment.half is None:
-        return mean, std
-    half, middle = to_environment.half.reshape(-1), to_environment.middle.reshape(-1)
-    return mean * half + middle, std * half

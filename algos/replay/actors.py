@@ -39,6 +39,14 @@ class Actor(Protocol):
         ...
 
 
+class Seeing(Actor, Protocol):
+    """What an `Actor` of FastLoop's own networks has besides."""
+
+    def seen(self, obs: Array) -> F32:
+        """What all networks get of observations, after convolutions: ``[B, in]``."""
+        ...
+
+
 @runtime_checkable
 class Exporting(Protocol):
     """What an `Actor` in torch has besides: it can leave FastLoop."""
@@ -103,8 +111,10 @@ class NumpyActor:
 
     def output(self, obs: Array) -> F32:
         """The output ``[out, B]`` for observations ``[B, ...]``."""
-        rows = self.encoder.vector(obs)
-        if self._scaling is not None:
-            rows = self._scaling(rows)
-        output: F32 = self._network.forward(rows.T)[0]
+        output: F32 = self._network.forward(self.seen(obs).T)[0]
         return output
+
+    def seen(self, obs: Array) -> F32:
+        """The numbers of observations as networks take them, ``[B, in]``."""
+        rows = self.encoder.vector(obs)
+        return rows if self._scaling is None else self._scaling(rows)

@@ -6,13 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Thinker
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.replay.box_actions import check_box
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec
+from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.system.importing import own
 
 Rate = Annotated[float, Meta(gt=0)]
 
@@ -90,6 +91,24 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
             layout.add_numbers("averages", self.critics, self.critic_numbers(), statistic=True)
         policy = self.policy_shape(environment)
         layout.add_network("policy", policy, target=self.policy_has_target())
+
+    def averages_critics(self) -> bool:
+        """Whether the policy follows the mean of its critics, not the least."""
+        return False
+
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters of the critics."""
+        if self.modular:
+            return super().insight_fields(environment)
+        parameters = self.critic_shape(environment).parameters("critics", 0)
+        return tuple(FieldSpec(p.name, p.shape, "float32") for p in parameters)
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker | None:
+        """The critics' values, and what the policy's actions are spread over."""
+        critics = None if self.modular else self.critic_shape(environment)
+        make = own("fast_core.algos.replay.thinking:box_thinker")
+        made: Thinker | None = make(self, environment, critics, mean=self.averages_critics())
+        return made
 
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
         """One standard normal number for each dimension."""

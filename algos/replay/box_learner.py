@@ -42,6 +42,11 @@ class BoxLearner(ReplayLearner):
         super().change(settings)
         self._box_settings = settings
 
+    def insight_parameters(self) -> list[F32]:
+        """Those of the critics."""
+        flat = self._vectors.parameters()
+        return [p.view(flat) for p in self._layout.groups["critics"].parameters]
+
     def _compute(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)
         inputs.fill(batch)

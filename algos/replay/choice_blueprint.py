@@ -6,11 +6,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup
+from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Thinker
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.config import Count
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.importing import own
 
 
 class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
@@ -59,3 +60,9 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
 
         actor = self.actor(environment, setup)
         return GreedyPolicy(actor, environment, first=self.first_value(environment))
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker | None:
+        """Values of all choices, which policies choose by."""
+        make = own("fast_core.algos.replay.thinking:choice_thinker")
+        made: Thinker | None = make(self, environment)
+        return made

@@ -102,6 +102,13 @@ class DQN(ReplayLearner):
         if (self._updates + 1) % self._dqn.target_interval == 0:
             self._vectors.follow(self._dqn.target_rate)
 
+    def insight_parameters(self) -> list[F32]:
+        """Of the value's stream, where there are two."""
+        if not self._streams:
+            return []
+        flat = self._vectors.parameters()
+        return [p.view(flat)[:1] for p in self._layout.groups["critics"].parameters]
+
     def _acting_parameters(self, flat: F32) -> list[F32]:
         """Of all values; of the advantages alone where they have a stream of their own."""
         first = int(self._streams)

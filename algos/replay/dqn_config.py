@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algorithm import Algorithm, LearnerSetup, Thinker
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import is_own
 from fast_core.algos.replay.choice_blueprint import ChoiceBlueprint
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec
+from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.importing import own
 
 
@@ -95,6 +95,21 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
         """Behind the value, if it is an output of the same network."""
         one = self.dueling and not (self.modular or self.streams(environment))
         return int(one)
+
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters of the value's stream, where it has one: policies choose by advantages."""
+        if not self.streams(environment):
+            return super().insight_fields(environment)
+        parameters = self.policy_shape(environment).parameters("value", 0)
+        return tuple(FieldSpec(p.name, p.shape, "float32") for p in parameters)
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker | None:
+        """Values of all choices."""
+        stream = self.policy_shape(environment) if self.streams(environment) else None
+        dueling = self.dueling and not self.modular
+        make = own("fast_core.algos.replay.thinking:choice_thinker")
+        made: Thinker | None = make(self, environment, dueling=dueling, stream=stream)
+        return made
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""

@@ -308,6 +308,10 @@ class ReplayLearner(ABC):
         """Of the network that acts, after the convolutions."""
         return [p.view(flat) for p in self._layout.groups["policy"].parameters]
 
+    def insight_parameters(self) -> Sequence[Array]:
+        """What insights need beside those; nothing, if a subclass does not say."""
+        return []
+
     def _exploration(self) -> float:
         """How much policies explore, by the env steps behind the last batch."""
         return self._settings.exploration(self._updates, self._env_steps)

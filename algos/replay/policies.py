@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from fast_core.algorithm import ActionOutput, Array
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.observations import I64, Bool
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
 from fast_core.algos.replay.actors import Actor
 from fast_core.algos.replay.box_actions import BoxActions
@@ -17,25 +19,34 @@ from fast_core.spec import EnvironmentSpec
 
 
 class ReplayPolicy:
-    """Networks, and a number that says how much is explored."""
+    """Networks, and a number that says how much is explored.
+
+    Attributes:
+        actor: The networks.
+    """
 
     def __init__(self, actor: Actor) -> None:
-        self._actor = actor
+        self.actor = actor
         self._exploration = 0.0
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
         *networks, exploration = parameters
-        self._actor.load(networks)
+        self.actor.load(networks)
         self._exploration = float(exploration[0])
 
 
 class BoxPolicy(ReplayPolicy):
-    """Acts within [-1, 1]; uniformly at random while exploration is 1."""
+    """Acts within [-1, 1]; uniformly at random while exploration is 1.
+
+    Attributes:
+        to_environment: Stretches stored actions over the box.
+    """
 
     def __init__(self, actor: Actor, environment: EnvironmentSpec) -> None:
         super().__init__(actor)
         self._actions = BoxActions(environment)
+        self.to_environment = self._actions.to_environment
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
@@ -52,10 +63,21 @@ class BoxPolicy(ReplayPolicy):
 
     def environment_action(self, action: Array) -> Array:
         """Stretch stored actions over the box."""
-        return self._actions.to_environment(action)
+        return self.to_environment(action)
+
+    def spread(self, obs: Array) -> tuple[F32, F32, F32]:
+        """Of stored actions ``[A]`` for one row: without exploration, their mean and deviation."""
+        quiet, mean, std = self._spread(self.actor.output(obs)[:, 0])
+        if self._exploration >= 1.0:
+            mean, std = np.zeros_like(mean), np.full_like(std, 1.0 / math.sqrt(3.0))
+        return quiet, mean, std
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         """Actions ``[B, A]`` and their log-probabilities ``[B]``."""
+        raise NotImplementedError
+
+    def _spread(self, output: F32) -> tuple[F32, F32, F32]:
+        """`spread` of what the network puts out for a row, where it is asked."""
         raise NotImplementedError
 
 
@@ -68,8 +90,13 @@ class SquashedPolicy(BoxPolicy):
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         noise = normal.T if explore else np.zeros_like(normal.T)
-        action, log_prob = self._distribution.sample(self._actor.output(obs), noise)
+        action, log_prob = self._distribution.sample(self.actor.output(obs), noise)
         return action.T, log_prob
+
+    def _spread(self, output: F32) -> tuple[F32, F32, F32]:
+        mean, std = self._distribution.moments(output[:, None])
+        quiet: F32 = np.tanh(output[: self._actions.size])
+        return quiet, mean[:, 0], std[:, 0]
 
 
 class DeterministicPolicy(BoxPolicy):
@@ -90,7 +117,7 @@ class DeterministicPolicy(BoxPolicy):
 
     def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
         """The log-probability is that of the noise, before actions are clipped to the box."""
-        action: F32 = np.tanh(self._actor.output(obs).T)
+        action: F32 = np.tanh(self.actor.output(obs).T)
         if not explore:
             return action, np.full(len(obs), self._constant, np.float32)
         action += self._std * normal
@@ -99,6 +126,11 @@ class DeterministicPolicy(BoxPolicy):
         log_prob *= np.float32(-0.5)
         log_prob += self._constant
         return action, log_prob
+
+    def _spread(self, output: F32) -> tuple[F32, F32, F32]:
+        """The deviation is that of the noise, before actions are clipped to the box."""
+        action: F32 = np.tanh(output)
+        return action, action, np.full_like(action, self._std)
 
 
 class GreedyPolicy(ReplayPolicy):
@@ -119,14 +151,10 @@ class GreedyPolicy(ReplayPolicy):
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``; the ``noise [B, 2]`` is uniform."""
-        values = self._actor.output(obs)[self._first :]
-        mask = self._actor.encoder.mask(obs)
-        if mask is not None:
-            values = np.where(mask.T, values, np.float32(FORBIDDEN))
-        best = values.argmax(axis=0)
+        best, mask = self._judge(obs)
         if not explore:
             return ActionOutput(best, np.zeros(len(obs), np.float32))
-        allowed = np.ones(values.shape, np.bool_) if mask is None else mask.T
+        allowed = np.ones((self._map.space.n, len(obs)), np.bool_) if mask is None else mask
         counts = np.maximum(np.add.reduce(allowed, axis=0), 1)
         uniform = np.asarray(noise, np.float32).reshape(len(obs), 2)
         # The k-th allowed choice is the first with more than k allowed ones up to it.
@@ -136,6 +164,26 @@ class GreedyPolicy(ReplayPolicy):
         action = np.where(uniform[:, 0] < epsilon, any_allowed, best)
         probability = epsilon / counts + (1.0 - epsilon) * (action == best)
         return ActionOutput(action, np.log(probability).astype(np.float32))
+
+    def probabilities(self, obs: Array) -> F32:
+        """Of each choice for one row, ``[n]``."""
+        best, mask = self._judge(obs)
+        choices = self._map.space.n
+        allowed = np.ones(choices) if mask is None else mask[:, 0].astype(np.float64)
+        if not allowed.any():
+            allowed[0] = 1.0  # what `act` takes of none
+        found = self._exploration * allowed / allowed.sum()
+        found[best[0]] += 1.0 - self._exploration
+        chances: F32 = found.astype(np.float32)
+        return chances
+
+    def _judge(self, obs: Array) -> tuple[I64, Bool | None]:
+        """The best choices ``[B]``, and which are allowed, ``[n, B]``; None: all."""
+        values, mask = self.actor.output(obs)[self._first :], self.actor.encoder.mask(obs)
+        if mask is None:
+            return values.argmax(axis=0), None
+        best: I64 = np.where(mask.T, values, np.float32(FORBIDDEN)).argmax(axis=0)
+        return best, mask.T
 
     def environment_action(self, action: Array) -> Array:
         """Count from the space's first choice."""

@@ -40,6 +40,10 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
         """No: the policy itself chooses the next actions."""
         return False
 
+    def averages_critics(self) -> bool:
+        """With random subsets in targets, as REDQ has it."""
+        return self.critics_in_target is not None
+
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
         if self.modular:

@@ -311,6 +311,13 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         actor.load(parameters[:-1])
         return actor.exported(first=self.first_value(environment))
 
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """Parameters of the torch modules that only judge."""
+        if not self.modular:
+            return ()
+        judging = (module for module in self.modules(environment) if module.only_judges)
+        return tuple(field for module in judging for field in module.fields)
+
     def first_value(self, environment: EnvironmentSpec) -> int:
         """Which output of the network that acts is the value of the first choice."""
         return 0

@@ -88,6 +88,12 @@ class TorchActor:
             output: F32 = x.cpu().numpy().T
         return output
 
+    def seen(self, obs: Array) -> F32:
+        """See `replay.actors.Seeing`."""
+        with torch.inference_mode():
+            found: F32 = self._seen(self._leaves, self._rows(obs)).float().cpu().numpy()
+        return found
+
     def exported(self, *, first: int) -> PolicyModule:
         """See `replay.actors.Exporting`."""
         images = () if self._see is None else self._see.images
@@ -95,9 +101,7 @@ class TorchActor:
         return make_module(self._environment, images, network, first=first, scaling=scaling)
 
     def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
-        x = rows.vector
-        if self._see is not None:
-            x = see(self._see, leaves, rows, bf16=self._bf16, scaled=True)
+        x = self._seen(leaves, rows)
         hidden, activation = len(self._shape.hidden_sizes), FUNCTIONS[self._shape.activation]
         kinds = layer_kinds(layer_norm=self._shape.layer_norm)
         for index in range(hidden):
@@ -105,6 +109,11 @@ class TorchActor:
             x = activation(dense(x.to(layer[0].dtype), *layer))
         last = leaves[f"policy.{hidden}.weight"][0]
         return functional.linear(x.float(), last, leaves[f"policy.{hidden}.bias"][0])
+
+    def _seen(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
+        if self._see is None:
+            return rows.vector
+        return see(self._see, leaves, rows, bf16=self._bf16, scaled=True)
 
     def _rows(self, obs: Array) -> Rows:
         """Observations on the device, without their mask."""

@@ -77,6 +77,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
 
     Attributes:
         acting: Parts that policies need.
+        judging: Parts that `judge` needs, beside those that act and what all see through.
         followed: Parts that target networks follow.
         statistics: Parts whose gradient is what a batch says of itself.
         replaced: Whether a user's module may be every network itself (`modules`).
@@ -85,6 +86,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     """
 
     acting: ClassVar[tuple[str, ...]] = ("policy",)
+    judging: ClassVar[tuple[str, ...]] = ()
     followed: ClassVar[tuple[str, ...]] = ("critics",)
     statistics: ClassVar[tuple[str, ...]] = ()
     replaced: ClassVar[bool] = False
@@ -138,6 +140,14 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     def output(cls, settings: Settings, networks: Networks, rows: Rows) -> Tensor:
         """What policies choose by, ``[B, out]``: values of choices, or means and deviations."""
         return networks("policy", networks.see(rows))
+
+    @classmethod
+    def judge(cls, settings: Settings, networks: Networks, rows: Rows, action: Tensor) -> Tensor:
+        """What critics say of stored actions ``[B, A]``, for who watches: ``[M, B, out]``.
+
+        The first output is the value, a second one the deviation of the return before softplus.
+        """
+        raise NotImplementedError
 
     def loss(self, batch: TorchBatch) -> Loss:
         """The losses of a batch, from `online` and `target`, in torch."""
@@ -322,6 +332,13 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             p.view(flat) for name in groups if name in self.acting for p in groups[name].parameters
         ]
 
+    def insight_parameters(self) -> list[F32]:
+        """Those of the parts that only judge."""
+        flat, acting = self._vectors.parameters(), ("encoder", *self.acting)
+        groups = self._layout.groups.items()
+        judging = [g for name, g in groups if name in self.judging and name not in acting]
+        return [p.view(flat) for group in judging for p in group.parameters]
+
 
 def torch_learner(settings: ReplaySettings) -> type[TorchAlgorithm[Any]]:
     """The class that learns with torch modules.
@@ -383,6 +400,7 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
             acts=name == "encoder" or name in learner.acting,
             target=name == "encoder" or name in learner.followed,
             statistic=name in learner.statistics,
+            judges=name in learner.judging,
         )
         for name, fields in found.items()
         if fields

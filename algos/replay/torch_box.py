@@ -18,7 +18,8 @@ from torch.nn import functional
 from fast_core.algos.nets.distributions import LOG_2PI
 from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets.squashed_gaussian import LOG_2, LOG_STD_MAX, LOG_STD_MIN
-from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm, TorchBatch
+from fast_core.algos.nets_torch.networks import Rows
+from fast_core.algos.replay.torch_algorithm import Loss, Networks, TorchAlgorithm, TorchBatch
 from fast_core.algos.replay.torch_networks import (
     Critics,
     Numbers,
@@ -33,6 +34,7 @@ class TorchBox(TorchAlgorithm[Any]):
     """Critics on stored actions, and a policy that follows their slope at its own."""
 
     replaced: ClassVar[bool] = True
+    judging: ClassVar[tuple[str, ...]] = ("critics",)
 
     @classmethod
     def modules(
@@ -61,6 +63,11 @@ class TorchBox(TorchAlgorithm[Any]):
         if settings.critic_numbers():
             averages["averages"] = Numbers(settings.critics, settings.critic_numbers())
         return {"critics": critics, **averages, "policy": policy}
+
+    @classmethod
+    def judge(cls, settings: Any, networks: Networks, rows: Rows, action: Tensor) -> Tensor:
+        """What all critics say."""
+        return networks("critics", networks.see(rows), action)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

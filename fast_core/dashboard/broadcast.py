@@ -107,7 +107,8 @@ class Broadcast:
                 interval_s = max(each.client.interval_s, self._interval_s)
                 wanted[tile] = min(interval_s, wanted.get(tile, interval_s))
         self._wanted = {tile: round(1e9 * interval_s) for tile, interval_s in wanted.items()}
-        self.source.want(self._wanted)
+        large = any(each.client.enlarged in self._tiles for each in self._connections)
+        self.source.want(self._wanted, insight=large)
         for tile in self._newest.keys() - self._wanted.keys():
             del self._newest[tile]
         self.clips.keep(self._wanted)
@@ -187,13 +188,11 @@ class Broadcast:
                 return
             try:
                 said = understand(message.get("text") or message.get("bytes") or b"")
-                connection.client.take(said)
-                if not connection.client.wanted <= self._tiles:
-                    raise ValueError(f"there is no tile {sorted(connection.client.wanted)[-1]}")
             except ValueError as error:
                 self.tell_once(f"a browser sent what the page never does: {error}")
                 connection.code = REFUSED
                 return
+            connection.client.take(said)
             if not isinstance(said, Ack):
                 self._want()
             connection.wake.set()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures
+from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.meters import Meter, Reading
 from fast_core.dashboard.source import (
     End,
@@ -19,21 +20,17 @@ from fast_core.dashboard.source import (
     TileFacts,
     TileNow,
 )
-from fast_core.memory import StatsColumn
+from fast_core.dashboard.tile_states import Best, TileStates
+from fast_core.dashboard.words import node_word
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
-from fast_core.run.names import EVALUATOR
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import frame_layout
-from fast_core.scheduler.ledger import balanced_blocks
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
 
-# What a node's state is called on the page, where that is another word.
-_WORDS = {NodeState.ACTING: "inferring", NodeState.TRYING: "trying environments"}
-_STEPS = (NodeState.STEPPING, NodeState.ACTING)
 _IDLE = (NodeState.WAITING, NodeState.STARTING)
 
 
@@ -44,9 +41,11 @@ class LiveRun:
     words of `Watching`, which are the page's own.
     """
 
-    def __init__(self, plan: RunPlan, memory: RunMemory, watching: Watching) -> None:
-        """``watching`` are the words of this viewer."""
-        self._plan, self._watching = plan, watching
+    def __init__(
+        self, plan: RunPlan, memory: RunMemory, watching: Watching, insights: Insights
+    ) -> None:
+        """``watching`` are the words of this viewer, ``insights`` says what the policy thinks."""
+        self._plan, self._watching, self._insights = plan, watching, insights
         config = plan.config
         self._feed = Feed(RunDirectory(Path(plan.run_directory)))
         self._stats = memory.all_stats()
@@ -56,10 +55,7 @@ class LiveRun:
         self._layout = frame_layout(plan)
         self._room = bytearray(self._layout.nbytes)
         self._newest: dict[int, Frame] = {}
-        blocks = balanced_blocks(config.rollout.shards, plan.env_nodes)
-        named = zip(plan.names.env, blocks, strict=True)
-        self._executors = {shard: name for name, block in named for shard in block}
-        self._began_s = time.monotonic()
+        self._states, self._best = TileStates(plan, memory, self._stats), Best()
         self.facts = RunFacts(
             name=config.name,
             seed=config.seed,
@@ -80,7 +76,7 @@ class LiveRun:
                     tile.number,
                     -1 if tile.shard is None else tile.shard,
                     tile.env,
-                    self._node_of(tile),
+                    self._states.node_of(tile),
                     "evaluation" if tile.shard is None else "training",
                 )
                 for tile in self._tiles
@@ -114,7 +110,7 @@ class LiveRun:
             updates=figures.updates,
             rates=figures.rates,
             ahead=figures.ahead,
-            best_tile=None,
+            best_tile=self._best.tile,
             nodes=nodes,
             tiles=tuple(map(self._tile, self._tiles)),
         )
@@ -131,44 +127,29 @@ class LiveRun:
         busy_s = row.busy_ns / 1e9 + (0.0 if idle else doing_s)
         waiting_s = row.waiting_ns / 1e9 + (doing_s if idle else 0.0)
         busy, waiting = self._meters[name].take(Reading(now_s, busy_s, waiting_s))
-        word = _WORDS.get(state, state.name.lower())
-        if name in self._feed.away:
-            word = "dead"
+        word = "dead" if name in self._feed.away else node_word(state.name.lower())
         return NodeNow(name, word, doing_s, busy, waiting, self._feed.lives.get(name, 1))
-
-    def _node_of(self, tile: Tile) -> str:
-        """Who executes a tile's shard, as was seen last: shards move."""
-        if tile.shard is None:
-            return EVALUATOR
-        for name in self._plan.names.steppers:
-            words = self._stats[name].words
-            if words[StatsColumn.STATE] in _STEPS:
-                self._executors[words[StatsColumn.SHARD]] = name
-        return self._executors[tile.shard]
 
     def _tile(self, tile: Tile) -> TileNow:
         frame = self._newest.get(tile.number)
-        state = self._state_of(tile)
+        state = self._states.state(tile, self._feed.away)
         if frame is None:
-            return TileNow(tile.number, None, None, None, None, None, state, 0.0, "")
+            return TileNow(tile.number, state.word, state.why)
         return TileNow(
             tile.number,
-            frame.total,
-            frame.step,
-            frame.episode,
-            frame.version,
-            frame.seed,
-            state,
-            frame.fps,
-            frame.note,
+            state.word,
+            frame.note or state.why,
+            R=frame.total,
+            S=frame.step,
+            episode=frame.episode,
+            version=frame.version,
+            seed=frame.seed,
+            fps=frame.fps,
         )
 
-    def _state_of(self, tile: Tile) -> str:
-        return "running"
-
-    def want(self, intervals_ns: dict[int, int]) -> None:
-        """Say which tiles are wanted."""
-        self._watching.want(intervals_ns, time.monotonic_ns())
+    def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
+        """Say which tiles are wanted, and whether what the policy thinks is."""
+        self._watching.want(intervals_ns, time.monotonic_ns(), insight=insight)
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
         """The newest frame of a tile and its number, if that is above ``newer_than``."""
@@ -178,12 +159,14 @@ class LiveRun:
         number = board.read_into(self._room, newer_than=newer_than)
         frame = self._layout.unpack(bytes(self._room))
         self._newest[tile] = frame
+        if frame.shard >= 0:
+            self._best.see(tile, frame)
         return number, frame
 
     def insight(self, frame: Frame) -> Insight | None:
-        """What the networks make of a frame."""
-        return None
+        """What the policy thinks of a frame."""
+        return self._insights.of(frame)
 
     def close(self) -> None:
         """Nobody watches any more."""
-        self.want({})
+        self.want({}, insight=False)

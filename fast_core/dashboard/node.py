@@ -12,7 +12,7 @@ from fast_core.memory import Structure, Trace
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import watching
+from fast_core.run.structures import INSIGHTS, insights, watching
 from fast_core.screens.access import token
 from fast_core.screens.served import Served, read_served
 from fast_core.screens.watching import WATCHING, Watching
@@ -28,7 +28,7 @@ class Dashboard(Node):
     """Serves the page from a thread; the run neither waits for it nor ends with it."""
 
     emits = frozenset({Ready})
-    reads = frozenset({"frames"})
+    reads = frozenset({"frames", "weights", INSIGHTS})
     writes = frozenset({WATCHING})
     essential = False
     _server: PageServer | None = None
@@ -37,14 +37,18 @@ class Dashboard(Node):
 
     @classmethod
     def structures(cls, plan: RunPlan, name: str) -> Iterator[Structure]:
-        """The words in which it says which tiles are watched."""
+        """The words in which it says which tiles are watched, and a board for insights."""
         yield watching(plan)._replace(name=f"{WATCHING}/{name}")
+        if (board := insights(plan)) is not None:
+            yield board._replace(name=f"{INSIGHTS}/{name}")
 
     def setup(self) -> None:
         """Begin to serve: at the port of the process before, if there was one."""
         # here, because the launcher imports this module and needs none of them
+        from fast_core.dashboard.insight import Insights
         from fast_core.dashboard.live import LiveRun
-        from fast_core.dashboard.server import PageServer, listen
+        from fast_core.dashboard.server import PageServer
+        from fast_core.dashboard.serving import listen
 
         context, config = self.context, self.context.plan.config
         if config.mode == "process":
@@ -53,8 +57,10 @@ class Dashboard(Node):
         before = read_served(path) if context.life > 1 else None
         port = page.port if before is None else before.port
         listening = listen(page.host, port)
-        words = context.memory.at(Trace, f"{WATCHING}/{context.name}")
-        self._live = LiveRun(context.plan, context.memory, Watching(words.words))
+        memory, name = context.memory, context.name
+        words = memory.at(Trace, f"{WATCHING}/{name}")
+        thoughts = Insights(context.plan, memory, f"{INSIGHTS}/{name}")
+        self._live = LiveRun(context.plan, memory, Watching(words.words), thoughts)
         self._server = server = PageServer(
             self._live,
             listening,

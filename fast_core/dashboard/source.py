@@ -69,17 +69,29 @@ class NodeNow(msgspec.Struct, frozen=True):
 
 
 class TileNow(msgspec.Struct, frozen=True):
-    """What is known of a tile; R and S are its reward and its steps so far."""
+    """What is known of a tile.
+
+    Attributes:
+        tile: Its number.
+        state: running, waiting for policy, waiting, starting, restarting or dead.
+        note: What there is to say of its pictures, or why it does nothing.
+        R: Its reward so far, None before its first frame; likewise the rest.
+        S: Its steps so far.
+        episode: Its episode, from 0.
+        version: Version of the policy that acts.
+        seed: Seed of the episode.
+        fps: Frames a second that its node gives it.
+    """
 
     tile: int
-    R: float | None
-    S: int | None
-    episode: int | None
-    version: int | None
-    seed: int | None
     state: str
-    fps: float
-    note: str
+    note: str = ""
+    R: float | None = None
+    S: int | None = None
+    episode: int | None = None
+    version: int | None = None
+    seed: int | None = None
+    fps: float = 0.0
 
 
 class Ahead(msgspec.Struct, frozen=True):
@@ -145,15 +157,37 @@ class End(msgspec.Struct, frozen=True):
     type: Literal["end"] = "end"
 
 
+Numbers = list[float | None]  # None in place of what JSON has no word for
+
+
 class Insight(msgspec.Struct, frozen=True):
-    """What the networks make of what an enlarged tile shows."""
+    """What the policy thinks of what an enlarged tile shows; null where there is no such thing.
+
+    Attributes:
+        tile: The tile.
+        at: Step of the episode.
+        episode: Its number.
+        value: Expected from here on, in discounted rewards.
+        probabilities: Of each choice; where there are several at once, a list for each.
+        q: Values of all choices, or of the action taken.
+        q_std: Their deviations.
+        mean: Of each number of a box's action, in the environment's units.
+        std: Deviation of each.
+        actions: Names of choices, or of the dimensions where there are several at once.
+        taken: The choice, counted from 0; where there are several a list, or the box's numbers.
+    """
 
     tile: int
     at: int
+    episode: int = 0
     value: float | None = None
-    probabilities: list[float] | None = None
-    q: list[float] | None = None
+    probabilities: Numbers | list[Numbers] | None = None
+    q: Numbers | None = None
+    q_std: Numbers | None = None
+    mean: Numbers | None = None
+    std: Numbers | None = None
     actions: list[str] | None = None
+    taken: int | Numbers | None = None
     type: Literal["insight"] = "insight"
 
 
@@ -175,8 +209,11 @@ class Source(Protocol):
         """What was written since the last call."""
         ...
 
-    def want(self, intervals_ns: dict[int, int]) -> None:
-        """Which tiles are wanted, and the time between two frames of each; again every second."""
+    def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
+        """Which tiles are wanted, and the time between two frames of each; again every second.
+
+        ``insight``: whether what the policy thinks is wanted too.
+        """
         ...
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
+class NotYet(Exception):
+    """It can't be drawn yet, but perhaps soon; the message says what it waits for."""
+
+
 class Present(NamedTuple):
     """Where an environment is in its open episode.
 

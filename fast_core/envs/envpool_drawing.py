@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from functools import cache
 
 import msgspec
 
-LIMIT_S = 10.0
+from fast_core.envs.drawable import NotYet
+
+LIMIT_S = 30.0
 _SCRIPT = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -25,27 +28,55 @@ pool.render([0])
 
 
 def try_drawing(task: str, arguments: Mapping[str, object]) -> None:
-    """Draw an environment of ``task`` in a child, the first time that this process is asked.
+    """See what became of a child that draws an environment of ``task``; the first call begins it.
 
     Raises:
+        NotYet: It is at it.
         RuntimeError: It could not be drawn; the message has what the child said last.
     """
-    why = _why_not(task, msgspec.json.encode(arguments).decode())
+    trial = _trial(task, msgspec.json.encode(arguments).decode())
+    why = trial.why_not()
     if why:
         raise RuntimeError(why)
 
 
-@cache
-def _why_not(task: str, arguments: str) -> str:
-    command = [sys.executable, "-c", _SCRIPT, task, arguments]
-    try:
-        tried = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False
+class _Trial:
+    """A child that draws, and what became of it."""
+
+    def __init__(self, task: str, arguments: str) -> None:
+        self._task, self._until_s = task, time.monotonic() + LIMIT_S
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT, task, arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         )
-    except subprocess.TimeoutExpired:
-        return f"EnvPool did not draw {task!r} within {LIMIT_S:g} s"
-    if tried.returncode == 0:
-        return ""
-    said = tried.stderr.split("\n") + tried.stdout.split("\n")
-    last = next((line.strip() for line in reversed(said) if line.strip()), "")
-    return f"EnvPool can't draw {task!r} here: {last or f'status {tried.returncode}'}"
+        self._why: str | None = None
+
+    def why_not(self) -> str:
+        """Why it can't be drawn; empty where it can.
+
+        Raises:
+            NotYet: The child is at it.
+        """
+        if self._why is None:
+            if self._child.poll() is None and time.monotonic() < self._until_s:
+                raise NotYet(f"a child of this process tries whether EnvPool can draw {self._task}")
+            self._why = self._ended()
+        return self._why
+
+    def _ended(self) -> str:
+        if self._child.returncode is None:
+            self._child.kill()
+            self._child.communicate()
+            return f"EnvPool did not draw {self._task!r} within {LIMIT_S:g} s"
+        said, _ = self._child.communicate()
+        if self._child.returncode == 0:
+            return ""
+        last = next((line.strip() for line in reversed(said.split("\n")) if line.strip()), "")
+        return f"EnvPool can't draw {self._task!r} here: {last or self._child.returncode}"
+
+
+_trial = cache(_Trial)

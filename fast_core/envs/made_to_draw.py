@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -90,6 +91,7 @@ def let_draw_without_screen() -> None:
     if not sys.platform.startswith("linux") or any(os.environ.get(name) for name in _SCREENS):
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it tells of itself
     if "MUJOCO_GL" in os.environ:
         return
     for name, libraries in _LIBRARIES.items():

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import gymnasium
-import msgspec
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
@@ -177,7 +177,7 @@ def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
     """
     limit = env.spec.max_episode_steps if env.spec else None
     spec = describe(config, env.observation_space, env.action_space, limit)
-    return msgspec.structs.replace(
+    return replace(
         spec,
         action_names=_action_names(env, spec.action),
         one_per_process=bool(env.metadata.get("one_per_process")),

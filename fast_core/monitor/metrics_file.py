@@ -20,7 +20,7 @@ def read_rows(path: Path) -> Iterator[MetricsRow]:
         return
     with path.open("rb") as file:
         for line in file:
-            row = _decode(line)
+            row = decode_row(line)
             if row is not None:
                 yield row
 
@@ -39,7 +39,7 @@ def supersede(metrics: Path, superseded: Path, env_steps: int) -> int:
     kept: list[bytes] = []
     moved: list[bytes] = []
     for line in metrics.read_bytes().splitlines():
-        row = _decode(line)
+        row = decode_row(line)
         (kept if row is not None and row.env_steps <= env_steps else moved).append(line + b"\n")
     if moved:
         old = superseded.read_bytes() if superseded.exists() else b""
@@ -57,7 +57,8 @@ def last_steps(files: Iterable[Path]) -> dict[str, int]:
     return last
 
 
-def _decode(line: bytes) -> MetricsRow | None:
+def decode_row(line: bytes) -> MetricsRow | None:
+    """A row as it stands in the file; None for what is none."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -16,7 +16,13 @@ ABREAST = 76  # from which all figures fit beside one another
 FRAME = 4  # columns of border and padding
 GAP = 2  # between two columns
 _NOTE = 12  # columns that a note may claim
-_STATE_STYLES = {"failed": "bold red", "dead": "bold red", "starting": "dim", "stopped": "dim"}
+_STATE_STYLES = {
+    "failed": "bold red",
+    "dead": "bold red",
+    "starting": "dim",
+    "stopped": "dim",
+    "away": "dim",
+}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, R
 from fast_core.config import RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,6 @@ class RunPlan:
     def evaluates(self) -> bool:
         """Whether the run has an evaluator."""
         return self.config.evaluation.every_env_steps is not None
-
-    @property
-    def insight_fields(self) -> tuple[FieldSpec, ...]:
-        """What the page that shows the run needs of the learner beside the policy's parameters."""
-        if not self.config.dashboard.enabled:
-            return ()
-        return self.blueprint.insight_fields(self.environment)
-
-    @property
-    def shows_insight(self) -> bool:
-        """Whether there is any."""
-        return bool(self.insight_fields)
 
     @property
     def saves(self) -> bool:

@@ -52,7 +52,7 @@ from fast_core.spec import FieldSpec
 Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
-INSIGHT = "insight"
+INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes
 SPANS_KEPT = 4096
 SPARE_SPANS_KEPT = 256  # of a node that may never come
 STATES = 16  # room for as many as a node can be in
@@ -74,10 +74,6 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
     size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
-    if plan.shows_insight:
-        yield Structure(
-            INSIGHT, WeightBoard, (insight_nbytes(plan),), OPTIMIZER, "the last whole one"
-        )
     if plan.evaluates:
         yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
     for shard in range(plan.config.rollout.shards):
@@ -184,6 +180,19 @@ def watching(plan: RunPlan) -> Structure:
     return Structure(WATCHING, Trace, (words,), left_by_death="what it wanted last")
 
 
+def insights(plan: RunPlan) -> Structure | None:
+    """Where the first optimizer puts what a viewer needs to tell what the policy thinks.
+
+    The policy's parameters with those that only insights need, all of one moment. A node that
+    watches yields it in `Node.structures`, and names it in ``reads``. None: weights are enough.
+    """
+    environment, blueprint = plan.environment, plan.blueprint
+    if not (more := blueprint.insight_fields(environment)):
+        return None
+    nbytes = ParameterPack((*blueprint.policy_fields(environment), *more)).nbytes
+    return Structure(INSIGHTS, WeightBoard, (nbytes,), OPTIMIZER, "the last complete version")
+
+
 # --- sizes ---------------------------------------------------------------------------------------
 
 
@@ -201,12 +210,6 @@ def frame_layout(plan: RunPlan) -> FrameLayout:
         state=plan.blueprint.state_size(plan.environment),
         picture_bytes=3 * plan.config.dashboard.width**2,
     )
-
-
-def insight_nbytes(plan: RunPlan) -> int:
-    """Bytes of the policy's parameters and those that insights need besides, all of one moment."""
-    fields = plan.blueprint.policy_fields(plan.environment), plan.insight_fields
-    return sum(ParameterPack(each).nbytes for each in fields)
 
 
 def slots_per_shard(plan: RunPlan) -> int:

@@ -14,7 +14,8 @@ class Pace:
     than ``share`` of the time, all intervals are made longer by the same factor. Beside that a
     frame is followed by as much time without any as makes up for it, whatever it was expected to
     cost: over any time frames take ``share`` of it, and one frame more at most. The first frame of
-    each tile counts for neither: it imports, compiles and opens what the next ones use.
+    each tile counts for neither: it imports, compiles and opens what the next ones use. Nor does
+    one that will never be tried again.
     """
 
     def __init__(self, share: float, tiles: Iterable[int]) -> None:
@@ -30,9 +31,12 @@ class Pace:
         """Say which interval is wanted between two frames of a tile; 0: none are wanted."""
         self._wanted[tile] = interval_ns
 
-    def due(self, tile: int, now_ns: int) -> bool:
-        """Whether a frame of the tile is due."""
-        return self._wanted[tile] > 0 and now_ns >= self.next_ns(tile)
+    def due(self, tiles: Iterable[int], now_ns: int) -> list[int]:
+        """Those of ``tiles`` of which a frame is due, the one that waits the longest first."""
+        if now_ns < self._free_ns:
+            return []
+        due = [tile for tile in tiles if self._wanted[tile] and now_ns >= self._due[tile]]
+        return sorted(due, key=self._due.__getitem__)
 
     def next_ns(self, tile: int) -> int:
         """When the next frame of a tile that is wanted may be taken."""
@@ -49,10 +53,13 @@ class Pace:
         """Frames a second that a tile is given; 0 where none are wanted."""
         return 1e9 / self.interval_ns(tile) if self._wanted[tile] else 0.0
 
-    def took(self, tile: int, began_ns: int, ended_ns: int) -> None:
-        """Count a frame that was taken from ``began_ns`` to ``ended_ns``."""
+    def took(self, tile: int, began_ns: int, ended_ns: int, *, again: bool = True) -> None:
+        """Count a frame that was taken from ``began_ns`` to ``ended_ns``.
+
+        Those that follow cost something else where it is not to happen ``again``.
+        """
         cost = ended_ns - began_ns
-        if tile in self._begun:
+        if tile in self._begun and again:
             before = self._cost.get(tile, cost)
             self._cost[tile] = before + _NEWEST * (cost - before)
             self._free_ns = max(self._free_ns, began_ns) + round(cost / self._share)

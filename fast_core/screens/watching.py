@@ -5,7 +5,7 @@ from __future__ import annotations
 WATCHING = "watching"  # family of the structures that viewers yield
 STALE_NS = 3_000_000_000  # a viewer that has not written for so long is gone
 _ALIVE = 0
-INSIGHT_WORD = 1
+_INSIGHT = 1
 _TILES = 2
 
 
@@ -39,18 +39,19 @@ class Watching:
 
         ``insight``: whether what the policy thinks is wanted too, as where a tile is enlarged.
         """
-        self.words[INSIGHT_WORD] = int(insight)
+        self.words[_INSIGHT] = int(insight)
         for tile in range(len(self.words) - _TILES):
             self.words[_TILES + tile] = intervals_ns.get(tile, 0)
         self.words[_ALIVE] = now_ns if intervals_ns else 0
 
     def insight(self, now_ns: int) -> bool:
-        """Whether somebody wants to know what the policy thinks."""
-        return bool(self.words[INSIGHT_WORD]) and now_ns - self.words[_ALIVE] <= STALE_NS
+        """Whether somebody wants to know what the policy thinks; reads one word if not."""
+        return bool(self.words[_INSIGHT]) and self._is_there(now_ns)
 
     def interval_ns(self, tile: int, now_ns: int) -> int:
         """The interval wanted between two frames of a tile; 0 where nobody watches it."""
+        return self.words[_TILES + tile] if self._is_there(now_ns) else 0
+
+    def _is_there(self, now_ns: int) -> bool:
         alive_ns = self.words[_ALIVE]
-        if not alive_ns or now_ns - alive_ns > STALE_NS:
-            return 0
-        return self.words[_TILES + tile]
+        return bool(alive_ns) and now_ns - alive_ns <= STALE_NS

@@ -16,10 +16,10 @@ from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
 from fast_core.monitor.figures import UNKNOWN, count, duration
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.run_state import read_state
 from fast_core.system import remains
 from fast_core.system.owner import is_dead, this_process
 from fast_core.system.surroundings import write_result
-from fast_core.tools.run_state import read_state
 
 LOOK_S = 2.0  # for a run to say how it is
 KINDS = ("env", "policy", "optimizer", "replay", "evaluator", "metrics")

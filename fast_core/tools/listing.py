@@ -10,8 +10,8 @@ import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number, times
+from fast_core.run.run_state import RunState, find_runs, read_state, size_bytes
 from fast_core.system.surroundings import expanded, write_result
-from fast_core.tools.run_state import RunState, find_runs, read_state, size_bytes
 
 DEFAULT = Path("runs")
 _TEXT = 60

@@ -143,7 +143,6 @@ class Run:
         kinds = {
             "train": [self.train(second) for second in range(last)],
             "evaluation": [self.evaluated(second) for second in range(10, last, 20)],
-            "episodes": [self.episode(second) for second in range(last)],
         }
         return {
             kind: {name: [row[name] for row in rows] for name in rows[0]}
@@ -154,19 +153,19 @@ class Run:
     def reward(self, second: float) -> float:
         return 480 / (1 + math.exp(-(second - 120) / 40))
 
-    def episode(self, second: int) -> dict[str, float]:
-        value = self.reward(second) + 60 * math.sin(second * 12.9898) * math.cos(second * 3.1)
-        value = max(value, 9.0)
-        return {"env_steps": second * 2048, "return": value, "length": value}
-
     def train(self, second: int) -> dict[str, float | None]:
         wave = math.sin(second / 9)
+        last = max(self.reward(second) + 60 * math.sin(second * 12.9898), 9.0)
         row: dict[str, float | None] = {
             "env_steps": second * 2048,
             "updates": second * 32,
             "time_s": float(second),
-            "rollout/return_mean": self.reward(second),
-            "rollout/length_mean": self.reward(second),
+            "rollout/return_mean": self.reward(second - 50),
+            "rollout/return_mean_50": self.reward(second - 25),
+            "rollout/return_mean_10": self.reward(second - 5) + 20 * math.sin(second / 3),
+            "rollout/return_last": last,
+            "rollout/length_mean": self.reward(second - 50),
+            "rollout/length_last": last,
             "train/policy_loss": -0.01 + 0.004 * wave,
             "train/value_loss": 40 * math.exp(-second / 120) + 3 + wave,
             "time/env_steps_per_s": 2048 + 200 * wave,
@@ -318,8 +317,6 @@ class Client:
             await asyncio.sleep(0.5)
             while second < int(self.run.at) and self.run.outcome is None:
                 await self.say({"type": "rows", "kind": "train", "rows": [self.run.train(second)]})
-                rows = [self.run.episode(second)]
-                await self.say({"type": "rows", "kind": "episodes", "rows": rows})
                 second += 1
 
     async def pictures(self) -> None:

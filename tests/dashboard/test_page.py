@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.dashboard.browser import Visit
 from tests.dashboard.conftest import Visiting
 from tests.dashboard.stub import Run, Stub
-from tests.forms import slow_but
 
 slow = pytest.mark.slow
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("dark", "light")]
@@ -30,6 +28,24 @@ def stub(run: Run) -> Iterator[Stub]:
         yield server
 
 
+def live(visit: Visiting, stub: Stub, **options: Any) -> Visit:
+    """A page whose screens are all there."""
+    page = visit(stub.url, **options)
+    page.until(lambda: page.drawn() and max(page.drawn()) >= 1, "a picture")
+    return page
+
+
+def last_watch(stub: Stub) -> dict[str, Any]:
+    return next(said for _, said in reversed(stub.heard) if said["type"] == "watch")
+
+
+def focused(page: Visit) -> str:
+    """What has the keyboard: its id, or its label."""
+    return str(
+        page.page.evaluate("document.activeElement.id || document.activeElement.ariaLabel || ''")
+    )
+
+
 def test_tiles_move_and_charts_draw_without_a_word_in_the_console(
     stub: Stub, visit: Visiting
 ) -> None:
@@ -39,11 +55,219 @@ def test_tiles_move_and_charts_draw_without_a_word_in_the_console(
     assert len(set(before)) == 8
 
     def changed() -> bool:
-        return all(a != b for a, b in zip(before, page.pixels(), strict=False))
+        return all(old != new for old, new in zip(before, page.pixels(), strict=False))
 
     page.until(changed, "eight other pictures")
     page.until(lambda: {"return", "evaluation"} <= page.points().keys(), "charts")
     lines = page.points()
-    assert len(lines["return"]) == 4
+    assert len(lines["return"]) == 4  # the last episode, and means of 10, 50, 100
     assert min(lines["return"]) > 100
+    assert page.text("[data-tile='2'] .best-mark") == "★ best"
+    assert "waiting for policy" in page.text("[data-tile='4'] .state")
+    assert page.text("#degree") == "2"
     assert page.said == []
+
+
+@slow
+def test_every_promise_of_the_keyboard_is_kept(run: Run, stub: Stub, visit: Visiting) -> None:
+    page = live(visit, stub)
+    keys = page.page.keyboard
+    keys.press("3")
+    assert focused(page) == "Environment 3: enlarge"
+    keys.press("ArrowRight")
+    assert focused(page) == "Environment 4: enlarge"
+    keys.press("ArrowDown")
+    assert focused(page) == "Environment 7: enlarge"
+    assert page.page.evaluate("document.activeElement.matches(':focus-visible')")
+    keys.press("Space")
+    assert page.text("#pause") == "Go on"
+    assert page.page.locator("#large").is_hidden()  # the space bar has not pressed the tile, too
+    keys.press("Space")
+    keys.press("o")
+    page.until(lambda: last_watch(stub)["mode"] == "obs", "observations")
+    keys.press("Enter")
+    assert page.text("#large-name") == "Environment 7"
+    keys.press("ArrowLeft")
+    assert page.text("#large-name") == "Environment 6"
+    keys.press("Escape")
+    assert focused(page) == "Environment 6: enlarge"
+    keys.press("?")
+    assert page.page.locator("#help").is_visible()
+    page.page.locator("#keys-on").uncheck()
+    keys.press("Escape")
+    assert page.page.locator("#help").is_hidden()
+    keys.press("Space")  # turned off: the tile's own
+    assert page.page.locator("#large").is_visible()
+    assert page.text("#pause") == "Pause"
+
+
+@slow
+def test_every_control_is_reached_by_tab(stub: Stub, visit: Visiting) -> None:
+    page = live(visit, stub)
+    controls = page.page.locator("button:visible, select:visible, a[href]").evaluate_all(
+        "all => all.filter(each => !each.disabled && each.tabIndex >= 0)"
+        ".map(each => each.id || each.ariaLabel || each.textContent)"
+    )
+    reached = []
+    for _ in range(len(controls) + 3):
+        page.page.keyboard.press("Tab")
+        script = (
+            "(at => [at === document.body ? '' : at.id || at.ariaLabel || at.textContent,"
+            " getComputedStyle(at).outlineStyle])(document.activeElement)"
+        )
+        name, outline = page.page.evaluate(script)
+        reached.append(name)
+        assert outline != "none" or name == "", f"{name!r} has no visible focus"
+    assert set(controls) <= set(reached)
+
+
+@slow
+def test_paused_and_hidden_pages_ask_for_no_picture(stub: Stub, visit: Visiting) -> None:
+    page = live(visit, stub)
+    page.page.locator("#pause").click()
+    page.until(lambda: last_watch(stub)["tiles"] == [], "asking for nothing")
+    page.page.wait_for_timeout(300)
+    before = page.drawn()
+    steps = page.text("#env-steps")
+    page.page.wait_for_timeout(800)
+    assert page.drawn() == before
+    assert page.text("#env-steps") != steps  # the figures go on
+    page.page.locator("#pause").click()
+    page.until(lambda: last_watch(stub)["tiles"], "asking again")
+    page.page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    page.until(lambda: last_watch(stub)["tiles"] == [], "asking for nothing, hidden")
+
+
+@slow
+def test_screens_out_of_view_are_not_asked_for(visit: Visiting) -> None:
+    with Stub(Run(tiles=32, evaluation=False)) as stub:
+        page = live(visit, stub, width=390)
+        assert 0 < len(last_watch(stub)["tiles"]) < 16
+        page.page.locator("[data-layout=classic]").click()
+        assert page.page.locator("#grid > li:visible").count() == 8
+        page.page.locator("#page-on").click()
+        assert page.text("#page-of").endswith("16 of 32")
+        page.until(lambda: min(last_watch(stub)["tiles"]) >= 8, "the next screens")
+
+
+@slow
+def test_enlarged_tile_shows_both_pictures_and_what_the_policy_thinks(
+    stub: Stub, visit: Visiting, tmp_path: Path
+) -> None:
+    page = live(visit, stub)
+    page.page.locator("[data-tile='1'] button").first.click()
+    page.until(lambda: last_watch(stub) | {"fps": 0} == watching([1], "both"), "one tile")
+    page.page.locator("#large-rgb canvas[data-drawn]").wait_for()
+    page.page.locator("#large-obs canvas[data-drawn]").wait_for()
+    page.page.locator("[data-figure=probabilities]").wait_for()
+    assert {"left", "right"} < set(page.text("[data-figure=q]").split())
+    assert page.text("[data-figure=value] b")
+    with page.page.expect_download() as download:
+        page.page.keyboard.press("s")
+    download.value.save_as(tmp_path / "clip.gif")
+    with Image.open(tmp_path / "clip.gif") as clip:
+        assert (clip.format, getattr(clip, "n_frames", 1)) == ("GIF", 10)
+    page.page.locator("#clip-format").select_option("mp4")
+    page.page.locator("#clip").click()
+    page.until(lambda: "imageio-ffmpeg is missing" in page.text("#clip-said"), "the reason")
+    page.page.locator("#back").click()
+    page.until(lambda: len(last_watch(stub)["tiles"]) > 1, "all tiles")
+    assert stub.heard[-1][1] != {"type": "enlarge", "tile": 1}
+
+
+def watching(tiles: list[int], mode: str) -> dict[str, Any]:
+    return {"type": "watch", "tiles": tiles, "fps": 0, "mode": mode}
+
+
+@slow
+def test_language_and_theme_are_the_browsers_until_chosen_and_remembered(
+    stub: Stub, visit: Visiting
+) -> None:
+    page = live(visit, stub, locale="zh-CN", theme="light")
+    assert page.page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert page.text("#screens-title") == "画面"
+    assert "运行中" in page.text("[data-tile='0'] .state")
+    page.page.locator("#language").click()
+    page.page.locator("#theme").click()
+    page.page.locator("[data-layout=classic]").click()
+    page.page.reload()
+    page.until(lambda: page.text("#screens-title") == "Screens", "English")
+    assert page.page.evaluate("document.documentElement.lang") == "en"
+    assert page.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.until(lambda: page.page.locator("#grid > li:visible").count() == 8, "4 x 2")
+
+
+@slow
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_page_is_accessible_and_fits(
+    run: Run, stub: Stub, visit: Visiting, width: int, theme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    run.notes[6] = "no picture: render() takes longer than 2 s; it is not called any more"
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    page = live(visit, stub, width=width, theme=theme)
+    page.page.locator("[data-chart=return]").scroll_into_view_if_needed()
+    page.until(lambda: "return" in page.points(), "a chart")
+    for key in ("", "Enter", "?") if width < 600 else ("", "Enter"):
+        if key:
+            page.page.keyboard.press(key)
+        found = Axe().run(page.page, options=rules)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.said == []
+
+
+@slow
+def test_page_comes_back_when_its_server_does(run: Run, visit: Visiting) -> None:
+    with Stub(run) as stub:
+        port = stub.port
+        page = live(visit, stub)
+        page.page.keyboard.press("2")
+        page.page.keyboard.press("Enter")
+        page.page.locator("#large-rgb canvas[data-drawn]").wait_for()
+    page.until(lambda: page.page.locator("#connection[data-state=lost]").count(), "the loss")
+    assert "lost" in page.text("#spoken")
+    drawn = int(page.page.locator("#large-rgb canvas").get_attribute("data-drawn") or 0)
+    with Stub(run, port) as again:
+        page.until(lambda: page.text("#connection") == "live", "the way back")
+        canvas = page.page.locator("#large-rgb canvas")
+        page.until(lambda: int(canvas.get_attribute("data-drawn") or 0) > drawn, "pictures")
+        assert last_watch(again) | {"fps": 0} == watching([1], "both")
+        assert {"type": "enlarge", "tile": 1} in [said for _, said in again.heard]
+        page.until(lambda: min(page.points()["return"]) > 100, "the history")
+
+
+@slow
+def test_end_and_missing_frames_are_said(run: Run, stub: Stub, visit: Visiting) -> None:
+    run.frames, run.outcome = False, "solved: mean return 489.2"
+    page = visit(stub.url)
+    page.until(lambda: "solved: mean return 489.2" in page.text("#banner"), "the end")
+    assert "fastloop stop" in page.text("#no-frames")
+    page.until(lambda: "ended" in page.text("[data-tile='0'] .state"), "the tiles' end")
+    page.until(lambda: "return" in page.points(), "the charts")
+    assert last_watch(stub)["tiles"] == []
+
+
+@slow
+def test_tile_without_a_picture_says_what_it_waits_for(
+    run: Run, stub: Stub, visit: Visiting
+) -> None:
+    run.blind = {0, 1}
+    run.notes[1] = "no picture: <b>render()</b> raised ValueError"
+    page = visit(stub.url)
+    page.until(lambda: page.text("[data-tile='0'] .cover") == "Waiting…\nrestarting", "the state")
+    assert "<b>render()</b> raised" in page.text("[data-tile='1'] .cover")  # text, never markup
+    assert page.text("[data-tile='1'] .note").startswith("no picture")
+
+
+@slow
+def test_pictures_are_acknowledged_soon_after_they_were_taken(stub: Stub, visit: Visiting) -> None:
+    live(visit, stub).page.wait_for_timeout(2000)
+    acknowledged = [(said["seq"], at) for at, said in list(stub.heard) if said["type"] == "ack"]
+    ages = sorted(1000 * (at - stub.sent[seq][0]) for seq, at in acknowledged)
+    print(f"taken to drawn: median {ages[len(ages) // 2]:.0f} ms, slowest {ages[-1]:.0f} ms")
+    assert len(ages) > 20

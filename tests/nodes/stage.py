@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from fast_core.config import (
 from fast_core.distributed.inproc import InprocHub
 from fast_core.events import Event, RolloutOrder, RolloutRef
 from fast_core.launcher.prepare import make_plan, resolve
+from fast_core.memory import Structure
 from fast_core.nodes.node import Node, NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -80,8 +82,10 @@ class Stage:
         *,
         checkpoint: Path | None = None,
         environment: EnvironmentSpec = CARTPOLE,
+        own: tuple[Structure, ...] = (),
     ) -> None:
-        self.plan = make_run_plan(folder, config, checkpoint=checkpoint, environment=environment)
+        plan = make_run_plan(folder, config, checkpoint=checkpoint, environment=environment)
+        self.plan = replace(plan, own=own)
         self.memory = RunMemory.create(self.plan)
         self.hub = InprocHub()
 

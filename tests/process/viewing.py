@@ -1,6 +1,7 @@
 """A viewer of the user's own: a node that says what it wants to see, and keeps what it saw.
 
-Also environments whose drawing misbehaves, registered as `fastloop/Drawn-v0`.
+Also environments whose drawing goes wrong, each in a way of its own, registered as
+`fastloop/Drawn-v0`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ from fast_core.screens.tiles import tiles
 from fast_core.screens.watching import WATCHING, Watching
 
 EVERY_S = 0.02
+
+
+FAULTS = (
+    "",
+    "draws random numbers",
+    "raises",
+    "sleeps",
+    "hangs",
+    "changes its observation",
+    "returns None",
+    "returns floats",
+)
 
 
 class Viewer(Node):
@@ -74,7 +87,7 @@ class Viewer(Node):
         return bool(self._wanted)
 
     def _keep(self, tile: int, number: int, frame: Frame) -> None:
-        picture = None if frame.picture is None else list(frame.picture.shape)
+        picture = None if frame.picture is None else [*frame.picture.shape, frame.picture.mean()]
         rows = {
             "tile": tile,
             "number": number,
@@ -94,21 +107,25 @@ class Viewer(Node):
 
 
 class Drawn(gymnasium.Env[np.ndarray, np.int64]):
-    """Observes what it draws from its random numbers; its `render` does ``fault``."""
+    """Observes random numbers; its `render` does what `FAULTS` has for its number in the run."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
     observation_space = Box(-np.inf, np.inf, (3,), np.float32)
     action_space = Discrete(2)
 
-    def __init__(self, fault: str = "", render_mode: str | None = None) -> None:
-        self.render_mode, self._fault = render_mode, fault
-        self._step = 0
+    def __init__(
+        self, number: int = 0, shared: bool = True, render_mode: str | None = None
+    ) -> None:
+        self.render_mode, self._fault = render_mode, FAULTS[number % len(FAULTS)]
+        self._step = self._drawn = 0
+        self._shared = shared  # whether it observes what it draws from generators of the process
         self._obs = np.zeros(3, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed)
         self._step = 0
         random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
         return self._observe(), {}
 
     def step(self, action: np.int64) -> Any:
@@ -117,10 +134,13 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
         return self._observe(), float(self._obs[0] > 0.5) * float(action), ends, False, {}
 
     def _observe(self) -> np.ndarray:
-        self._obs[:] = self.np_random.random(), random.random(), np.random.random()  # noqa: NPY002
+        self._obs[:] = self.np_random.random()
+        if self._shared:
+            self._obs[1:] = random.random(), np.random.random()  # noqa: NPY002
         return self._obs
 
     def render(self) -> Any:
+        self._drawn += 1
         match self._fault:
             case "draws random numbers":
                 self.np_random.random()
@@ -130,12 +150,14 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
                 raise RuntimeError("no window")
             case "sleeps":
                 time.sleep(0.05)
-            case "hangs":
+            case "hangs" if self._drawn > 1:
                 time.sleep(3600)
             case "changes its observation":
                 self._obs[:] = 7
-            case "none":
+            case "returns None":
                 return None
+            case "returns floats":
+                return np.zeros((40, 60, 3))
         return np.full((40, 60, 3), self._step, np.uint8)
 
 

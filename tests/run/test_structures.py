@@ -23,7 +23,7 @@ from fast_core.memory import Ring, WeightBoard
 from fast_core.run.mail import Drawn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import SPAN, structures
+from fast_core.run.structures import SPAN, insights, structures
 from tests.nodes.stage import make_config, make_run_plan
 from tests.run.test_memory import replay_plan
 
@@ -41,8 +41,17 @@ def plans(folder: Path) -> list[RunPlan]:
         replay_plan(folder, 2, "allreduce"),
         replay_plan(folder, 2, "async"),
         keeping_plan(folder),
+        watched_plan(folder),
         make_run_plan(folder, make_config(dashboard=DashboardConfig(enabled=True), nodes=watched)),
     ]
+
+
+def watched_plan(folder: Path) -> RunPlan:
+    """A run with what viewers may add."""
+    plan = make_run_plan(folder)
+    board = insights(plan)
+    assert board is not None, "PPO's values are the learner's"
+    return replace(plan, own=(board,))
 
 
 def keeping_plan(folder: Path) -> RunPlan:

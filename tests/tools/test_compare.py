@@ -10,14 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
 
-import numpy as np
 import pytest
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.tools.compare import output as files
 from fast_core.tools.compare.compare import Comparison, compare
-from fast_core.tools.compare.curves import Series, band, read_series
 from fast_core.tools.compare.table import compare_and_show, table
 from tests.tools.made_runs import CONFIG, made_run, write
 
@@ -38,6 +36,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_configuration(tmp_path: Pa
 
 def test_what_says_how_a_run_is_computed_and_kept_makes_no_difference(tmp_path: Path) -> None:
     keys = ["nodes.env.count=2", "nodes.optimizer.threads=2", "checkpoint.keep=9"]
+    keys += ["dashboard.enabled=true"]
     for seed, key in enumerate([*keys, "metrics.interval_s=9", "mode=inline"]):
         made_run(tmp_path, f"seed={seed}", key, values=[1.0])
     assert list(rows(compare([tmp_path]))) == ["made"]
@@ -178,33 +177,6 @@ def test_run_that_can_not_be_read_is_told(tmp_path: Path) -> None:
     other = made_run(tmp_path, "seed=1", values=[1.0])
     (other / "config.yaml").write_text("sed: 1\n")
     assert any(str(other) in note for note in compare([tmp_path]).notes)
-
-
-def series(points: dict[float, float]) -> Series:
-    return Series(np.array([*points]), np.array([*points.values()]), 0, frozenset())
-
-
-def test_band_is_over_the_runs_that_are_known_there() -> None:
-    found = band([series({0: 0.0, 100: 10.0}), series({50: 9.0, 100: 12.0}), series({0: 4.0})])
-    assert found.env_steps.tolist() == [0, 50, 100]
-    assert found.n.tolist() == [2, 2, 2]
-    assert found.mean.tolist() == [2.0, 7.0, 11.0]
-    deviations = [math.sqrt(8), math.sqrt(8), math.sqrt(2)]
-    assert found.std.tolist() == pytest.approx(deviations)
-
-
-def test_band_ends_where_less_than_half_of_the_runs_go_on() -> None:
-    short = {0: 1.0, 100: 1.0}
-    found = band([series(short), series(short), series({**short, 900: 50.0})])
-    assert found.env_steps.tolist() == [0, 100]
-    assert band([]).env_steps.size == 0
-
-
-def test_long_series_keeps_both_ends(tmp_path: Path) -> None:
-    path = made_run(tmp_path, values=[float(i) for i in range(1000)], every=1)
-    found = band([read_series(path, "eval/return_mean")])
-    assert found.env_steps.size == 300
-    assert (found.env_steps[0], found.env_steps[-1]) == (1, 1000)
 
 
 @pytest.fixture

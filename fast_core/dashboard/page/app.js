@@ -15,13 +15,13 @@ import { count, duration, fill, number, say, word } from "./words.js";
 const EVENTS = 200; // that are kept
 const LAYOUTS = ["auto", "classic", "one"];
 
-const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, next: 0, events: [] };
+const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, enlarged: null, next: 0, events: [] };
 const history = new History();
 const charts = new Charts(history, settings);
 const timeline = new Timeline();
 const help = new Help();
 const grid = new Grid({ changed: watch, enlarge });
-const large = new Large({ enlarge, back });
+const large = new Large({ enlarge: (number) => enlarge(number, false), back });
 const decoding = new Set(); // tiles and kinds whose picture is being decoded
 
 const connection = new Connection({
@@ -45,6 +45,8 @@ function opened() {
   if (page.lost) tell(say("said_back"));
   page.lost = false;
   page.asked = "";
+  page.enlarged = null;
+  document.body.classList.remove("lost");
   showConnection("live", say("connected"));
 }
 
@@ -52,6 +54,8 @@ function closed(wait) {
   if (!page.lost && page.run.name) tell(say("said_lost"));
   page.lost = true;
   page.next = performance.now() + wait;
+  document.body.classList.add("lost");
+  if (page.ended !== null) banner(endText());
   countDown();
 }
 
@@ -78,8 +82,8 @@ function banner(text) {
 
 function hello(message) {
   const other = page.run.directory !== undefined && page.run.directory !== message.run.directory;
-  Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "" });
-  if (other) find("events").replaceChildren();
+  Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
+  if (other) forget();
   history.replace(message.history ?? {});
   grid.setTiles(message.tiles);
   if (large.open) enlarge(large.tile.number, false);
@@ -89,7 +93,14 @@ function hello(message) {
   charts.changed();
   charts.load();
   watch();
-  if (large.open) connection.send({ type: "enlarge", tile: large.tile.number });
+}
+
+/** Another run is served at this address. */
+function forget() {
+  find("events").replaceChildren();
+  history.forget();
+  grid.setTiles([]);
+  back();
 }
 
 /** Texts that the run and the language decide. */
@@ -119,7 +130,8 @@ function now(message) {
   put(find("lag-mean"), number(async.lag_mean));
   put(find("lag-max"), count(async.lag_max));
   if (page.paused) return;
-  grid.update(message);
+  const over = page.ended !== null && message.tiles;
+  grid.update(over ? { ...message, tiles: message.tiles.map((tile) => ({ ...tile, state: "ended" })) } : message);
   large.update();
   timeline.add(message.nodes ?? [], performance.now());
   if (history.now(message)) charts.changed(["waiting"]);
@@ -152,9 +164,15 @@ function clock(at) {
 
 function end(text, aloud = true) {
   page.ended = text;
-  banner(text ? `${say("ended")}: ${text}` : say("ended"));
+  banner(endText());
   now(page.now);
   if (aloud) tell(say("said_ended", { why: text }));
+}
+
+/** How the run ended, and where it can be seen once its server is gone. */
+function endText() {
+  const text = page.ended ? `${say("ended")}: ${page.ended}` : say("ended");
+  return page.lost ? `${text}\n${say("watch_again", { command: `fastloop watch ${page.run.directory}` })}` : text;
 }
 
 /** Show a picture, then say so: the server sends the next one of its tile only then. */
@@ -182,18 +200,20 @@ function watch() {
   const mode = large.open ? "both" : settings.mode;
   const message = { type: "watch", tiles, fps: page.fps, mode };
   const text = JSON.stringify(message);
-  if (text === page.asked || !connection.live) return;
+  if (!connection.live) return;
+  const enlarged = large.open && tiles.length ? large.tile.number : null;
+  if (enlarged !== page.enlarged) connection.send({ type: "enlarge", tile: enlarged });
+  page.enlarged = enlarged;
+  if (text !== page.asked) connection.send(message);
   page.asked = text;
-  connection.send(message);
 }
 
 function enlarge(number, focus = true) {
   const tile = grid.tile(number);
-  const was = large.tile?.number ?? null;
+  if (!tile && number !== null && large.open) return;
   large.set(tile ?? null, grid.tiles);
   show(grid.element, !large.open);
   if (tile) grid.choose(number);
-  if (was !== (large.tile?.number ?? null)) connection.send({ type: "enlarge", tile: tile?.number ?? null });
   showChoices();
   watch();
   if (tile && focus) find("back").focus({ preventScroll: true });
@@ -204,7 +224,6 @@ function back() {
   const { number } = large.tile;
   large.set(null, []);
   show(grid.element, true);
-  connection.send({ type: "enlarge", tile: null });
   showChoices();
   grid.arrange();
   grid.focus(number);
@@ -271,7 +290,7 @@ function setLanguage(chosen) {
   texts();
   showChoices();
   if (page.now.nodes) now(page.now);
-  if (page.ended !== null) banner(page.ended ? `${say("ended")}: ${page.ended}` : say("ended"));
+  if (page.ended !== null) banner(endText());
   if (connection.live) showConnection("live", say("connected"));
   charts.changed();
   timeline.draw();
@@ -321,13 +340,12 @@ function begin() {
   });
 }
 
-/** Arrows go between tiles where a tile has the keyboard, or nothing has. */
+/** Arrows go between tiles; up and down scroll the page, unless a tile has the keyboard. */
 function move(across, down) {
   const at = document.activeElement;
-  if (at !== document.body && !at.closest("#screens")) return false;
-  if (!large.open) return grid.move(across, down);
-  const next = large.tile.number + across + down;
-  return grid.tile(next) ? enlarge(next, false) : false;
+  if (at.closest(".tile")) return grid.move(across, down);
+  if (down || (at !== document.body && !at.closest("#screens"))) return false;
+  return large.open ? enlarge(large.tile.number + across, false) : grid.move(across, 0);
 }
 
 function press(id, chosen) {

@@ -81,8 +81,10 @@ export class Charts {
   changed(ids = null) {
     for (const chart of this.charts) {
       if (ids && !ids.includes(chart.plot.id)) continue;
+      const any = this.lines(chart).length > 0;
       chart.due = true;
-      if (chart.plot.optional && chart.box.hidden && this.lines(chart).length) show(chart.box, true);
+      show(chart.empty, !any);
+      if (chart.plot.optional && any) show(chart.box, true);
     }
   }
 
@@ -106,7 +108,6 @@ export class Charts {
   plot(chart) {
     const lines = this.lines(chart);
     put(chart.figure, latest(chart.plot, this.history));
-    show(chart.empty, lines.length === 0);
     if (lines.length === 0) {
       if (chart.area.hasChildNodes()) this.plotly.purge(chart.area);
       return;
@@ -128,7 +129,7 @@ export class Charts {
   }
 
   traces(line) {
-    const xs = this.history.axis(line.kind, this.settings.axis);
+    const xs = this.history[line.kind].get(this.settings.axis);
     const { x, y } = thinned(xs, this.history[line.kind].get(line.column), POINTS);
     const paint = line.line === 0 ? colour("faint") : colour(`line-${((line.line - 1) % 8) + 1}`);
     const trace = {

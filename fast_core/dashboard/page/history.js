@@ -1,13 +1,16 @@
 // All rows of the run that the page has: what the server knew before, and what came since.
 
-import { Columns, Means, between } from "./series.js";
+import { Columns } from "./series.js";
 
-export const WINDOWS = [10, 50, 100];
-const KINDS = ["train", "evaluation", "episodes"];
+const KINDS = ["train", "evaluation"];
 const NODES_MS = 1000; // between two points of what nodes wait
 
 export class History {
   constructor() {
+    this.forget();
+  }
+
+  forget() {
     this.nodes = new Columns();
     this.nodesAt = -Infinity;
     this.replace({});
@@ -16,35 +19,15 @@ export class History {
   /** Take the history of a greeting; what nodes waited is known to the page alone, and stays. */
   replace(columns) {
     for (const kind of KINDS) this[kind] = new Columns(columns[kind] ?? {});
-    this.means = new Means(WINDOWS);
-    this.fillMeans();
     this.fillWaits();
-  }
-
-  /** Means over episodes that the server left out can't be known: it sends them along then. */
-  fillMeans() {
-    const { columns, length } = this.episodes;
-    const known = WINDOWS.every((window) => columns.has(`mean_${window}`));
-    const means = this.episodes.get("return").map((value) => this.means.push(value));
-    if (known) return;
-    WINDOWS.forEach((window, place) => {
-      columns.set(`mean_${window}`, means.map((each) => each[place]).slice(0, length));
-    });
   }
 
   append(kind, rows) {
     if (!KINDS.includes(kind)) return;
     for (const row of rows) {
-      if (kind === "episodes") this.episodes.append(this.withMeans(row));
-      else if (kind === "train") this.train.append({ ...row, ...this.waits(row) });
+      if (kind === "train") this.train.append({ ...row, ...this.waits(row) });
       else this[kind].append(row);
     }
-  }
-
-  withMeans(row) {
-    const means = this.means.push(row.return);
-    const known = Object.fromEntries(WINDOWS.map((window, place) => [`mean_${window}`, means[place]]));
-    return { ...known, ...row };
   }
 
   /** Shares of waiting since the row before, from the sums that rows have. */
@@ -85,13 +68,5 @@ export class History {
     const where = { env_steps: message.env_steps, time_s: message.elapsed_s };
     this.nodes.append({ ...where, ...Object.fromEntries(shares) });
     return true;
-  }
-
-  /** Where the rows of a kind stand on an axis; rows without a time get that of their env step. */
-  axis(kind, name) {
-    const rows = this[kind];
-    if (name === "env_steps" || rows.has("time_s")) return rows.get(name);
-    const [steps, times] = [this.train.get("env_steps"), this.train.get("time_s")];
-    return rows.get("env_steps").map((step) => between(steps, times, step));
   }
 }

@@ -2,8 +2,8 @@
 
 import { find, make, mark, put, show } from "./dom.js";
 import { Insight } from "./insight.js";
-import { Screen, facts, showState } from "./tile.js";
-import { count, number, say } from "./words.js";
+import { Screen, facts, reward, showState } from "./tile.js";
+import { count, say } from "./words.js";
 
 export class Large {
   /** `enlarge` is called with the tile to show instead, `back` to show all. */
@@ -29,6 +29,7 @@ export class Large {
       show(find("large-rgb-box"), false);
       show(find("large-obs-box"), false);
       this.insight.clear();
+      put(find("clip-said"), "");
     }
     this.tile = tile;
     show(this.element, tile !== null);
@@ -39,10 +40,10 @@ export class Large {
 
   /** One small button for each environment, so that one can go from one to the other. */
   fillChips(tiles) {
+    if (tiles === this.tiles) return;
     const chips = tiles.map((tile) => {
       const chip = make("button", "chip", { type: "button", "data-tile": tile.number });
       chip.append(make("span"), " ", make("b"));
-      mark(chip, "aria-pressed", tile === this.tile);
       chip.addEventListener("click", () => this.enlarge(tile.number));
       return make("li", "", {}, chip);
     });
@@ -63,17 +64,19 @@ export class Large {
   update() {
     if (!this.open) return;
     const { now } = this.tile;
-    put(find("large-R"), now.R == null ? "–" : number(now.R));
+    put(find("large-R"), reward(now.R));
     put(find("large-S"), now.S == null ? "–" : count(now.S));
     showState(find("large-state"), now.state);
     put(find("large-facts"), facts(now));
     put(find("large-note"), now.note || "");
     show(find("large-best"), this.tile.best === this.tile.number);
     this.tiles.forEach((tile, index) => {
-      const [label, figure] = this.chips.children[index].firstChild.children;
+      const chip = this.chips.children[index].firstChild;
+      const [label, figure] = chip.children;
       put(label, tile.evaluation ? say("evaluation_short") : String(tile.number + 1));
-      put(figure, tile.now.R == null ? "–" : number(tile.now.R));
-      mark(this.chips.children[index].firstChild, "aria-label", `${tile.name}, R: ${figure.textContent}`);
+      put(figure, reward(tile.now.R));
+      mark(chip, "aria-label", `${tile.name}, R: ${figure.textContent}`);
+      mark(chip, "aria-pressed", tile === this.tile);
     });
     const drawn = this.screens[1].drawn + this.screens[2].drawn;
     show(find("large-waiting"), drawn === 0);

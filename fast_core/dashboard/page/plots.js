@@ -1,6 +1,5 @@
 // Which charts there are, and which lines of the history each of them has.
 
-import { WINDOWS } from "./history.js";
 import { number, say, share } from "./words.js";
 
 const MOST_NODES = 12; // lines of nodes
@@ -10,21 +9,20 @@ function line(kind, column, name, look = {}) {
   return { kind, column, name, ...look };
 }
 
-function reward(history) {
-  const looks = { 10: { width: 1, dash: 0 }, 50: { width: 1.5, dash: 1 }, 100: { width: 2.4, dash: 0 } };
-  const lines = [line("episodes", "return", say("each_episode"), { points: true, line: 0 })];
-  WINDOWS.forEach((n, place) => {
-    lines.push(line("episodes", `mean_${n}`, say("mean_of", { n }), { line: place + 1, ...looks[n] }));
-  });
-  if (history.episodes.has("return")) return lines;
-  return [line("train", "rollout/return_mean", say("of_last_100"), { line: 3, width: 2.2 })];
+function reward() {
+  return [
+    line("train", "rollout/return_last", say("each_episode"), { points: true, line: 0 }),
+    line("train", "rollout/return_mean_10", say("mean_of", { n: 10 }), { line: 1, width: 1 }),
+    line("train", "rollout/return_mean_50", say("mean_of", { n: 50 }), { line: 2, dash: 1 }),
+    line("train", "rollout/return_mean", say("mean_of", { n: 100 }), { line: 3, width: 2.4 }),
+  ];
 }
 
-function length(history) {
-  if (history.episodes.has("length")) {
-    return [line("episodes", "length", say("each_episode"), { points: true, line: 1 })];
-  }
-  return [line("train", "rollout/length_mean", say("of_last_100"), { line: 1 })];
+function length() {
+  return [
+    line("train", "rollout/length_last", say("each_episode"), { points: true, line: 0 }),
+    line("train", "rollout/length_mean", say("mean_of", { n: 100 }), { line: 1, width: 2 }),
+  ];
 }
 
 /** Mean and deviation of each environment of evaluation; `eval/` is the run's own. */
@@ -58,7 +56,7 @@ function rates() {
 
 function lag() {
   return [
-    line("train", "scheduler/lag_mean", say("mean"), { line: 1, width: 2 }),
+    line("train", "scheduler/lag_mean", say("lag_line"), { line: 1, width: 2 }),
     line("train", "scheduler/lag_max", say("largest"), { line: 2, dash: 1 }),
   ];
 }
@@ -84,9 +82,9 @@ function waiting(history) {
  * `optional` ones are hidden until there is something to draw.
  */
 export const PLOTS = [
-  { id: "return", lines: reward, latest: (h) => h.episodes.last("mean_100") ?? h.train.last("rollout/return_mean") },
+  { id: "return", lines: reward, latest: (h) => h.train.last("rollout/return_mean") },
   { id: "evaluation", lines: evaluation, latest: (h) => h.evaluation.last("eval/return_mean") },
-  { id: "length", lines: length, latest: (h) => h.train.last("rollout/length_mean") ?? h.episodes.last("length") },
+  { id: "length", lines: length, latest: (h) => h.train.last("rollout/length_mean") },
   { id: "losses", lines: losses },
   { id: "rates", lines: rates, latest: (h) => h.train.last("time/env_steps_per_s") },
   { id: "lag", lines: lag, latest: (h) => h.train.last("scheduler/lag_mean") },

@@ -38,6 +38,7 @@ class MetricsRows:
         self._last_s: float | None = None
         self._last_elapsed_s = begun.elapsed_s
         self._last = (begun.env_steps_trained, begun.updates)
+        self._last_episodes = begun.episodes
         self._pending = False
 
     def trained(self, event: Trained) -> None:
@@ -79,7 +80,14 @@ class MetricsRows:
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
         self._last_elapsed_s = current.elapsed_s
         self._pending = False
-        return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)
+        new, self._last_episodes = current.episodes - self._last_episodes, current.episodes
+        return Record(
+            current.env_steps_trained,
+            current.updates,
+            current.elapsed_s,
+            values,
+            episodes=current.latest[-new:] if new > 0 else (),
+        )
 
 
 def _scheduler_values(current: Statistics) -> dict[str, float]:
@@ -111,8 +119,14 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
     if current.return_mean is not None and current.length_mean is not None:
         values["rollout/return_mean"] = current.return_mean
         values["rollout/length_mean"] = current.length_mean
-    if current.return_std is not None:
-        values["rollout/return_std"] = current.return_std
+    optional = {
+        "rollout/return_std": current.return_std,
+        "rollout/return_mean_50": current.return_mean_50,
+        "rollout/return_mean_10": current.return_mean_10,
+        "rollout/return_last": current.return_last,
+        "rollout/length_last": current.length_last,
+    }
+    values |= {name: float(value) for name, value in optional.items() if value is not None}
     changed = current.changed.items()
     values |= {f"changed/{key}": float(v) for key, v in changed if isinstance(v, int | float)}
     return values | {f"info/{name}": value for name, value in current.info.items()}

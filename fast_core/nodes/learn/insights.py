@@ -12,54 +12,61 @@ from fast_core.memory import Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.checked import check_methods
 from fast_core.run.parameters import ParameterPack
-from fast_core.run.structures import INSIGHT
-from fast_core.screens.watching import INSIGHT_WORD, Watching
+from fast_core.run.structures import INSIGHTS
+from fast_core.screens.watching import WATCHING, Watching
 from fast_core.system.text import error_text
 
-WATCHING = "watching"
 INTERVAL_NS = 1_000_000_000
 LEAST_SHARE = 100  # of the time between two publications, for one that takes long
 
 
-class InsightBoard:
+class InsightBoards:
     """Publishes the policy's parameters with those that only insights need, all of one moment.
 
     It does so while a viewer says that it is wanted (`Watching.insight`), when parameters have
     changed, at most once a second and for at most a hundredth of the time. Else an optimizer looks
-    at one word of shared memory in each turn.
+    at the clock and a word of shared memory in each turn.
 
     What the learner's `insight_parameters` raises is logged, and nothing is published any more:
     a page that shows a run must not end it.
 
-    Concurrency: the first optimizer is the only writer of ``insight``; whoever shows the run reads
-    it whenever it likes. Publishing waits for nobody.
+    Concurrency: the first optimizer is the only writer of each viewer's ``insights``; whoever
+    shows the run reads them whenever it likes. Publishing waits for nobody.
     """
 
-    def __init__(self, context: NodeContext, algorithm: Algorithm) -> None:
-        """Attach to the board.
+    @classmethod
+    def of(cls, context: NodeContext, algorithm: Algorithm) -> InsightBoards | None:
+        """Those of the first optimizer; None where no viewer has yielded any.
 
         Raises:
             ConfigError: The learner has no `insight_parameters`, though its blueprint has fields.
         """
-        plan, memory = context.plan, context.memory
+        families = {row.family for row in context.plan.own}
+        if context.rank or not families >= {WATCHING, INSIGHTS}:
+            return None
         check_methods(algorithm, "make_algorithm", ("insight_parameters",))
+        return cls(context, algorithm)
+
+    def __init__(self, context: NodeContext, algorithm: Algorithm) -> None:
+        """Use `of`."""
+        plan, memory = context.plan, context.memory
         self._algorithm, self._log = algorithm, context.log
-        self._board = memory.at(WeightBoard, INSIGHT)
-        self._watching = Watching(memory.at(Trace, WATCHING).words)
-        self._policy, self._insight = (
-            memory.parameters,
-            ParameterPack(plan.insight_fields, "insight"),
-        )
+        own = plan.own
+        self._boards = [memory.at(WeightBoard, row.name) for row in own if row.family == INSIGHTS]
+        viewers = [memory.at(Trace, row.name) for row in own if row.family == WATCHING]
+        self._viewers = [Watching(trace.words) for trace in viewers]
+        fields = plan.blueprint.insight_fields(plan.environment)
+        self._policy, self._insight = memory.parameters, ParameterPack(fields, "insight")
         self._flat: Array = np.zeros((self._policy.nbytes + self._insight.nbytes) // 4, np.float32)
         self._updates: int | None = -1  # behind what is published; None: nothing is any more
         self._due_ns = 0
 
     def offer(self, updates: int) -> None:
         """Publish, if it is wanted and time to; ``updates`` are behind the learner's parameters."""
-        if not self._watching.words[INSIGHT_WORD] or self._updates in (updates, None):
+        if self._updates in (updates, None):
             return
         now_ns = time.monotonic_ns()
-        if now_ns < self._due_ns or not self._watching.insight(now_ns):
+        if now_ns < self._due_ns or not any(each.insight(now_ns) for each in self._viewers):
             return
         try:
             self._publish()
@@ -75,5 +82,6 @@ class InsightBoard:
         self._policy.pack(self._algorithm.policy_parameters(), self._flat[:acting])
         more = cast(Insightful, self._algorithm).insight_parameters()
         self._insight.pack(more, self._flat[acting:])
-        # Its own count: an optimizer that came back may have fewer updates behind it.
-        self._board.publish(self._board.published() + 1, self._flat.data)
+        for board in self._boards:
+            # A count of its own: an optimizer that came back may have fewer updates behind it.
+            board.publish(board.published() + 1, self._flat.data)

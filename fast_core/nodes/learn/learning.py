@@ -13,11 +13,12 @@ from fast_core.events import Change, Changed, Saved, SnapshotTaken
 from fast_core.nodes.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
-from fast_core.nodes.learn.insights import WATCHING, InsightBoard
+from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.changes import with_changes
 from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
-from fast_core.run.structures import INSIGHT
+from fast_core.run.structures import INSIGHTS
+from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.threads import set_threads
 
@@ -29,11 +30,11 @@ class LearningNode(Node):
         checksum: See `fast_core.events.Trained`.
 
     Concurrency: the first optimizer is the only writer of the weight board, of the evaluation
-    slot and of the board for insights.
+    slot and of the boards for insights.
     """
 
     reads = frozenset({WATCHING})
-    writes = frozenset({"weights", "evaluation", INSIGHT})
+    writes = frozenset({"weights", "evaluation", INSIGHTS})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; the learner is built in `setup`, because it may import torch."""
@@ -42,7 +43,7 @@ class LearningNode(Node):
         self._flat = context.memory.parameters.empty()
         self._algorithm: Algorithm | None = None
         self._version = self._published = self._env_steps = 0
-        self._insights: InsightBoard | None = None
+        self._insights: InsightBoards | None = None
         self._changed = False  # whether the learner has other settings than the plan's
         self.checksum = 0
 
@@ -57,8 +58,7 @@ class LearningNode(Node):
         set_threads(self.threads)  # again, for what building it has loaded, such as torch
         if plan.saves:
             check(self._algorithm.state_dict())
-        if plan.shows_insight and self.context.rank == 0:
-            self._insights = InsightBoard(self.context, self._algorithm)
+        self._insights = InsightBoards.of(self.context, self._algorithm)
 
     @property
     def threads(self) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawable import Drawable, Present
+from fast_core.envs.drawable import Drawable, NotYet, Present
 from fast_core.envs.made_to_draw import let_draw_without_screen
 from fast_core.envs.random_states import RandomStates
 from fast_core.envs.rendering import mujoco_advice
@@ -147,11 +147,11 @@ class Studio:
         self._held.update(shot.tile.number for shot in shots)
         return Camera(self, shots, source, config) if shots else None
 
-    def let_go(self, shots: Iterable[Shot]) -> None:
+    def let_go(self, tiles: Iterable[int]) -> None:
         """These are shown no more by this node."""
-        for shot in shots:
-            self._held.discard(shot.tile.number)
-            self.pace.want(shot.tile.number, 0)
+        for tile in tiles:
+            self._held.discard(tile)
+            self.pace.want(tile, 0)
 
     def look(self, now_ns: int) -> None:
         """Read what viewers want, now and then."""
@@ -162,11 +162,11 @@ class Studio:
             wanted = [viewer.interval_ns(tile, now_ns) for viewer in self.viewers]
             self.pace.want(tile, min((each for each in wanted if each > 0), default=0))
 
-    def say(self, text: str) -> None:
-        """Log it, once."""
-        if text not in self._said:
-            self._said.add(text)
-            self._context.log.warning("%s", text)
+    def say(self, tile: Tile, what: str) -> None:
+        """Log it, once of all tiles."""
+        if what not in self._said:
+            self._said.add(what)
+            self._context.log.warning("%s: %s", _name(tile), what)
 
     def close(self) -> None:
         """End the thread."""
@@ -188,7 +188,7 @@ class Camera:
         self, studio: Studio, shots: Sequence[Shot], source: Source, config: EnvironmentConfig
     ) -> None:
         """Use `Studio.camera`."""
-        self.shots = shots
+        self._by_tile = {shot.tile.number: shot for shot in shots}
         self._studio, self._source, self._config = studio, source, config
         self._viewers = tuple(viewer.words for viewer in studio.viewers)
         self._next_ns = 0
@@ -230,24 +230,21 @@ class Camera:
             return []
         pace = self._studio.pace
         self._studio.look(now_ns)
-        due = [shot for shot in self.shots if pace.due(shot.tile.number, now_ns)]
-        self._next_ns = 0 if due else self._next(now_ns)
-        return due
-
-    def _next(self, now_ns: int) -> int:
-        """When to look again."""
-        pace = self._studio.pace
-        times = [pace.next_ns(shot.tile.number) for shot in self.shots]
-        return min(max(now_ns, min(times)), now_ns + _LOOK_NS)
+        due = pace.due(self._by_tile, now_ns)
+        soon_ns = min(pace.next_ns(tile) for tile in self._by_tile)
+        self._next_ns = 0 if due else min(max(now_ns, soon_ns), now_ns + _LOOK_NS)
+        return [self._by_tile[tile] for tile in due]
 
     def take(self, shots: Iterable[Shot], scene: Scene) -> None:
         """Publish a frame of each, as far as there is time for them all."""
         pace = self._studio.pace
         for shot in shots:
             began_ns = time.monotonic_ns()
-            if pace.due(shot.tile.number, began_ns):
+            if pace.due((shot.tile.number,), began_ns):
+                hopeless = shot.hopeless
                 self._take(shot, scene, began_ns)
-                pace.took(shot.tile.number, began_ns, time.monotonic_ns())
+                again = shot.hopeless == hopeless
+                pace.took(shot.tile.number, began_ns, time.monotonic_ns(), again=again)
 
     def _take(self, shot: Shot, scene: Scene, now_ns: int) -> None:
         present = self._source.present(shot.place)
@@ -284,7 +281,7 @@ class Camera:
             return None
         drawable, studio = self._source.drawable(shot.place), self._studio
         if drawable.why_not:
-            self._give_up(shot, f"no picture: {drawable.why_not}")
+            shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
         shot.drawn = True
@@ -300,26 +297,28 @@ class Camera:
             return None
         shot.failures = 0
         if moved:
-            studio.say(f"{_name(shot.tile)}: {_PUT_BACK}")
+            studio.say(shot.tile, _PUT_BACK)
         shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
         return outcome.value
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
+        shot.again_ns = time.monotonic_ns() + (_TRY_AGAIN_NS << shot.failures)
+        if isinstance(error, NotYet):
+            shot.note = f"no picture yet: {error}"
+            return
         shot.failures += 1
-        wait_ns = _TRY_AGAIN_NS << shot.failures - 1
-        shot.again_ns = time.monotonic_ns() + wait_ns
         if isinstance(error, NoPicture):
             shot.note = f"no picture: {error}"
         else:
             advice = mujoco_advice(self._config)
             shot.note = f"no picture: render() raised {error_text(error)}.{advice}"
-        self._studio.say(f"{_name(shot.tile)} has {shot.note}")
+        self._studio.say(shot.tile, shot.note)
         if shot.failures == TRIES:
             shot.hopeless = shot.note
 
     def _give_up(self, shot: Shot, note: str) -> None:
         shot.hopeless = shot.note = note
-        self._studio.say(f"{_name(shot.tile)} has {note}; its observation is shown")
+        self._studio.say(shot.tile, note)
 
     def close(self, close_rest: Callable[[], None]) -> None:
         """Close environments that were drawn where they were drawn, then the others.
@@ -328,11 +327,11 @@ class Camera:
             Exception: The first error of a close.
         """
         first: BaseException | None = None
-        for shot in self.shots:
+        for shot in self._by_tile.values():
             if shot.drawn and "did not return" not in shot.hopeless:
                 outcome = self._studio.drawer.call(self._source.drawable(shot.place).close)
                 first = first or outcome.error
-        self._studio.let_go(self.shots)
+        self._studio.let_go(self._by_tile)
         close_rest()
         if first is not None:
             raise first

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fast_core.config import RunConfig
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.alike import compared, told_apart, within
+from fast_core.config.leaves import leaves
 from fast_core.errors import ConfigError
+from fast_core.monitor.curves import Series, read_series
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.run_state import RunState, find_runs, read_state
 from fast_core.system.surroundings import expanded
-from fast_core.tools.compare.curves import Series, read_series
-from fast_core.tools.config_leaves import leaves
 from fast_core.tools.run_configs import RunConfigs
-from fast_core.tools.run_state import RunState, find_runs, read_state
 from fast_core.tools.sweep.file import read_sweep
-from fast_core.tools.sweep.names import short_keys
-
-# What says how a run is computed, kept and shown, not what is learned or how that is measured.
-_NO_MATTER = (
-    "mode",
-    "nodes.env.count",
-    "nodes.policy.threads",
-    "nodes.optimizer.threads",
-    "policy.measured",
-    "checkpoint.",
-    "memory.",
-    "metrics.",
-    "supervision.",
-    "diagnostics.",
-)
-_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -118,7 +103,7 @@ def group(
             unread.append((path, str(error)))
             continue
         if id(config) not in keys:
-            keys[id(config)] = config_yaml.inline(_compared(config, across))
+            keys[id(config)] = config_yaml.inline(compared(leaves(config), across))
             strata[id(config)] = config_yaml.inline(_at(config, across))
         key = keys[id(config)]
         configs.setdefault(key, config)
@@ -126,7 +111,15 @@ def group(
         seed = config.seed if state.seed is None else state.seed
         why = _why_left_out(state, series, at)
         members.setdefault(key, []).append(Member(state, seed, series, strata[id(config)], why))
-    names = _names(list(configs.values()), across)
+    names = told_apart(
+        [
+            (
+                config.name if across is None else f"across {across}",
+                compared(leaves(config), across),
+            )
+            for config in configs.values()
+        ]
+    )
     groups = [
         Group(name, _newest_of_each_seed(members[key]))
         for key, name in zip(configs, names, strict=True)
@@ -134,21 +127,9 @@ def group(
     return groups, unread
 
 
-def _compared(config: RunConfig, across: str | None) -> dict[str, object]:
-    return {
-        key: value
-        for key, value in leaves(config).items()
-        if not key.startswith(_NO_MATTER) and not _within(key, across)
-    }
-
-
 def _at(config: RunConfig, across: str | None) -> object:
     """What a configuration has at and below a key."""
-    return {key: value for key, value in leaves(config).items() if _within(key, across)}
-
-
-def _within(key: str, above: str | None) -> bool:
-    return above is not None and (key == above or key.startswith(f"{above}."))
+    return {key: value for key, value in leaves(config).items() if within(key, across)}
 
 
 def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
@@ -175,29 +156,3 @@ def _newest_of_each_seed(members: Sequence[Member]) -> tuple[Member, ...]:
             member = replace(member, left_out="seed counted already")
         kept.append(member)
     return tuple(sorted(kept, key=lambda m: (m.seed, bool(m.left_out), m.state.path.name)))
-
-
-def _names(configs: Sequence[RunConfig], across: str | None) -> list[str]:
-    """The runs' names, and behind one that several groups have what differs among those.
-
-    Across a key runs of one group have several names, so what differs is all.
-    """
-    found = []
-    for config in configs:
-        name = config.name if across is None else f"across {across}"
-        namesakes = [o for o in configs if across is not None or o.name == config.name]
-        different = _different([_compared(other, across) for other in namesakes])
-        own, short = _compared(config, across), short_keys(different)
-        parts = [f"{short[k]}={config_yaml.inline(own[k])}" for k in different if k in own]
-        more = f", and {len(parts) - _SHOWN} more keys" if len(parts) > _SHOWN else ""
-        parts = parts[:_SHOWN]
-        found.append(f"{name}: {', '.join(parts)}{more}" if parts else name)
-    return found
-
-
-def _different(trees: Sequence[Mapping[str, object]]) -> list[str]:
-    keys = dict.fromkeys(key for tree in trees for key in tree)
-    found = [key for key in keys if len({config_yaml.inline(t.get(key)) for t in trees}) > 1]
-    if "stop.env_steps" in found and "horizon_env_steps" in found:
-        found.remove("horizon_env_steps")  # which follows it where nothing else says it
-    return found

@@ -1,12 +1,12 @@
-"""What runs of a sweep, and groups of runs, are called: after what differs. Pure."""
+"""What the runs of a sweep are called: after what differs. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.alike import short_keys
 
 _UNSAFE = re.compile(r"[^\w.\-+=,]+")
 _LONGEST_VALUE = 60
@@ -29,20 +29,6 @@ def labels(
         parts += [f"{short[key]}={_value(value)}" for key, value in changes.items()]
         text = _UNSAFE.sub("_", ",".join(parts) or alone).lstrip(".")
         found.append(_unused(text[: longest - 10] or "_", found))
-    return found
-
-
-def short_keys(keys: Iterable[str]) -> dict[str, str]:
-    """As much of the end of each dotted key as tells it from all others."""
-    different = list(dict.fromkeys(keys))
-    found: dict[str, str] = {}
-    for key in different:
-        names = key.split(".")
-        for length in range(1, len(names) + 1):
-            ends = Counter(".".join(other.split(".")[-length:]) for other in different)
-            found[key] = ".".join(names[-length:])
-            if ends[found[key]] == 1:
-                break
     return found
 
 

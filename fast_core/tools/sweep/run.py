@@ -21,11 +21,11 @@ from fast_core.memory import memory_available
 from fast_core.monitor.run_lock import RunLock, holder
 from fast_core.run.memory import layout_of
 from fast_core.run.needs import SHARE_OFFERED, private_nbytes
+from fast_core.run.run_state import RunState, find_runs
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
 from fast_core.tools.run_configs import RunConfigs
-from fast_core.tools.run_state import RunState, find_runs
 from fast_core.tools.sweep.file import SWEEP_FILE, Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
 from fast_core.tools.sweep.shown import Screen

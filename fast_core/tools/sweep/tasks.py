@@ -10,13 +10,13 @@ from typing import Literal
 
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.leaves import differences
 from fast_core.errors import ConfigError
 from fast_core.monitor.figures import cut
 from fast_core.monitor.run_directory import RunDirectory, runs_in
+from fast_core.run.run_state import RunState, read_state
 from fast_core.system.durable import write_durably
-from fast_core.tools.config_leaves import differences
 from fast_core.tools.run_configs import RunConfigs
-from fast_core.tools.run_state import RunState, read_state
 from fast_core.tools.sweep.child import Child
 from fast_core.tools.sweep.file import Sweep, Variant
 

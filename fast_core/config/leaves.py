@@ -20,8 +20,12 @@ _MISSING = "(no such key)"
 def leaves(config: RunConfig) -> dict[str, object]:
     """Every value by its dotted key, but for where the run and its files lie, and its seed."""
     config = with_pickled(config, lambda path: Path(path).name)
-    flat = dict(_flat(msgspec.to_builtins(config), ""))
-    return {key: value for key, value in flat.items() if key not in PLACE}
+    return leaves_of(msgspec.to_builtins(config))
+
+
+def leaves_of(tree: Mapping[str, object]) -> dict[str, object]:
+    """`leaves` of a configuration as it stands in a run's file, which is not checked."""
+    return {key: value for key, value in _flat(tree, "") if key not in PLACE}
 
 
 def differences(wanted: RunConfig, found: RunConfig) -> dict[str, tuple[object, object]]:

@@ -1,0 +1,77 @@
+"""What can be said of any policy's thoughts from its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples.a2c import A2CConfig
+from fast_core.algorithm import LearnerSetup
+from fast_core.algos.ppo.config import PPOConfig
+from fast_core.policy.thinking import PolicyThinker
+from fast_core.spec import EnvironmentSpec, SpaceSpec
+
+SEEN = SpaceSpec("box", (3,), "float32", low=(-9.0,), high=(9.0,))
+ACTIONS = {
+    "discrete": SpaceSpec("discrete", (), "int64", n=3, start=1),
+    "many": SpaceSpec("multi_discrete", (2,), "int64", counts=(2, 3), starts=(0, 0)),
+    "box": SpaceSpec("box", (2,), "float32", low=(-50.0,), high=(50.0,)),
+}
+
+
+def both(kind: str, **changes: Any) -> tuple[Any, Any, np.ndarray]:
+    """What is said by PPO's own and of any policy, of a policy that is not uniform."""
+    environment = EnvironmentSpec("Test-v0", SEEN, ACTIONS[kind])
+    config = PPOConfig(minibatch_size=8, hidden_sizes=(5,), **changes)
+    learner: Any = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 8))
+    state, rng = learner.state_dict(), np.random.default_rng(3)
+    for name, array in state["parameters"].items():
+        array += rng.normal(0.0, 0.1 if name.startswith("policy.") else 0.8, array.shape)
+    learner.load_state_dict(state)
+    acting = learner.policy_parameters()
+    own = config.make_thinker(environment)
+    own.load([*acting, *learner.insight_parameters()])
+    anybody = PolicyThinker(config, environment)
+    anybody.load(acting)
+    obs = rng.normal(size=(1, 3)).astype(np.float32)
+    remembered = rng.normal(size=(1, config.state_size(environment))).astype(np.float32)
+    given = obs, np.zeros((1, *ACTIONS[kind].shape)), remembered if remembered.size else None
+    return own.think(*given), anybody.think(*given), obs
+
+
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+def test_probabilities_of_one_choice_are_exact(recurrent: Any) -> None:
+    own, said, _ = both("discrete", recurrent=recurrent)
+    assert 1 / 64 < min(own.probabilities[0]) < 0.3, "all are drawn"
+    np.testing.assert_allclose(said.probabilities[0], own.probabilities[0], atol=1e-6)
+    assert said.value is None
+
+
+def test_probabilities_of_several_choices_are_near() -> None:
+    own, said, _ = both("many")
+    for mine, theirs in zip(own.probabilities, said.probabilities, strict=True):
+        np.testing.assert_allclose(theirs, mine, atol=0.2)
+        assert theirs.sum() == pytest.approx(1)
+
+
+def test_mean_of_a_box_is_exact_and_its_deviation_near() -> None:
+    own, said, _ = both("box")
+    np.testing.assert_allclose(said.mean, own.mean, rtol=1e-6)
+    np.testing.assert_allclose(said.std, own.std, rtol=0.3)
+
+
+def test_algorithm_that_says_nothing_of_itself_shows_its_probabilities() -> None:
+    """That of docs/adding-an-algorithm.md, with one action that is all but certain."""
+    environment = EnvironmentSpec("Test-v0", SEEN, ACTIONS["discrete"])
+    config = A2CConfig(name="examples.a2c:A2CConfig", hidden=2)
+    assert config.make_thinker(environment) is None or config.insight_fields(environment)
+    thinker = PolicyThinker(config, environment)
+    shapes = [field.shape for field in config.policy_fields(environment)]
+    *zeros, bias = [np.zeros(shape, np.float32) for shape in shapes]
+    bias[1] = 8.0
+    thinker.load([*zeros, bias])
+    said = thinker.think(np.zeros((1, 3), np.float32), np.array([1]), None)
+    assert said.probabilities is not None
+    np.testing.assert_allclose(said.probabilities[0], [3e-4, 0.9993, 3e-4], atol=1e-4)
