@@ -96,6 +96,7 @@ class Shot:
 
     def __post_init__(self) -> None:
         self.number = self.board.version() + 1  # goes on after whoever wrote before
+        self.note = self.hopeless
 
 
 class Studio:
@@ -105,6 +106,11 @@ class Studio:
         viewers: The words in which each viewer says what it wants.
         pace: Says which tile is due.
         drawer: The thread that draws.
+        width: Most pixels of a picture in each direction.
+        layout: How a frame lies on its board.
+        room: Where frames are packed.
+        first_s: How long the first picture of an environment may take.
+        hanging: Tiles whose `render` did not come back, and what to say of that.
     """
 
     def __init__(self, context: NodeContext, viewers: Sequence[str]) -> None:
@@ -120,6 +126,7 @@ class Studio:
         self.layout = frame_layout(context.plan)
         self.room = bytearray(self.layout.nbytes)
         self.first_s = FIRST_S
+        self.hanging: dict[int, str] = {}
         self._held: set[int] = set()
         self._looked_ns = 0
         self._said: set[str] = set()
@@ -140,7 +147,12 @@ class Studio:
         """What takes frames of these environments of a shard; None where none is a tile."""
         memory = self._context.memory
         shots = [
-            Shot(tile, tile.env - envs.start, memory.frames(tile.number))
+            Shot(
+                tile,
+                tile.env - envs.start,
+                memory.frames(tile.number),
+                hopeless=self.hanging.get(tile.number, ""),
+            )
             for tile in self._tiles
             if tile.shard == shard and tile.env in envs
         ]
@@ -289,7 +301,9 @@ class Camera:
         outcome = studio.drawer.call(lambda: as_picture(drawable.render(), studio.width), limit_s)
         if not outcome.returned:
             studio.first_s = NEXT_S
-            self._give_up(shot, f"no picture: render() did not return within {limit_s:g} s")
+            note = f"no picture: render() did not return within {limit_s:g} s"
+            shot.hopeless = shot.note = studio.hanging[shot.tile.number] = note
+            studio.say(shot.tile, note)
             return None
         moved = kept.put_back()
         if outcome.error is not None:
@@ -316,10 +330,6 @@ class Camera:
         if shot.failures == TRIES:
             shot.hopeless = shot.note
 
-    def _give_up(self, shot: Shot, note: str) -> None:
-        shot.hopeless = shot.note = note
-        self._studio.say(shot.tile, note)
-
     def close(self, close_rest: Callable[[], None]) -> None:
         """Close environments that were drawn where they were drawn, then the others.
 
@@ -328,7 +338,7 @@ class Camera:
         """
         first: BaseException | None = None
         for shot in self._by_tile.values():
-            if shot.drawn and "did not return" not in shot.hopeless:
+            if shot.drawn and shot.tile.number not in self._studio.hanging:
                 outcome = self._studio.drawer.call(self._source.drawable(shot.place).close)
                 first = first or outcome.error
         self._studio.let_go(self._by_tile)
