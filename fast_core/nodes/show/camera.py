@@ -32,6 +32,7 @@ FIRST_S, NEXT_S = 15.0, 3.0
 TRIES = 5
 _TRY_AGAIN_NS = 1_000_000_000  # after the first failure; twice as long after each more
 _LOOK_NS = 50_000_000
+_SOON_NS = 200_000_000
 _PROGRESS = int(StatsColumn.PROGRESS)
 _PUT_BACK = "render() draws from random number generators of the run; they are put back each time"
 
@@ -204,6 +205,7 @@ class Camera:
         self._studio, self._source, self._config = studio, source, config
         self._viewers = tuple(viewer.words for viewer in studio.viewers)
         self._next_ns = 0
+        self._rollout_ns = 0  # when the last rollout began
 
     def stepping(
         self,
@@ -215,8 +217,14 @@ class Camera:
     ) -> Step:
         """``step`` of a rollout, from its first one on, with a look before each.
 
-        ``seen`` and ``version`` give what the policy saw in the step, and its version.
+        Where rollouts follow each other so quickly that it is enough to look before each of
+        them, and nobody watches, it is ``step`` itself. ``seen`` and ``version`` give what the
+        policy saw in the step, and its version.
         """
+        now_ns = time.monotonic_ns()
+        soon, self._rollout_ns = now_ns - self._rollout_ns < _SOON_NS, now_ns
+        if soon and not self.watched:
+            return step
         viewers, due, number = self._viewers, self.due, 0
 
         def watched(action: Array, **results: Array) -> None:
