@@ -188,13 +188,11 @@ class Broadcast:
                 return
             try:
                 said = understand(message.get("text") or message.get("bytes") or b"")
-                connection.client.take(said)
-                if not connection.client.wanted <= self._tiles:
-                    raise ValueError(f"there is no tile {sorted(connection.client.wanted)[-1]}")
             except ValueError as error:
                 self.tell_once(f"a browser sent what the page never does: {error}")
                 connection.code = REFUSED
                 return
+            connection.client.take(said)
             if not isinstance(said, Ack):
                 self._want()
             connection.wake.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ from fast_core.metrics import MetricsRow
 from fast_core.monitor.journal import JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
 
+WINDOWS = (10, 50, 100)  # episodes, of moving averages
 MOST_POINTS = 2_000  # of a chart's history
 MOST_LINE = 1 << 22  # bytes; a longer one is none of ours
 _PIECE = 1 << 20
@@ -134,13 +136,24 @@ class Feed:
         new: dict[Kind, list[Record]] = {}
         for line in lines:
             row = _decoded(_rows, line)
-            for kind, record in () if row is None else _records(row):
+            for kind, record in () if row is None else self._records(row):
                 self.histories[kind].add(record)
                 new.setdefault(kind, []).append(record)
         for kind, records in new.items():
             yield Rows(kind, records)
 
+    def _records(self, row: MetricsRow) -> Iterator[tuple[Kind, Record]]:
+        """What a row of metrics is for the page's charts."""
+        at: Record = {"env_steps": row.env_steps, "updates": row.updates, "time_s": row.time_s}
+        if _EVALUATED in row.values:
+            yield "evaluation", {**at, **row.values}
+            return
+        yield "train", {**at, **row.values}
+        for each in self._episodes.rows(row):
+            yield "episodes", each
+
     def _forget_rows(self) -> None:
+        self._episodes = Episodes()
         kinds: tuple[Kind, ...] = ("train", "evaluation", "episodes")
         self.histories: dict[Kind, History] = {kind: History() for kind in kinds}
 
@@ -164,21 +177,36 @@ class Feed:
                 self.end = entry.why
 
 
+class Episodes:
+    """Rows of episodes: each with the means of the last ones up to it."""
+
+    def __init__(self) -> None:
+        self._returns: deque[float] = deque(maxlen=WINDOWS[-1])
+        self._env_steps = 0
+        self._count = 0.0
+
+    def rows(self, row: MetricsRow) -> Iterator[Record]:
+        """What a row of metrics says of episodes; those of before say only what they come to."""
+        first, self._env_steps = self._env_steps, row.env_steps
+        before, self._count = self._count, row.values.get("rollout/episodes") or 0.0
+        mean = row.values.get("rollout/return_mean")
+        if not row.episodes and mean is not None and self._count > before:
+            yield self._row(row.env_steps, mean, row.values.get("rollout/length_mean"))
+        share = max(0, row.env_steps - first) / max(len(row.episodes), 1)
+        for place, (value, length) in enumerate(row.episodes, 1):
+            if value is not None:
+                yield self._row(round(first + place * share), value, length)
+
+    def _row(self, env_steps: int, value: float, length: float | None) -> Record:
+        self._returns.append(value)
+        last = list(self._returns)
+        means = {f"mean_{n}": sum(last[-n:]) / len(last[-n:]) for n in WINDOWS}
+        return {"env_steps": env_steps, "return": value, "length": length, **means}
+
+
 def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
     """What a line says; None where it is none of ours, such as one that was cut short."""
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def _records(row: MetricsRow) -> Iterator[tuple[Kind, Record]]:
-    """What a row of metrics is for the page's charts."""
-    at: Record = {"env_steps": row.env_steps, "updates": row.updates, "time_s": row.time_s}
-    if _EVALUATED in row.values:
-        yield "evaluation", {**at, **row.values}
-        return
-    yield "train", {**at, **row.values}
-    mean, length = row.values.get("rollout/return_mean"), row.values.get("rollout/length_mean")
-    if mean is not None:
-        yield "episodes", {"env_steps": row.env_steps, "return": mean, "length": length}

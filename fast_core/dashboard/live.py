@@ -21,6 +21,7 @@ from fast_core.dashboard.source import (
     TileNow,
 )
 from fast_core.dashboard.tile_states import Best, TileStates
+from fast_core.dashboard.words import node_word
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
@@ -30,8 +31,6 @@ from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
 
-# What a node's state is called on the page, where that is another word.
-_WORDS = {NodeState.ACTING: "inferring", NodeState.TRYING: "trying environments"}
 _IDLE = (NodeState.WAITING, NodeState.STARTING)
 
 
@@ -128,9 +127,7 @@ class LiveRun:
         busy_s = row.busy_ns / 1e9 + (0.0 if idle else doing_s)
         waiting_s = row.waiting_ns / 1e9 + (doing_s if idle else 0.0)
         busy, waiting = self._meters[name].take(Reading(now_s, busy_s, waiting_s))
-        word = _WORDS.get(state, state.name.lower())
-        if name in self._feed.away:
-            word = "dead"
+        word = "dead" if name in self._feed.away else node_word(state.name.lower())
         return NodeNow(name, word, doing_s, busy, waiting, self._feed.lives.get(name, 1))
 
     def _tile(self, tile: Tile) -> TileNow:

@@ -47,7 +47,8 @@ class Dashboard(Node):
         # here, because the launcher imports this module and needs none of them
         from fast_core.dashboard.insight import Insights
         from fast_core.dashboard.live import LiveRun
-        from fast_core.dashboard.server import PageServer, listen
+        from fast_core.dashboard.server import PageServer
+        from fast_core.dashboard.serving import listen
 
         context, config = self.context, self.context.plan.config
         if config.mode == "process":

@@ -56,7 +56,7 @@ from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.control.desk import Desk
-from fast_core.launcher.control.messages import Status
+from fast_core.launcher.control.messages import NodeStatus, Status
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -65,6 +65,7 @@ from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsColumn, StatsRow
+from fast_core.memory.stats import StatsSnapshot
 from fast_core.metrics import RunEnd
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.journal import EventJournal, Fact
@@ -237,7 +238,32 @@ class Shell:
             degree=now.degree,
             elapsed_s=now.elapsed_s,
             env_nodes=now.env_nodes,
+            updates=now.updates,
+            nodes=tuple(
+                self._node_status(name, self.stats[name].snapshot())
+                for name in self.plan.names.possible
+                if name not in self.absent
+            ),
         )
+
+    def _node_status(self, name: str, row: StatsSnapshot) -> NodeStatus:
+        state = NodeState(row.state)
+        doing_s = max(0.0, time.monotonic() - row.state_since_ns / 1e9) if row.state_since_ns else 0
+        idle = state in (NodeState.WAITING, NodeState.STARTING)
+        return NodeStatus(
+            name=name,
+            state=self.state_of(name, state),
+            doing_s=doing_s,
+            busy_s=row.busy_ns / 1e9 + (0.0 if idle else doing_s),
+            waiting_s=row.waiting_ns / 1e9 + (doing_s if idle else 0.0),
+            life=self.lives.get(name, 0) + 1,
+        )
+
+    def state_of(self, name: str, state: NodeState) -> str:
+        """What a node does in a word, whose counters say ``state``."""
+        if name in self.lost:
+            return "dead"
+        return "away" if name in self.away else state.name.lower()
 
     def _take_commit(self) -> bool:
         try:

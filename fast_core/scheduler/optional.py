@@ -33,6 +33,11 @@ class OptionalNodes:
         """When the next one is to be started anew; None while there is none."""
         return self._restarts.next_s
 
+    @property
+    def returned(self) -> int:
+        """How often one of them came back."""
+        return sum(self._restarts.returned.values())
+
     def take_due(self, now_s: float) -> list[tuple[str, int]]:
         """Those to be started anew now, each with the number of its life."""
         return self._restarts.take_due(now_s)

@@ -56,6 +56,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         return_mean_10=run.episodes.return_mean_of(10),
         return_last=run.episodes.last[0],
         length_last=run.episodes.last[1],
+        latest=run.episodes.latest,
         info=run.episodes.info_means,
         quarantined=run.episodes.quarantined,
         quarantined_share=run.episodes.quarantined_share,
@@ -63,7 +64,7 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes=len(run.crew.members),
         env_nodes_lost=run.restarts.deaths.get("env", 0),
-        nodes_back=sum(run.restarts.returned.values()),
+        nodes_back=sum(run.restarts.returned.values()) + run.optional.returned,
         begun_anew=run.counters.begun_anew,
         changed=run.changes.values,
     )

@@ -142,6 +142,21 @@ def resume(
 
 
 @app.command()
+def watch(
+    run: Run,
+    port: Port = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to serve at; others need a token.")
+    ] = "127.0.0.1",
+    opens: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
+) -> None:
+    """Show a run that goes on, or has ended, on a page in the browser."""
+    from fast_core.tools.watch import watch_run
+
+    raise typer.Exit(watch_run(run, host=host, port=port, opens=opens))
+
+
+@app.command()
 def rerun(
     run: Run,
     until: Annotated[

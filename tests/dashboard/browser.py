@@ -12,7 +12,9 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NO_CHROMIUM = "no Chromium on this machine (Debian: apt-get install chromium)"
+ELSEWHERE = "page.invalid"  # a name that the browser takes for this machine
 ARGUMENTS = [
+    f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",

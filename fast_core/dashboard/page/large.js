@@ -2,8 +2,8 @@
 
 import { find, make, mark, put, show } from "./dom.js";
 import { Insight } from "./insight.js";
-import { Screen, facts, showState } from "./tile.js";
-import { count, number, say } from "./words.js";
+import { Screen, facts, reward, showState } from "./tile.js";
+import { count, say } from "./words.js";
 
 export class Large {
   /** `enlarge` is called with the tile to show instead, `back` to show all. */
@@ -64,7 +64,7 @@ export class Large {
   update() {
     if (!this.open) return;
     const { now } = this.tile;
-    put(find("large-R"), now.R == null ? "–" : number(now.R));
+    put(find("large-R"), reward(now.R));
     put(find("large-S"), now.S == null ? "–" : count(now.S));
     showState(find("large-state"), now.state);
     put(find("large-facts"), facts(now));
@@ -74,7 +74,7 @@ export class Large {
       const chip = this.chips.children[index].firstChild;
       const [label, figure] = chip.children;
       put(label, tile.evaluation ? say("evaluation_short") : String(tile.number + 1));
-      put(figure, tile.now.R == null ? "–" : number(tile.now.R));
+      put(figure, reward(tile.now.R));
       mark(chip, "aria-label", `${tile.name}, R: ${figure.textContent}`);
       mark(chip, "aria-pressed", tile === this.tile);
     });

@@ -101,7 +101,7 @@ export class Tile {
   update(now, best) {
     this.now = now;
     this.best = best;
-    put(this.R, now.R == null ? "–" : number(now.R));
+    put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
     showState(this.state, now.state);
     put(this.facts, facts(now));
@@ -113,7 +113,13 @@ export class Tile {
     this.cover.hidden = this.screen.drawn > 0;
     put(this.waiting, say("waiting_frame"));
     const late = performance.now() - this.since > LATE_MS;
-    put(this.reason, late ? now.note || word("tile", kindOf(now.state)) : "");
+    put(this.reason, late ? now.note || this.missing(kindOf(now.state)) : "");
+  }
+
+  /** Why there is no picture, as far as the state says. */
+  missing(kind) {
+    if (this.evaluation && kind !== "dead") return say("shown_evaluating");
+    return kind === "running" ? say("no_frame_yet") : word("tile", kind);
   }
 
   draw(bitmap, picture) {
@@ -126,6 +132,12 @@ export class Tile {
     this.element.classList.toggle("chosen", chosen);
     mark(this.button, "tabindex", chosen ? 0 : -1);
   }
+}
+
+/** A reward: whole where it is. */
+export function reward(value) {
+  if (value == null) return "–";
+  return Number.isInteger(value) ? count(value) : number(value);
 }
 
 /** Show a state as sign, word and colour. */

@@ -63,6 +63,8 @@ const WORDS = {
   observation_label: ["What the policy of {name} sees", "{name} 的策略所见"],
   best: ["best", "最佳"],
   waiting_frame: ["Waiting…", "等待中…"],
+  no_frame_yet: ["no picture yet", "暂无画面"],
+  shown_evaluating: ["shown while an evaluation runs", "评估进行时显示"],
   episode: ["ep {x}", "回合 {x}"],
   version: ["v{x}", "版本 {x}"],
   seed_is: ["seed {x}", "种子 {x}"],

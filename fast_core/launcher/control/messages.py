@@ -48,6 +48,26 @@ class ScaleRequest(Request, frozen=True, tag="scale"):
 AnyRequest = StatusRequest | StopRequest | SaveRequest | ScaleRequest
 
 
+class NodeStatus(msgspec.Struct, frozen=True):
+    """How a node is.
+
+    Attributes:
+        name: Its name.
+        state: What it is doing, in a word; ``dead`` or ``away`` where it is not there.
+        doing_s: For how long.
+        busy_s: Seconds of work in this life, what it is doing included.
+        waiting_s: Likewise of waiting.
+        life: The number of its life, one more after each death.
+    """
+
+    name: str
+    state: str
+    doing_s: float
+    busy_s: float
+    waiting_s: float
+    life: int = 1
+
+
 class Status(msgspec.Struct, frozen=True):
     """How a run is.
 
@@ -59,6 +79,8 @@ class Status(msgspec.Struct, frozen=True):
         elapsed_s: Seconds of training, earlier parts of the run included.
         env_nodes: Env nodes that execute shards; None where it is of another version, which does
             not say so.
+        updates: Optimizer steps; likewise.
+        nodes: Every node; none where it is of another version.
     """
 
     phase: str
@@ -67,6 +89,8 @@ class Status(msgspec.Struct, frozen=True):
     degree: int
     elapsed_s: float
     env_nodes: int | None = None
+    updates: int | None = None
+    nodes: tuple[NodeStatus, ...] = ()
 
 
 Kind = Literal["accepted", "done", "refused"]

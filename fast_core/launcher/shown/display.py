@@ -130,18 +130,13 @@ class Display:
         total = busy + waiting
         return NodeView(
             name=name,
-            state=self._state(name, state),
+            state=self._shell.state_of(name, state),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
             note=self._note(name, row),
             pid=self._shell.pids.get(name),
             threads=self._threads(name),
         )
-
-    def _state(self, name: str, state: NodeState) -> str:
-        if name in self._shell.lost:
-            return "dead"
-        return "away" if name in self._shell.away else state.name.lower()
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan

@@ -63,7 +63,7 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         statistics=statistics,
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
-        lost={"env-1"},
+        state_of=lambda name, state: "dead" if name == "env-1" else state.name.lower(),
         absent=set(),
         restoring={
             "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),

@@ -1,0 +1,141 @@
+"""A run that does not serve the page itself: one that has ended, or was started without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from fast_core.dashboard.feed import Feed
+from fast_core.dashboard.figures import Figures, why_no_frames
+from fast_core.dashboard.meters import Meter, Reading
+from fast_core.dashboard.source import End, Hello, Insight, News, NodeNow, Now, RunFacts
+from fast_core.dashboard.words import node_word, phase_word
+from fast_core.errors import TransportError
+from fast_core.launcher.control import client
+from fast_core.launcher.control.messages import NodeStatus, Status, StatusRequest
+from fast_core.launcher.control.opening import find
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import holder
+from fast_core.run.run_state import read_state
+from fast_core.screens.frame import Frame
+
+ASK_S = 1.0
+ANSWER_S = 2.0
+UNWATCHED_S = 3.0  # after which nobody asks the run any more
+
+
+def facts_of(run: RunDirectory) -> RunFacts:
+    """What a run is, by its directory alone."""
+    state = read_state(run.path)
+    running = state.state == "running"
+    return RunFacts(
+        name=run.path.parent.name,
+        seed=state.seed,
+        algorithm=state.algorithm,
+        environment=state.environment,
+        directory=str(run.path),
+        mode="",
+        running=running,
+        outcome=None if running else f"{state.state}: {state.text}",
+    )
+
+
+class RunOnFile:
+    """See `fast_core.dashboard.source.Source`; there are no frames.
+
+    A run that goes on is asked how it is over its control socket, in a thread, while somebody
+    looks: its launcher may be busy.
+
+    Attributes:
+        facts: What the run is.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run, self.facts = run, facts_of(run)
+        self._feed = Feed(run)
+        self._meters: dict[str, Meter] = {}
+        self._status: Status | None = None
+        self._asked_s = 0.0
+        self._closing = threading.Event()
+        self._asking = threading.Thread(target=self._ask_on, name="asks", daemon=True)
+        self._asking.start()
+
+    def _ask_on(self) -> None:
+        while not self._closing.wait(ASK_S):
+            looked = time.monotonic() - self._asked_s < UNWATCHED_S
+            self._status = self._ask() if looked and self.facts.running else None
+
+    def _ask(self) -> Status | None:
+        path = find(self._run)
+        try:
+            for answer in client.exchange(path, StatusRequest(), ANSWER_S) if path else ():
+                return answer.status
+        except (OSError, TransportError):
+            pass
+        return None
+
+    def hello(self) -> Hello:
+        """What the run is, and its history."""
+        self._feed.catch_up()
+        return Hello(
+            run=self.facts,
+            tiles=(),
+            fps=1.0,
+            frames=False,
+            why_no_frames=why_no_frames(self.facts),
+            history={kind: each.columns() for kind, each in self._feed.histories.items()},
+        )
+
+    def news(self) -> list[News]:
+        """What was written since the last call, and whether the run has begun or ended."""
+        found: list[News] = []
+        for each in self._feed.read():
+            found.append(self.hello() if each is None else each)
+        if (holder(self._run.lock_file) is not None) != self.facts.running:
+            self.facts = facts_of(self._run)
+            found.append(self.hello())
+            if self.facts.outcome is not None:
+                found.append(End(self.facts.outcome))
+        return found
+
+    def now(self) -> Now:
+        """The run at this moment, as far as it says."""
+        self._asked_s = time.monotonic()
+        figures, status = Figures(self._feed), self._status
+        if status is not None:
+            phase = phase_word(status.phase)
+        else:
+            phase = "starting" if self.facts.running else (self.facts.outcome or "ended")
+            phase = phase.partition(":")[0]
+        return Now(
+            phase=phase,
+            elapsed_s=figures.elapsed_s if status is None else status.elapsed_s,
+            env_steps=figures.env_steps if status is None else status.env_steps,
+            updates=(status and status.updates) or figures.updates,
+            rates=figures.rates,
+            ahead=figures.ahead,
+            best_tile=None,
+            nodes=tuple(map(self._node, status.nodes)) if status is not None else (),
+            tiles=(),
+        )
+
+    def _node(self, node: NodeStatus) -> NodeNow:
+        meter = self._meters.setdefault(node.name, Meter())
+        busy, waiting = meter.take(Reading(time.monotonic(), node.busy_s, node.waiting_s))
+        return NodeNow(node.name, node_word(node.state), node.doing_s, busy, waiting, node.life)
+
+    def want(self, intervals_ns: dict[int, int], *, insight: bool = False) -> None:
+        """There are no tiles."""
+
+    def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
+        """There are no frames."""
+        return None
+
+    def insight(self, frame: Frame) -> Insight | None:
+        """There are no frames."""
+        return None
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closing.set()
+        self._asking.join(ANSWER_S + 1)

@@ -1,0 +1,135 @@
+"""Serves an ASGI application at an address of this machine, from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+
+import uvicorn
+
+from fast_core.dashboard.security import App
+from fast_core.errors import ConfigError, FastLoopError
+
+MOST_MESSAGE = 4096  # bytes; what a browser says is far smaller
+PORTS = 100  # that are tried one after the other
+STOP_S = 2.0
+LAST_WORD_S = 0.1  # for what is said last to be sent
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address, at the next free port where that one is taken.
+
+    Raises:
+        ConfigError: It is no address of this machine, or no port is free.
+    """
+    last = 1 if port == 0 else PORTS
+    for each in range(port, min(port + last, 65536)):
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, each, type=socket.SOCK_STREAM)[0]
+            listening = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigError(_no_address(host, error)) from error
+        try:
+            # So that a port is free again the moment that the process is gone.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen()
+        except OSError as error:
+            listening.close()
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigError(_no_address(host, error)) from error
+        else:
+            return listening
+    raise ConfigError(
+        f"no port from {port} to {port + PORTS - 1} is free for the page; choose another with "
+        "--port (dashboard.port), or 0 for any"
+    )
+
+
+def _no_address(host: str, error: OSError) -> str:
+    return (
+        f"the page can't be served at dashboard.host {host!r}: {error.strerror or error}. Use "
+        "127.0.0.1, or an address of this machine."
+    )
+
+
+def url_of(host: str, listening: socket.socket) -> str:
+    """The address of what is served at a socket."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}/"
+
+
+class Serving:
+    """A thread that serves; what is done ``beside`` runs in it too, and ends it with its error."""
+
+    def __init__(
+        self,
+        app: App,
+        listening: socket.socket,
+        beside: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Begin to serve at a socket that listens."""
+        self._listening, self._beside = listening, beside
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="websockets-sansio",
+            ws_max_size=MOST_MESSAGE,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # `check` raises it where somebody looks
+            self._error = error
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        beside = asyncio.ensure_future(self._beside()) if self._beside is not None else serving
+        await asyncio.wait((serving, beside), return_when=asyncio.FIRST_COMPLETED)
+        self._server.should_exit = True
+        await serving
+        if not beside.cancel():
+            await beside
+
+    def check(self) -> None:
+        """See whether it serves.
+
+        Raises:
+            FastLoopError: It does not any more; says why.
+        """
+        if not self._thread.is_alive():
+            error = self._error
+            why = "" if error is None else f": {type(error).__name__}: {error}"
+            raise FastLoopError(f"the page is not served any more{why}") from error
+
+    def close(self, say: Callable[[], None] | None = None) -> None:
+        """Stop, after ``say`` was called in the thread; may be called twice."""
+        loop = self._loop
+        if self._thread.is_alive() and loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                if say is not None:
+                    loop.call_soon_threadsafe(say)
+                wait_s = 0.0 if say is None else LAST_WORD_S
+                loop.call_soon_threadsafe(loop.call_later, wait_s, self._leave)
+        self._thread.join(STOP_S)
+        self._listening.close()
+
+    def _leave(self) -> None:
+        self._server.should_exit = True

@@ -1,0 +1,91 @@
+"""`fastloop watch RUN`: the page of a run that goes on, or that has ended."""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+from fast_core.config import DashboardConfig
+from fast_core.launcher.control.client import short
+from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_lock import holder
+from fast_core.screens.access import TOKEN, check_page, token
+from fast_core.screens.served import read_served
+from fast_core.system.surroundings import write_result
+
+LOOK_S = 1.0
+
+
+def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
+    """Print where the page of a run is, and serve it where the run does not; until Ctrl-C.
+
+    Raises:
+        ConfigError: There is no run, or a page can't be served.
+    """
+    run = RunDirectory.open(path)
+    served = read_served(run.dashboard)
+    if served is not None and holder(run.lock_file) is not None and _listens(served.port):
+        write_result(f"{short(run.path)} serves its page itself: {with_token(served.url)}")
+        if opens:
+            webbrowser.open(served.url)
+        return 0
+    page = DashboardConfig(host=host) if port is None else DashboardConfig(host=host, port=port)
+    check_page(page)
+    # here, because they import what the page is served with
+    from fast_core.dashboard.files import RunOnFile
+    from fast_core.dashboard.server import PageServer
+    from fast_core.dashboard.serving import listen
+
+    with Interrupts() as interrupts:
+        listening, source = listen(page.host, page.port), RunOnFile(run)
+        server = PageServer(source, listening, page.host, token=token(), warn=_warn)
+        try:
+            write_result(f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}")
+            write_result(source.hello().why_no_frames)
+            stay(server.url, page.port, server.check, interrupts, opens=opens)
+        finally:
+            server.close("it is not watched any more")
+    return 0
+
+
+def stay(
+    url: str, port: int, check: Callable[[], None], interrupts: Interrupts, *, opens: bool
+) -> None:
+    """Say where a page is served, and come back after Ctrl-C.
+
+    Args:
+        url: Its address.
+        port: The port that was asked for.
+        check: Called now and then; raises if the page is not served any more.
+        interrupts: Signals that end it.
+        opens: Whether a browser is to show it.
+    """
+    if port and f":{port}/" not in url:
+        write_result(f"port {port} is in use")
+    write_result(f"the page is at {with_token(url)} until Ctrl-C")
+    sys.stdout.flush()
+    if opens and not webbrowser.open(url):
+        write_result("no browser could be opened here")
+    while not interrupts.count:
+        select.select([interrupts.fileno()], [], [], LOOK_S)
+        check()
+
+
+def with_token(url: str) -> str:
+    """An address, and what has to be added to it; the token itself is never printed."""
+    return f"{url}?token=... (what {TOKEN} says)" if token() else url
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as link:
+        link.settimeout(1.0)
+        return link.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _warn(text: str) -> None:
+    print(f"fastloop: {text}", file=sys.stderr)
