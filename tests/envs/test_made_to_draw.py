@@ -96,7 +96,9 @@ def test_what_can_not_draw_is_made_as_it_is_and_says_why(id: str, why: str) -> N
 
 
 def test_mode_that_the_user_has_chosen_stays() -> None:
-    assert drawables("Draws", render_mode="rgb_array")[0].why_not == ""
+    tile, _ = drawables("Draws", render_mode="rgb_array")
+    assert tile.why_not == "" and not tile.apart, "it may draw in its steps, too"
+    assert drawables("Draws")[0].apart
     why = drawables("Draws", render_mode="ansi")[0].why_not
     assert why == "environment.kwargs.render_mode is 'ansi'"
 

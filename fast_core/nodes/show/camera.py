@@ -18,7 +18,7 @@ from fast_core.envs.random_states import RandomStates
 from fast_core.envs.rendering import mujoco_advice
 from fast_core.memory import StatsColumn, Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
-from fast_core.nodes.show.drawer import Drawer
+from fast_core.nodes.show.drawer import Drawer, Outcome
 from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
@@ -78,7 +78,7 @@ class Shot:
         place: Of its environment in the source.
         board: Where its frames lie.
         number: Number of the next frame.
-        drawn: Whether `Drawable.render` was ever called.
+        drawn: Whether `Drawable.render` was ever called apart.
         hopeless: Why there will be no picture any more; empty while there may be.
         failures: How often in a row there was none.
         note: What there is to say of its pictures.
@@ -304,9 +304,9 @@ class Camera:
             shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
-        shot.drawn = True
+        shot.drawn = drawable.apart
         kept = RandomStates(drawable.parts)
-        outcome = studio.drawer.call(lambda: as_picture(drawable.render(), studio.width), limit_s)
+        outcome = self._draw(drawable, limit_s)
         if not outcome.returned:
             studio.first_s = NEXT_S
             note = f"no picture: render() did not return within {limit_s:g} s"
@@ -322,6 +322,15 @@ class Camera:
             studio.say(shot.tile, _PUT_BACK)
         shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
         return outcome.value
+
+    def _draw(self, drawable: Drawable, limit_s: float) -> Outcome[Picture]:
+        drawer, width = self._studio.drawer, self._studio.width
+        if drawable.apart:
+            return drawer.call(lambda: as_picture(drawable.render(), width), limit_s)
+        try:
+            return Outcome(as_picture(drawable.render(), width), None)
+        except Exception as error:  # an environment may raise anything
+            return Outcome(None, error)
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
         shot.again_ns = time.monotonic_ns() + (_TRY_AGAIN_NS << shot.failures)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from fast_core.config import DashboardConfig
+from fast_core.config import DashboardConfig, EnvironmentConfig
 from fast_core.events import Assign, Collect, Evaluate
 from fast_core.memory import Trace
 from fast_core.nodes.act.evaluator import EvaluatorNode
@@ -172,6 +172,31 @@ def test_environment_is_drawn_and_closed_in_one_thread_of_the_node(
     assert thread != threading.get_ident()
     # What was never drawn is closed as ever.
     assert threads["close"] == {thread, threading.get_ident()}
+
+
+def test_what_draws_for_itself_is_drawn_where_it_is_stepped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = EnvironmentConfig(id="CartPole-v1", kwargs={"render_mode": "rgb_array"})
+    dashboard = DashboardConfig(enabled=True)
+    stage = Stage(tmp_path, make_config(dashboard=dashboard, environment=environment))
+    stage.memory.weights().publish(0, stage.memory.parameters.empty())
+    threads: set[int] = set()
+    render = CartPoleEnv.render
+
+    def note(env: CartPoleEnv) -> object:
+        threads.add(threading.get_ident())
+        return render(env)
+
+    monkeypatch.setattr(CartPoleEnv, "render", note)
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    want(stage, 0)
+    collect(stage, node)
+    assert threads == {threading.get_ident()}
+    assert newest(stage, 0)[1].picture is not None
+    node.close()
+    stage.close()
 
 
 def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
