@@ -142,7 +142,6 @@ class Run:
         last = int(self.at)
         kinds = {
             "train": [self.train(second) for second in range(last)],
-            "episodes": [self.episode(second) for second in range(last)],
             "evaluation": [self.evaluated(second) for second in range(10, last, 20)],
         }
         return {
@@ -154,13 +153,9 @@ class Run:
     def reward(self, second: float) -> float:
         return 480 / (1 + math.exp(-(second - 120) / 40))
 
-    def episode(self, second: int) -> dict[str, float]:
-        value = max(self.reward(second) + 60 * math.sin(second * 12.9898), 9.0)
-        means = dict.fromkeys(("mean_10", "mean_50", "mean_100"), value)
-        return {"env_steps": second * 2048, "return": value, "length": value, **means}
-
     def train(self, second: int) -> dict[str, float | None]:
         wave = math.sin(second / 9)
+        last = max(self.reward(second) + 60 * math.sin(second * 12.9898), 9.0)
         row: dict[str, float | None] = {
             "env_steps": second * 2048,
             "updates": second * 32,
@@ -168,7 +163,9 @@ class Run:
             "rollout/return_mean": self.reward(second - 50),
             "rollout/return_mean_50": self.reward(second - 25),
             "rollout/return_mean_10": self.reward(second - 5) + 20 * math.sin(second / 3),
+            "rollout/return_last": last,
             "rollout/length_mean": self.reward(second - 50),
+            "rollout/length_last": last,
             "train/policy_loss": -0.01 + 0.004 * wave,
             "train/value_loss": 40 * math.exp(-second / 120) + 3 + wave,
             "time/env_steps_per_s": 2048 + 200 * wave,
@@ -320,8 +317,6 @@ class Client:
             await asyncio.sleep(0.5)
             while second < int(self.run.at) and self.run.outcome is None:
                 await self.say({"type": "rows", "kind": "train", "rows": [self.run.train(second)]})
-                rows = [self.run.episode(second)]
-                await self.say({"type": "rows", "kind": "episodes", "rows": rows})
                 second += 1
 
     async def pictures(self) -> None:

@@ -173,12 +173,13 @@ def test_episodes_are_counted_in_training_order() -> None:
 def test_means_are_over_the_last_hundred_episodes() -> None:
     world = ready_world(shards=1, env_nodes=("env0",))
     returns = (7.0,) * 50 + (1.0,) * 50 + (3.0,) * 40 + (5.0,) * 9 + (math.nan,)
-    world.deliver(RolloutReady("env0", 0, 1, 0, 1, 0, 0, returns, (2,) * 150))
+    world.deliver(RolloutReady("env0", 0, 1, 0, 1, 0, 0, returns, (2,) * 148 + (4, 9)))
     statistics = world.scheduler.statistics()
     assert statistics.episodes == 150
     assert statistics.return_mean == pytest.approx((50 * 1 + 40 * 3 + 9 * 5) / 99)
     assert statistics.return_mean_50 == pytest.approx((40 * 3 + 9 * 5) / 49)
     assert statistics.return_mean_10 == 5.0
+    assert (statistics.return_last, statistics.length_last) == (5.0, 4)
 
 
 def quarantined_of(episodes: int, quarantined: int, limit: float = 0.5) -> World:

@@ -307,6 +307,7 @@ function clip() {
 
 function begin() {
   document.documentElement.dataset.theme = theme();
+  show(find("all-runs"), /\/run\/[^/]+\/$/.test(location.pathname)); // one of a folder's
   fill(document);
   grid.setLayout(settings.layout);
   find("clip-format").value = settings.format;

@@ -1,6 +1,7 @@
 // The charts: drawn by plotly, only where they are seen, and within a share of the browser's time.
 
 import { colour, find, make, put, show } from "./dom.js";
+import { CONFIG, DASHES, clear, escaped, load } from "./plotly_use.js";
 import { PLOTS, latest } from "./plots.js";
 import { thinned } from "./series.js";
 import { say } from "./words.js";
@@ -9,26 +10,6 @@ const POINTS = 400; // of a line, at most
 const EACH_MS = 1000; // between two drawings of a chart
 const SHARE = 0.1; // of the browser's time, for all charts together
 const HEIGHT = 176;
-const DASHES = ["solid", "dash", "dot", "dashdot"];
-const CONFIG = { displayModeBar: false, responsive: false, showTips: false, doubleClick: "reset" };
-
-/** Load plotly; rejects with the reason. */
-function load() {
-  return new Promise((done, failed) => {
-    const script = make("script", "", { src: "plotly.js" });
-    const make_element = document.createElement;
-    // Its bundle would add a style element for maps, which the page's security policy refuses.
-    document.createElement = (name, options) =>
-      make_element.call(document, name === "style" ? "template" : name, options);
-    const over = (then) => () => {
-      document.createElement = make_element;
-      then();
-    };
-    script.onload = over(() => (window.Plotly ? done(window.Plotly) : failed(new Error("plotly.js"))));
-    script.onerror = over(() => failed(new Error("plotly.js")));
-    document.head.append(script);
-  });
-}
 
 export class Charts {
   constructor(history, settings) {
@@ -129,7 +110,7 @@ export class Charts {
   }
 
   traces(line) {
-    const xs = this.history.axis(line.kind, this.settings.axis);
+    const xs = this.history[line.kind].get(this.settings.axis);
     const { x, y } = thinned(xs, this.history[line.kind].get(line.column), POINTS);
     const paint = line.line === 0 ? colour("faint") : colour(`line-${((line.line - 1) % 8) + 1}`);
     const trace = {
@@ -184,15 +165,4 @@ export class Charts {
       uirevision: unit.name,
     };
   }
-}
-
-/** A colour that lets what is behind it through. */
-function clear(paint) {
-  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(paint.slice(place, place + 2), 16));
-  return `rgba(${red},${green},${blue},0.18)`;
-}
-
-/** Names are the run's; plotly would read tags and templates in them. */
-function escaped(text) {
-  return text.replace(/[<>&%{}]/g, " ");
 }

@@ -1,8 +1,8 @@
 // All rows of the run that the page has: what the server knew before, and what came since.
 
-import { Columns, between } from "./series.js";
+import { Columns } from "./series.js";
 
-const KINDS = ["train", "evaluation", "episodes"];
+const KINDS = ["train", "evaluation"];
 const NODES_MS = 1000; // between two points of what nodes wait
 
 export class History {
@@ -68,13 +68,5 @@ export class History {
     const where = { env_steps: message.env_steps, time_s: message.elapsed_s };
     this.nodes.append({ ...where, ...Object.fromEntries(shares) });
     return true;
-  }
-
-  /** Where the rows of a kind stand on an axis; rows without a time get that of their env step. */
-  axis(kind, name) {
-    const rows = this[kind];
-    if (name === "env_steps" || rows.has("time_s")) return rows.get(name);
-    const [steps, times] = [this.train.get("env_steps"), this.train.get("time_s")];
-    return rows.get("env_steps").map((step) => between(steps, times, step));
   }
 }

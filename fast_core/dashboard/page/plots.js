@@ -9,24 +9,18 @@ function line(kind, column, name, look = {}) {
   return { kind, column, name, ...look };
 }
 
-/** Each episode, and means that the run knows exactly; those of older runs are over what is kept. */
-function reward(history) {
-  const exact = history.train.has("rollout/return_mean_10");
-  const mean = (n, column, look) => {
-    const [kind, name] = exact ? ["train", column] : ["episodes", `mean_${n}`];
-    return line(kind, name, say("mean_of", { n }), look);
-  };
+function reward() {
   return [
-    line("episodes", "return", say("each_episode"), { points: true, line: 0 }),
-    mean(10, "rollout/return_mean_10", { line: 1, width: 1 }),
-    mean(50, "rollout/return_mean_50", { line: 2, dash: 1 }),
-    mean(100, "rollout/return_mean", { line: 3, width: 2.4 }),
+    line("train", "rollout/return_last", say("each_episode"), { points: true, line: 0 }),
+    line("train", "rollout/return_mean_10", say("mean_of", { n: 10 }), { line: 1, width: 1 }),
+    line("train", "rollout/return_mean_50", say("mean_of", { n: 50 }), { line: 2, dash: 1 }),
+    line("train", "rollout/return_mean", say("mean_of", { n: 100 }), { line: 3, width: 2.4 }),
   ];
 }
 
 function length() {
   return [
-    line("episodes", "length", say("each_episode"), { points: true, line: 0 }),
+    line("train", "rollout/length_last", say("each_episode"), { points: true, line: 0 }),
     line("train", "rollout/length_mean", say("mean_of", { n: 100 }), { line: 1, width: 2 }),
   ];
 }

@@ -55,21 +55,6 @@ function pad(values, length) {
   return values;
 }
 
-/** `y` at `x` between the points of a rising line; its ends go on level. */
-export function between(xs, ys, x) {
-  let [low, high] = [0, xs.length - 1];
-  if (high < 0) return null;
-  if (x <= xs[low]) return ys[low];
-  if (x >= xs[high]) return ys[high];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (xs[middle] <= x) low = middle;
-    else high = middle;
-  }
-  const part = (x - xs[low]) / (xs[high] - xs[low] || 1);
-  return ys[low] + part * (ys[high] - ys[low]);
-}
-
 /** At most about `limit` points, the lowest and highest of each stretch among them. */
 export function thinned(xs, ys, limit) {
   const points = [];

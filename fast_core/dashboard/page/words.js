@@ -71,6 +71,7 @@ const WORDS = {
   seed_is: ["seed {x}", "种子 {x}"],
   fps: ["{x} fps", "{x} 帧/秒"],
   back: ["Back", "返回"],
+  all_runs: ["All runs", "全部运行"],
   all_tiles: ["All screens", "全部画面"],
   save_clip: ["Save clip", "保存片段"],
   saving_clip: ["Saving…", "正在保存…"],
@@ -171,6 +172,11 @@ const WORDS = {
   phase_ended: ["ended", "已结束"],
   phase_failed: ["failed", "失败"],
 };
+
+/** The texts of another page than a run's. */
+export function add(words) {
+  Object.assign(WORDS, words);
+}
 
 /** The text of a key in the language in force, with `{name}` filled in. */
 export function say(key, values = {}) {
