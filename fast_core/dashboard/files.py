@@ -18,6 +18,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import read_state
 from fast_core.screens.frame import Frame
+from fast_core.screens.served import read_served
 
 ASK_S = 1.0
 ANSWER_S = 2.0
@@ -77,12 +78,13 @@ class RunOnFile:
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
+        served = read_served(self._run.dashboard)
         return Hello(
             run=self.facts,
             tiles=(),
             fps=1.0,
             frames=False,
-            why_no_frames=why_no_frames(self.facts),
+            why_no_frames=why_no_frames(self.facts, "" if served is None else served.url),
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
         )
 
