@@ -62,9 +62,10 @@ export class Tile {
     this.R = make("b");
     this.S = make("b");
     this.state = make("span", "state");
-    this.facts = make("p", "facts");
+    this.facts = make("span");
     this.note = make("p", "note");
-    this.caption = make("div", "caption", {}, this.line(), this.facts, this.note);
+    const facts = make("p", "facts", {}, this.state, this.facts);
+    this.caption = make("div", "caption", {}, this.line(), facts, this.note);
     this.element = make("li", "tile", { "data-tile": info.tile }, this.button, this.caption);
     this.rename();
     this.update({}, null);
@@ -73,7 +74,7 @@ export class Tile {
   line() {
     const R = make("span", "figure", {}, "R: ", this.R);
     const S = make("span", "figure", {}, "S: ", this.S);
-    return make("p", "line", {}, R, S, this.state);
+    return make("p", "line", {}, R, S);
   }
 
   get evaluation() {
@@ -106,7 +107,7 @@ export class Tile {
     put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
     showState(this.state, now.state);
-    put(this.facts, facts(now));
+    put(this.facts, facts(now) && ` · ${facts(now)}`);
     show(this.note, Boolean(now.note));
     put(this.note, now.note || "");
     mark(this.note, "title", now.note || "");
@@ -148,16 +149,15 @@ export function showState(element, state) {
   const kind = kindOf(state);
   const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
   put(element, `${SIGNS[kind] ?? "…"} ${text}`);
-  mark(element, "title", text);
   mark(element, "data-kind", kind);
 }
 
-/** Episode, version, seed and rate in a line; what is unknown is left out. */
+/** Episode, version, rate and seed in a line; what is unknown is left out. */
 export function facts(now) {
   const parts = [];
   if (now.episode != null) parts.push(say("episode", { x: count(now.episode) }));
   if (now.version != null) parts.push(say("version", { x: now.version }));
-  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
   if (now.fps) parts.push(say("fps", { x: Number(Number(now.fps).toFixed(1)) }));
-  return parts.join(" · ");
+  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
+  return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · "); // lines break between them
 }
