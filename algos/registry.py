@@ -27,6 +27,7 @@ REGISTRY: dict[str, Registration] = {
     "dsact": Registration(config="fast_core.algos.replay.dsac_config:DSACTConfig"),
     "td3": Registration(config="fast_core.algos.replay.td3_config:TD3Config"),
     "ddpg": Registration(config="fast_core.algos.replay.td3_config:DDPGConfig"),
+    "random": Registration(config="fast_core.algos.random.config:RandomConfig"),
 }
 
 

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import yaml
 
+from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import parsed
 from fast_core.system.text import encodable
-
-_FILE = "sweep.yaml"
 
 
 class SweepState(msgspec.Struct, frozen=True):
@@ -76,12 +75,12 @@ class Sweeps:
 
     def _state(self, path: Path, begun: Iterable[Begun]) -> SweepState | None:
         try:
-            file = os.stat(path / _FILE)
+            file = os.stat(path / SWEEP_FILE)
         except OSError:
             return None
         key = path, file.st_ino, file.st_mtime_ns
         if key not in self._planned:
-            self._planned[key] = _planned(path / _FILE)
+            self._planned[key] = _planned(path / SWEEP_FILE)
         newest: dict[tuple[str, int | None], Begun] = {}
         for run in sorted(begun, key=lambda run: run.began):
             newest[run.path.parent.name, run.seed] = run

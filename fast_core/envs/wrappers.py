@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -28,3 +29,25 @@ class BoundAction(gymnasium.Wrapper[Any, Any, Any, Any]):
         if (least > most).any():
             raise ValueError(f"BoundAction leaves nothing of {space!r}; got {low!r} to {high!r}")
         self.action_space = Box(least, most, shape, dtype.type)
+
+
+class Paced(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Steps no faster than a person can watch."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], steps_per_s: float | None = None) -> None:
+        """At most ``steps_per_s``; by default as many as the environment has pictures a second."""
+        super().__init__(env)
+        natural = env.metadata.get("render_fps")
+        given = steps_per_s or (float(natural) if isinstance(natural, int | float) else 0.0)
+        self._step_s = 1 / (given if given > 0 else 30.0)
+        self._due_s = 0.0
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Wait until the step is due, then take it."""
+        now_s = time.monotonic()
+        if self._due_s > now_s:
+            time.sleep(self._due_s - now_s)
+        elif self._due_s < now_s - self._step_s:  # what was missed is not made up for
+            self._due_s = now_s
+        self._due_s += self._step_s
+        return self.env.step(action)

@@ -18,6 +18,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 ENVIRONMENT_FILE = "environment.pkl"
+SWEEP_FILE = "sweep.yaml"  # in the folder of the runs of a sweep
 
 
 class RunDirectory:

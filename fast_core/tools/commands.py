@@ -32,6 +32,12 @@ config_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(config_app, name="config")
+demo_app = typer.Typer(
+    help="Show what there is, without learning anything.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(demo_app, name="demo")
 
 Config = Annotated[
     Path,
@@ -143,17 +149,19 @@ def resume(
 
 @app.command()
 def watch(
-    run: Run,
+    path: Annotated[
+        Path, typer.Argument(metavar="RUN|DIRECTORY", help="A run, or a folder of runs.")
+    ],
     port: Port = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to serve at; others need a token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
 ) -> None:
-    """Show a run that goes on, or has ended, on a page in the browser."""
-    from fast_core.tools.watch import watch_run
+    """Show a run, going on or ended, or all runs of a folder on a page in the browser."""
+    from fast_core.tools.watch import watch as show
 
-    raise typer.Exit(watch_run(run, host=host, port=port, opens=opens))
+    raise typer.Exit(show(path, host=host, port=port, opens=opens))
 
 
 @app.command()
@@ -379,7 +387,12 @@ def replay(
 @app.command()
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all by default.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Which; all by default. `parallel [CONFIG] [KEY=VALUE]...` compares one worker "
+            "with several on this machine.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
     only_list: Annotated[
@@ -388,10 +401,27 @@ def bench(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per benchmark instead.")
     ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Of parallel: environment to play in at random."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=2, help="Of parallel: how many; rollout.shards by default.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="Of parallel: of each measurement.")
+    ] = None,
 ) -> None:
-    """Run benchmarks against other libraries, from a checkout; shows a table of ratios."""
+    """Run benchmarks against other libraries, from a checkout, or one worker against several."""
     if as_json:
         surroundings.reserve_output()
+    if names and names[0] == "parallel":
+        from fast_core.tools import parallel
+
+        asked = parallel.Asked(names[1:], env, workers, seconds, quick)
+        raise typer.Exit(parallel.run(asked, as_json=as_json))
+    if env or workers or seconds:
+        raise ConfigError("--env, --workers and --seconds belong to `fastloop bench parallel`")
     from fast_core.tools.bench import run
 
     raise typer.Exit(run(names or [], quick=quick, only_list=only_list, as_json=as_json))
@@ -405,6 +435,34 @@ def doctor() -> None:
     findings = diagnose()
     typer.echo(report(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@demo_app.command()
+def screens(
+    overrides: Overrides = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Environment, or a game of stable-retro; by default Airstriker-Genesis-v0, "
+            "ALE/Breakout-v5 or CartPole-v1, whichever is installed.",
+        ),
+    ] = None,
+    tiles: Annotated[int, typer.Option(min=1, max=32, help="How many.")] = 8,
+    port: Port = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="How long; until Ctrl-C by default.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the run directory, in this folder."),
+    ] = None,
+) -> None:
+    """Play at random in many environments and show them on a page; nothing is left of it."""
+    from fast_core.tools.demo import screens as show_screens
+
+    given = [*(overrides or ()), *_page(True, port)]
+    raise _end(show_screens(env, tiles, given, seconds=seconds, keep=keep))
 
 
 @config_app.command()

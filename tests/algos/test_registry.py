@@ -24,7 +24,9 @@ def test_name_that_is_like_none_gets_no_suggestion():
 def test_configuration_knows_its_own_name(name):
     config = algorithm_config_type(name)()
     assert config.name == name
-    assert config.learns_from == ("rollouts" if "ppo" in name or name == "impala" else "replay")
+    assert config.learns_from == (
+        "rollouts" if "ppo" in name or name in ("impala", "random") else "replay"
+    )
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_live_page_of_a_running_run_is_linked_without_its_token(
     tmp_path: Path, url: str, shown: str
 ) -> None:
     path = made_run(tmp_path, values=[1.0], outcome=None)
-    (path / "dashboard.json").write_text(json.dumps({"url": url, "pid": os.getpid(), "more": 1}))
+    (path / "dashboard.json").write_text(json.dumps({"url": url, "port": 1, "pid": os.getpid()}))
     overview = Overview(tmp_path)
 
     def live() -> str:

@@ -112,6 +112,7 @@ function texts() {
   put(find("run-facts"), facts.filter(Boolean).join(" · "));
   mark(find("run-facts"), "title", run.directory ?? "");
   show(find("no-frames"), Boolean(hello && !hello.frames));
+  grid.element.classList.toggle("blind", Boolean(hello && !hello.frames));
   put(find("why-no-frames"), hello?.why_no_frames ?? "");
 }
 
@@ -306,6 +307,7 @@ function clip() {
 
 function begin() {
   document.documentElement.dataset.theme = theme();
+  show(find("all-runs"), /\/run\/[^/]+\/$/.test(location.pathname)); // one of a folder's
   fill(document);
   grid.setLayout(settings.layout);
   find("clip-format").value = settings.format;

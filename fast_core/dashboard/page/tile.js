@@ -4,6 +4,7 @@ import { make, mark, put, show } from "./dom.js";
 import { count, number, say, word } from "./words.js";
 
 const LATE_MS = 4000; // without a picture for so long, a tile that wants one says why
+const COARSE = 200; // pixels: narrower pictures are shown pixel by pixel, others smoothly
 // Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
 const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
 
@@ -28,6 +29,7 @@ export class Screen {
     if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
       canvas.width = bitmap.width;
       canvas.height = bitmap.height;
+      canvas.classList.toggle("coarse", bitmap.width < COARSE);
     }
     canvas.getContext("2d").drawImage(bitmap, 0, 0);
     const now = performance.now();
@@ -111,8 +113,9 @@ export class Tile {
     this.element.classList.toggle("best", best === this.number);
     show(this.bestMark, best === this.number);
     this.cover.hidden = this.screen.drawn > 0;
-    put(this.waiting, say("waiting_frame"));
-    const late = performance.now() - this.since > LATE_MS;
+    const over = kindOf(now.state) === "ended";
+    put(this.waiting, say(over ? "no_picture" : "waiting_frame"));
+    const late = !over && performance.now() - this.since > LATE_MS;
     put(this.reason, late ? now.note || this.missing(kindOf(now.state)) : "");
   }
 
@@ -145,6 +148,7 @@ export function showState(element, state) {
   const kind = kindOf(state);
   const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
   put(element, `${SIGNS[kind] ?? "…"} ${text}`);
+  mark(element, "title", text);
   mark(element, "data-kind", kind);
 }
 

@@ -1,0 +1,35 @@
+"""What is shown by `fastloop demo screens`, and for what an id alone stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fast_core.errors import ConfigError
+from fast_core.tools.demo import config_of, environment_of
+
+
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("CartPole-v1", {"id": "CartPole-v1"}),
+        ("ALE/Pong-v5", {"id": "ALE/Pong-v5", "atari": {}}),
+        (
+            "Sonic-Genesis-v0",
+            {"id": "fast_core.envs.retro:RetroGame", "kwargs": {"game": "Sonic-Genesis-v0"}},
+        ),
+    ],
+)
+def test_an_id_alone_stands_for_what_plays_it(id: str, expected: dict[str, Any]) -> None:
+    assert environment_of(id) == expected
+
+
+def test_each_environment_has_a_process_and_nothing_is_learned() -> None:
+    config = config_of("CartPole-v1", 6, "here", ["dashboard.fps=2", "seed=3"])
+    assert config.rollout.shards == config.nodes.env.count == config.dashboard.tiles == 6
+    assert (config.envs, config.algorithm.name, config.seed) == (6, "random", 3)
+    assert config.dashboard.enabled and config.dashboard.fps == 2
+    assert config.environment.wrappers[-1].name.endswith(":Paced")
+    with pytest.raises(ConfigError, match="tile"):
+        config_of("CartPole-v1", 6, "here", ["dashboard.tile=2"])
