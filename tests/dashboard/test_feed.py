@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from fast_core.dashboard import feed
-from fast_core.dashboard.feed import Feed, History, Tail
+from fast_core.dashboard.feed import Feed, History
 from fast_core.dashboard.source import Event, Rows
 from fast_core.monitor.metrics_file import supersede
 from fast_core.monitor.run_directory import RunDirectory
@@ -35,25 +35,6 @@ def rows_of(news: list[Rows | Event], kind: str) -> list[object]:
         for each in one.rows
         if one.kind == kind
     ]
-
-
-def test_line_is_read_when_all_of_it_is_there(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "x")
-    assert tail.read() == (False, [])
-    add(tmp_path / "x", "one\ntw")
-    assert tail.read() == (False, [b"one"])
-    assert tail.read() == (False, [])
-    add(tmp_path / "x", "o\n")
-    assert tail.read() == (False, [b"two"])
-
-
-def test_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: object) -> None:
-    (tmp_path / "x").write_text("".join(f"{n:09}\n" for n in range(300_000)))
-    tail, lines = Tail(tmp_path / "x"), list[bytes]()
-    while found := tail.read()[1]:
-        assert len(found) < 200_000
-        lines += found
-    assert lines == [b"%09d" % n for n in range(300_000)]
 
 
 def test_rows_come_as_they_are_written_and_rubbish_is_passed_over(tmp_path: Path) -> None:
