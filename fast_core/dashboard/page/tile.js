@@ -106,11 +106,12 @@ export class Tile {
     this.best = best;
     put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
-    showState(this.state, now.state);
+    showState(this.state, now.state, now.note);
     put(this.facts, facts(now) && ` · ${facts(now)}`);
-    show(this.note, Boolean(now.note));
-    put(this.note, now.note || "");
-    mark(this.note, "title", now.note || "");
+    const note = standing(now);
+    show(this.note, Boolean(note));
+    put(this.note, note);
+    mark(this.note, "title", note);
     this.element.classList.toggle("best", best === this.number);
     show(this.bestMark, best === this.number);
     this.cover.hidden = this.screen.drawn > 0;
@@ -144,11 +145,16 @@ export function reward(value) {
   return Number.isInteger(value) ? count(value) : number(value);
 }
 
-/** Show a state as sign, word and colour. */
-export function showState(element, state) {
+/** A note that stands for a while. Why it waits changes by the second: that is the state's title. */
+export function standing(now) {
+  return (kindOf(now.state) !== "waiting" && now.note) || "";
+}
+
+/** Show a state as sign, word and colour; `why` is its title. */
+export function showState(element, state, why = "") {
   const kind = kindOf(state);
-  const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
-  put(element, `${SIGNS[kind] ?? "…"} ${text}`);
+  put(element, `${SIGNS[kind] ?? "…"} ${word("tile", state || kind)}`);
+  mark(element, "title", why);
   mark(element, "data-kind", kind);
 }
 
