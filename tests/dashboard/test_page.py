@@ -270,7 +270,7 @@ def test_tile_without_a_picture_says_what_it_waits_for(
     page = visit(stub.url, charts=False)
     page.until(lambda: page.text("[data-tile='0'] .cover") == "Waiting…\nrestarting", "the state")
     assert "<b>render()</b> raised" in page.text("[data-tile='1'] .cover")  # text, never markup
-    assert page.text("[data-tile='1'] .note").startswith("no picture")
+    page.until(lambda: "<b>render()</b> raised" in page.text("[data-tile='1'] .note"), "the note")
     assert page.page.locator("[data-tile='4'] .note").is_hidden()  # it would come and go
     assert page.page.locator("[data-tile='4'] .state").get_attribute("title") == run.notes[4]
 

@@ -4,6 +4,7 @@ import { make, mark, put, show } from "./dom.js";
 import { count, number, say, word } from "./words.js";
 
 const LATE_MS = 4000; // without a picture for so long, a tile that wants one says why
+const NOTED_MS = 3000; // that a note stands before it has a line
 const COARSE = 200; // pixels: narrower pictures are shown pixel by pixel, others smoothly
 // Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
 const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
@@ -108,7 +109,7 @@ export class Tile {
     put(this.S, now.S == null ? "–" : count(now.S));
     showState(this.state, now.state, now.note);
     put(this.facts, facts(now) && ` · ${facts(now)}`);
-    const note = standing(now);
+    const note = this.lasting(standing(now));
     show(this.note, Boolean(note));
     put(this.note, note);
     mark(this.note, "title", note);
@@ -119,6 +120,13 @@ export class Tile {
     put(this.waiting, say(over ? "no_picture" : "waiting_frame"));
     const late = !over && performance.now() - this.since > LATE_MS;
     put(this.reason, late ? now.note || this.missing(kindOf(now.state)) : "");
+  }
+
+  /** A note that has been there for a while: lines that come and go would move all tiles. */
+  lasting(note) {
+    if (!note) this.noted = Infinity;
+    else this.noted = Math.min(this.noted ?? Infinity, performance.now());
+    return performance.now() - this.noted > NOTED_MS ? note : "";
   }
 
   /** Why there is no picture, as far as the state says. */
