@@ -62,9 +62,9 @@ class Visit:
         width: int = 1280,
         theme: str = "dark",
         locale: str = "en-US",
-        charts: bool = False,
+        charts: bool = True,
     ) -> None:
-        """``charts``: with the real script that draws them, which takes a second to load."""
+        """``charts``: with the script that draws them, which takes a second to load."""
         viewport = {"width": width, "height": 844 if width < 600 else 800}
         self.context = browser.new_context(viewport=viewport, color_scheme=theme, locale=locale)
         self.page = self.context.new_page()
