@@ -59,6 +59,7 @@ def test_watched_run_equals_one_that_nobody_watches(workplace: Workplace, how: s
     assert read_lines(alone.run / "seen.jsonl") == []
     watched = workplace.launch(*how.split(), config=CONFIG)
     assert finished(watched) == reference
+    assert "did not stop" not in watched.screen, "closed although it hangs"
     seen = read_lines(watched.run / "seen.jsonl")
     for number, fault in enumerate(FAULTS):
         assert note(seen, number) == NOTES[fault]

@@ -118,6 +118,7 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
     ) -> None:
         self.render_mode, self._fault = render_mode, FAULTS[number % len(FAULTS)]
         self._step = self._drawn = 0
+        self._hangs = False
         self._shared = shared  # whether it observes what it draws from generators of the process
         self._obs = np.zeros(3, np.float32)
 
@@ -139,6 +140,10 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
             self._obs[1:] = random.random(), np.random.random()  # noqa: NPY002
         return self._obs
 
+    def close(self) -> None:
+        while self._hangs:
+            time.sleep(1)
+
     def render(self) -> Any:
         self._drawn += 1
         match self._fault:
@@ -151,6 +156,7 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
             case "sleeps":
                 time.sleep(0.05)
             case "hangs" if self._drawn > 1:
+                self._hangs = True
                 time.sleep(3600)
             case "changes its observation":
                 self._obs[:] = 7

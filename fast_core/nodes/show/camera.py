@@ -321,6 +321,7 @@ class Camera:
             note = f"no picture: render() did not return within {limit_s:g} s"
             shot.hopeless = shot.note = studio.hanging[shot.tile.number] = note
             studio.say(shot.tile, note)
+            drawable.leave()
             return None
         moved = kept.put_back()
         if outcome.error is not None:
