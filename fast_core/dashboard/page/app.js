@@ -44,8 +44,6 @@ const connection = new Connection({
 function opened() {
   if (page.lost) tell(say("said_back"));
   page.lost = false;
-  page.asked = "";
-  page.enlarged = null;
   document.body.classList.remove("lost");
   showConnection("live", say("connected"));
 }
