@@ -151,7 +151,11 @@ class FolderPage:
         if known is not None:
             await self._shut(run)
         await self._make_room()
-        page = await asyncio.to_thread(self._open_run, path, self._warn)
+        try:
+            page = await asyncio.to_thread(self._open_run, path, self._warn)
+        except OSError as error:  # it is being deleted, or another user's
+            self._warn(f"the page of {path} can't be made: {error}")
+            return None
         if (other := self._open.get(run)) is not None:  # somebody else asked meanwhile
             await asyncio.to_thread(page.close)
             return other
