@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NO_CHROMIUM = "no Chromium on this machine (Debian: apt-get install chromium)"
 ELSEWHERE = "page.invalid"  # a name that the browser takes for this machine
@@ -24,8 +22,6 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 LONGEST_S = 40.0
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
 
 @contextlib.contextmanager
