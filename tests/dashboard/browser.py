@@ -88,6 +88,12 @@ class Visit:
         )
         return found
 
+    def ages_ms(self) -> list[int]:
+        """How old the last picture of each tile was when it was drawn, ms."""
+        script = "all => all.map(each => Number(each.dataset.age))"
+        found: list[int] = self.page.locator("#grid canvas[data-age]").evaluate_all(script)
+        return found
+
     def points(self) -> dict[str, list[int]]:
         """Points of each line of each chart that is drawn."""
         found: dict[str, list[int]] = self.page.evaluate(
