@@ -19,6 +19,8 @@ from fast_core.algorithm import (
     LearnerSetup,
     Policy,
     PolicySetup,
+    Thinker,
+    Thoughts,
 )
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
@@ -80,6 +82,20 @@ class A2CConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
         return A2CModule(parameters, environment.action.start)
 
+    def insight_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """What only the page that shows a run needs: the network of values."""
+        inputs = environment.observation.size
+        return (
+            FieldSpec("value.hidden.weight", (self.hidden, inputs), "float32"),
+            FieldSpec("value.hidden.bias", (self.hidden,), "float32"),
+            FieldSpec("value.head.weight", (1, self.hidden), "float32"),
+            FieldSpec("value.head.bias", (1,), "float32"),
+        )
+
+    def make_thinker(self, environment: EnvironmentSpec) -> Thinker:
+        """What says what the policy thinks; in the page's process."""
+        return A2CThinker()
+
 
 class A2CPolicy:
     """One hidden layer in NumPy; no process that only acts has to import torch."""
@@ -112,3 +128,26 @@ class A2CPolicy:
     def environment_action(self, action: Array) -> Array:
         """Stored actions count from 0, the environment's from its first choice."""
         return action + self._start
+
+
+class A2CThinker:
+    """Value and probabilities of one observation."""
+
+    def load(self, parameters: Sequence[Array]) -> None:
+        """As `A2CConfig.policy_fields` orders them, then as `A2CConfig.insight_fields` does."""
+        self._policy, self._value = parameters[:4], parameters[4:]
+
+    def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
+        """Of ``obs [1, ...]``; the action that was taken and a state don't matter here."""
+        logits = two_layers(self._policy, obs)[0]
+        chances = np.exp(logits - logits.max())
+        value = two_layers(self._value, obs)[0, 0]
+        return Thoughts(float(value), probabilities=[chances / chances.sum()])
+
+
+def two_layers(parameters: Sequence[Array], obs: Array) -> Array:
+    """What a network with one hidden layer puts out, ``[B, outputs]``."""
+    weight, bias, head_weight, head_bias = parameters
+    hidden = np.tanh(obs.reshape(len(obs), -1) @ weight.T + bias)
+    outputs: Array = hidden @ head_weight.T + head_bias
+    return outputs

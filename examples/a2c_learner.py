@@ -81,6 +81,10 @@ class A2CLearner:
         layers = (self._hidden, self._head)
         return [p.detach().numpy() for layer in layers for p in (layer.weight, layer.bias)]
 
+    def insight_parameters(self) -> Sequence[Array]:
+        """As `A2CConfig.insight_fields` says."""
+        return [p.detach().numpy() for p in self._value.parameters()]
+
     def state_dict(self) -> dict[str, object]:
         """Everything that changes while training."""
         adam = self._adam.state_dict()["state"]

@@ -201,7 +201,6 @@ class Record(Message, frozen=True):
     time_s: float
     values: dict[str, float]
     videos: dict[str, str] = {}
-    episodes: tuple[tuple[float, int], ...] = ()
 
 
 class Finish(Message, frozen=True):

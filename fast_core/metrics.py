@@ -21,8 +21,6 @@ class MetricsRow(msgspec.Struct, frozen=True, omit_defaults=True):
         values: Numbers by name, ``group/name``. What is NaN or infinite reaches a sink as it is,
             and is null in the file, so None where it was read from there.
         videos: Paths of films by name, in the run directory; in the file only where there are any.
-        episodes: Return and length of the training episodes since the row before, in order, of
-            many the last 20; a return that is not known is null. Likewise.
     """
 
     env_steps: int
@@ -30,7 +28,6 @@ class MetricsRow(msgspec.Struct, frozen=True, omit_defaults=True):
     time_s: float
     values: dict[str, float | None]
     videos: dict[str, str] = {}
-    episodes: tuple[tuple[float | None, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ QUICK = (
     "replay_memory",
     "optimizers",
     "policy",
+    "overview",
 )
 
 

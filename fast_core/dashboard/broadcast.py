@@ -25,6 +25,7 @@ NOW_S = 0.3
 NEWS_S = 0.5
 WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`
 IDLE_S = 0.1
+CLOSE_S = 1.0
 MOST_CLIENTS = 32
 REFUSED, AGAIN, GONE = 1008, 1013, 1001  # codes with which a connection is closed
 
@@ -43,11 +44,23 @@ class Newest:
 
 @dataclass(eq=False)
 class Connection:
-    """A browser that is connected."""
+    """A browser that is connected.
 
-    client: Client
-    wake: asyncio.Event
-    code: int = 0  # with which it is to be closed
+    Attributes:
+        client: What it wants and has taken.
+        wake: Set where there may be something to send.
+        over: Set once it is to be closed, with ``code``.
+    """
+
+    client: Client = field(default_factory=Client)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    code: int = GONE
+
+    def refuse(self, code: int) -> None:
+        """Close it, even if it takes nothing more."""
+        self.code = code
+        self.over.set()
 
 
 class Broadcast:
@@ -89,6 +102,9 @@ class Broadcast:
                 due_news_s = now_s + NEWS_S
                 for each in self.source.news():
                     self._tell(_json.encode(each))
+                for connection in self._connections:
+                    if connection.client.is_stuck(now_s):
+                        connection.refuse(AGAIN)
             if self._connections and now_s >= due_now_s:
                 due_now_s = now_s + NOW_S
                 self._tell_now()
@@ -148,8 +164,7 @@ class Broadcast:
             self._tell_one(each, text)
 
     def _tell_one(self, connection: Connection, text: bytes) -> None:
-        if not connection.client.tell(text):
-            connection.code = AGAIN
+        connection.client.tell(text, time.monotonic())
         connection.wake.set()
 
     # --- a browser -----------------------------------------------------------------------------
@@ -161,14 +176,14 @@ class Broadcast:
             self.tell_once(f"{MOST_CLIENTS} browsers watch already")
             await socket.close(AGAIN)
             return
-        connection = Connection(Client(), asyncio.Event())
-        connection.client.tell(_json.encode(self.source.hello()))
+        connection = Connection()
+        self._tell_one(connection, _json.encode(self.source.hello()))
         connection.client.now = _json.encode(self.source.now())
-        connection.wake.set()
         self._connections.add(connection)
         talks = [
             asyncio.create_task(self._listen(socket, connection)),
             asyncio.create_task(self._send(socket, connection)),
+            asyncio.create_task(connection.over.wait()),
         ]
         try:
             await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
@@ -178,8 +193,9 @@ class Broadcast:
                 each.cancel()
             await asyncio.gather(*talks, return_exceptions=True)
             self._want()
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # it is gone
-            await socket.close(connection.code or GONE)
+        # It may be gone, or read nothing any more.
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+            await asyncio.wait_for(socket.close(connection.code), CLOSE_S)
 
     async def _listen(self, socket: WebSocket, connection: Connection) -> None:
         while True:
@@ -190,7 +206,7 @@ class Broadcast:
                 said = understand(message.get("text") or message.get("bytes") or b"")
             except ValueError as error:
                 self.tell_once(f"a browser sent what the page never does: {error}")
-                connection.code = REFUSED
+                connection.refuse(REFUSED)
                 return
             connection.client.take(said)
             if not isinstance(said, Ack):
@@ -199,11 +215,12 @@ class Broadcast:
 
     async def _send(self, socket: WebSocket, connection: Connection) -> None:
         client = connection.client
-        while not connection.code:
+        while True:
             await connection.wake.wait()
             connection.wake.clear()
-            while client.texts and not connection.code:
-                await socket.send_text(client.texts.popleft().decode())
+            while client.texts:
+                text = client.next_text(time.monotonic())
+                await socket.send_text(text.decode())
             if client.now is not None:
                 text, client.now = client.now, None
                 await socket.send_text(text.decode())

@@ -10,9 +10,9 @@ import msgspec
 
 Mode = Literal["rgb", "obs", "both"]
 
-# Messages that may wait for a browser; one that takes none for so long is told to come again,
-# and is given the history anew when it does.
-MOST_WAITING = 256
+# A browser that takes no message for so long is told to come again, and is given the history anew
+# when it does; so what waits for it is bounded by what a run writes meanwhile.
+PATIENCE_S = 10.0
 LEAST_FPS, MOST_FPS = 0.1, 30.0
 EARLY = 0.25  # of an interval; frames do not come to the millisecond
 
@@ -77,6 +77,7 @@ class Client:
     _open: dict[int, set[int]] = field(default_factory=dict)  # pictures under way, by tile
     _shown: dict[int, int] = field(default_factory=dict)  # number of the last frame, by tile
     _at_s: dict[int, float] = field(default_factory=dict)  # when that was sent
+    _waits_s: float = 0.0  # since when the first message waits
 
     def take(self, said: Watch | Ack | Enlarge) -> None:
         """Note what it says."""
@@ -112,7 +113,17 @@ class Client:
         self._open[tile] = set(pictures)
         self._shown[tile], self._at_s[tile] = number, now_s
 
-    def tell(self, text: bytes) -> bool:
-        """Let a message wait for it; False if it takes none any more."""
+    def tell(self, text: bytes, now_s: float) -> None:
+        """Let a message wait for it."""
+        if not self.texts:
+            self._waits_s = now_s
         self.texts.append(text)
-        return len(self.texts) <= MOST_WAITING
+
+    def next_text(self, now_s: float) -> bytes:
+        """The message that waits longest, which it takes now."""
+        self._waits_s = now_s
+        return self.texts.popleft()
+
+    def is_stuck(self, now_s: float) -> bool:
+        """Whether it has taken nothing for too long."""
+        return bool(self.texts) and now_s - self._waits_s > PATIENCE_S

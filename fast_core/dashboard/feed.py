@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -14,54 +11,24 @@ from fast_core.dashboard.source import Columns, Event, Kind, Record, Rows
 from fast_core.metrics import MetricsRow
 from fast_core.monitor.journal import JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.tail import Tail
 
-WINDOWS = (10, 50, 100)  # episodes, of moving averages
 MOST_POINTS = 2_000  # of a chart's history
-MOST_LINE = 1 << 22  # bytes; a longer one is none of ours
-_PIECE = 1 << 20
+# What is said of episodes, by what rows of metrics call it.
+_EPISODE = {
+    "return": "return_last",
+    "length": "length_last",
+    "mean_10": "return_mean_10",
+    "mean_50": "return_mean_50",
+    "mean_100": "return_mean",
+    "mean_length": "length_mean",
+}
 _EVALUATED = "eval/quarantined_share"  # which every evaluation's row has
 
 T = TypeVar("T")
 
 _rows = msgspec.json.Decoder(MetricsRow)
 _entries = msgspec.json.Decoder(JournalEntry)
-
-
-class Tail:
-    """Reads whole lines of a file that another process appends to.
-
-    A line without an end is kept until the rest of it is there. A file that was replaced, as a
-    resume does, or cut is read from its beginning.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: tuple[int, int] | None = None  # device and inode
-        self._at = 0
-        self._rest = b""
-
-    def read(self) -> tuple[bool, list[bytes]]:
-        """Whether all begins anew, and what lines there are since the last call.
-
-        At most a piece of a long file is read at once: what is not there yet comes next time.
-        """
-        try:
-            with self._path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                found = status.st_dev, status.st_ino
-                anew = found != self._file or status.st_size < self._at
-                if anew:
-                    self._at, self._rest = 0, b""
-                before, self._file = self._file, found
-                file.seek(self._at)
-                data = file.read(_PIECE)
-        except OSError:
-            return False, []
-        self._at += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MOST_LINE:
-            self._rest = b""
-        return anew and before is not None, lines
 
 
 class History:
@@ -108,21 +75,30 @@ class Feed:
 
     def __init__(self, run: RunDirectory) -> None:
         self._metrics, self._events = Tail(run.metrics), Tail(run.events)
+        self._episodes = 0.0  # that had ended at the row before
         self._forget_rows()
         self._forget_events()
 
     def catch_up(self) -> None:
         """Read all that is there."""
-        while list(self.read()):
+        while self.read()[1]:
             pass
 
-    def read(self) -> Iterator[Rows | Event | None]:
-        """What was written since; None where all rows of before are void."""
-        anew, lines = self._metrics.read()
-        if anew:
+    def read(self) -> tuple[bool, list[Rows | Event]]:
+        """Whether all rows of before are void, and what was written since the last call.
+
+        Where they are void the rows that are there instead are among the histories already.
+        """
+        void, lines = self._metrics.read()
+        if void:
             self._forget_rows()
-            yield None
-        yield from self._take_rows(lines)
+        rows = list(self._take_rows(lines))
+        while void and lines:
+            _, lines = self._metrics.read()
+            rows = list(self._take_rows(lines))
+        return void, [*(() if void else rows), *self._take_events()]
+
+    def _take_events(self) -> Iterator[Event]:
         anew, lines = self._events.read()
         if anew:
             self._forget_events()
@@ -149,11 +125,25 @@ class Feed:
             yield "evaluation", {**at, **row.values}
             return
         yield "train", {**at, **row.values}
-        for each in self._episodes.rows(row):
-            yield "episodes", each
+        if (episode := self._episode(row)) is not None:
+            yield "episodes", episode
+
+    def _episode(self, row: MetricsRow) -> Record | None:
+        """The last episode, with the means of those before it; None where none has ended since.
+
+        Rows of before have the mean of a hundred alone.
+        """
+        before = self._episodes
+        self._episodes = row.values.get("rollout/episodes") or 0.0
+        found = {name: row.values.get(f"rollout/{key}") for name, key in _EPISODE.items()}
+        if found["mean_100"] is None or self._episodes == before:
+            return None
+        if found["return"] is None:
+            found["return"], found["length"] = found["mean_100"], found["mean_length"]
+        return {"env_steps": row.env_steps, **found}
 
     def _forget_rows(self) -> None:
-        self._episodes = Episodes()
+        self._episodes = 0.0
         kinds: tuple[Kind, ...] = ("train", "evaluation", "episodes")
         self.histories: dict[Kind, History] = {kind: History() for kind in kinds}
 
@@ -175,33 +165,6 @@ class Feed:
                 self.end = ""
             case "end":
                 self.end = entry.why
-
-
-class Episodes:
-    """Rows of episodes: each with the means of the last ones up to it."""
-
-    def __init__(self) -> None:
-        self._returns: deque[float] = deque(maxlen=WINDOWS[-1])
-        self._env_steps = 0
-        self._count = 0.0
-
-    def rows(self, row: MetricsRow) -> Iterator[Record]:
-        """What a row of metrics says of episodes; those of before say only what they come to."""
-        first, self._env_steps = self._env_steps, row.env_steps
-        before, self._count = self._count, row.values.get("rollout/episodes") or 0.0
-        mean = row.values.get("rollout/return_mean")
-        if not row.episodes and mean is not None and self._count > before:
-            yield self._row(row.env_steps, mean, row.values.get("rollout/length_mean"))
-        share = max(0, row.env_steps - first) / max(len(row.episodes), 1)
-        for place, (value, length) in enumerate(row.episodes, 1):
-            if value is not None:
-                yield self._row(round(first + place * share), value, length)
-
-    def _row(self, env_steps: int, value: float, length: float | None) -> Record:
-        self._returns.append(value)
-        last = list(self._returns)
-        means = {f"mean_{n}": sum(last[-n:]) / len(last[-n:]) for n in WINDOWS}
-        return {"env_steps": env_steps, "return": value, "length": length, **means}
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:

@@ -63,10 +63,15 @@ class Figures:
         return None if value is None else int(value)
 
 
-def why_no_frames(run: RunFacts) -> str:
-    """Why a page shows no frames of a run that does not serve it, and how to get them."""
+def why_no_frames(run: RunFacts, own_page: str = "") -> str:
+    """Why a page shows no frames of a run that does not serve it, and how to get them.
+
+    ``own_page`` is the address of the one that the run serves, if it does.
+    """
     if not run.running:
         return "The run has ended: there are no frames of it any more."
+    if own_page:
+        return f"Its frames are on the page that the run itself serves: {own_page}"
     return (
         f"The run was started without --dashboard. To see frames: `fastloop stop {run.directory}`, "
         f"then `fastloop resume {run.directory} --dashboard`; it goes on exactly where it was."

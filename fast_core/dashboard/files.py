@@ -18,6 +18,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import read_state
 from fast_core.screens.frame import Frame
+from fast_core.screens.served import read_served
 
 ASK_S = 1.0
 ANSWER_S = 2.0
@@ -53,6 +54,7 @@ class RunOnFile:
     def __init__(self, run: RunDirectory) -> None:
         self._run, self.facts = run, facts_of(run)
         self._feed = Feed(run)
+        self._feed.catch_up()
         self._meters: dict[str, Meter] = {}
         self._status: Status | None = None
         self._asked_s = 0.0
@@ -76,21 +78,20 @@ class RunOnFile:
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
-        self._feed.catch_up()
+        served = read_served(self._run.dashboard)
         return Hello(
             run=self.facts,
             tiles=(),
             fps=1.0,
             frames=False,
-            why_no_frames=why_no_frames(self.facts),
+            why_no_frames=why_no_frames(self.facts, "" if served is None else served.url),
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
         )
 
     def news(self) -> list[News]:
         """What was written since the last call, and whether the run has begun or ended."""
-        found: list[News] = []
-        for each in self._feed.read():
-            found.append(self.hello() if each is None else each)
+        void, news = self._feed.read()
+        found: list[News] = [*((self.hello(),) if void else ()), *news]
         if (holder(self._run.lock_file) is not None) != self.facts.running:
             self.facts = facts_of(self._run)
             found.append(self.hello())

@@ -48,6 +48,7 @@ class LiveRun:
         self._plan, self._watching, self._insights = plan, watching, insights
         config = plan.config
         self._feed = Feed(RunDirectory(Path(plan.run_directory)))
+        self._feed.catch_up()
         self._stats = memory.all_stats()
         self._meters = {name: Meter() for name in self._stats}
         self._tiles = tiles(config)
@@ -68,7 +69,6 @@ class LiveRun:
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
-        self._feed.catch_up()
         return Hello(
             run=self.facts,
             tiles=tuple(
@@ -89,9 +89,8 @@ class LiveRun:
 
     def news(self) -> list[News]:
         """What was written since the last call."""
-        found: list[News] = []
-        for each in self._feed.read():
-            found.append(self.hello() if each is None else each)
+        void, news = self._feed.read()
+        found: list[News] = [*((self.hello(),) if void else ()), *news]
         return found
 
     def end(self) -> End:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import time
 from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from fast_core.dashboard.sweeps import Begun, Sweeps, SweepState
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
+from fast_core.screens.served import read_served
 from fast_core.system.text import encodable
 
 # What says how a run stands.
@@ -98,6 +100,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mark: What to ask with the next time.
+        now_s: Unix time here, in seconds: viewers may have other clocks.
         whole: Whether this is everything, so that what was told before is void.
         folder: The folder's path.
         runs: Runs that are new or have changed.
@@ -107,22 +110,13 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     mark: str
+    now_s: float
     whole: bool
     folder: str
     runs: tuple[RunRow, ...]
     gone: tuple[str, ...]
     groups: tuple[Group, ...] | None
     sweeps: tuple[SweepState, ...] | None
-
-
-class _LivePage(msgspec.Struct, frozen=True):
-    """What ``dashboard.json`` says."""
-
-    url: str
-    pid: int
-
-
-_live_pages = msgspec.json.Decoder(_LivePage)
 
 
 @dataclass
@@ -186,6 +180,7 @@ class Overview:
         since = 0 if whole else since
         return News(
             mark=f"{self._generation}.{self._revision}",
+            now_s=time.time(),
             whole=whole,
             folder=encodable(str(self.folder)),
             runs=tuple(k.row for k in self._known.values() if k.revision > since),
@@ -265,7 +260,7 @@ class Overview:
             resumable=bool(state.checkpoint),
             comebacks=state.comebacks,
             group="" if configuration is None else configuration.id,
-            live=_live(path) if running else "",
+            live=_live(run) if running else "",
         )
         return row, configuration
 
@@ -318,14 +313,15 @@ def _signature(path: Path) -> Signature:
     return tuple(found)
 
 
-def _live(path: Path) -> str:
-    """Address of the live page that a run serves; a token that stands in it is not passed on."""
-    try:
-        told = _live_pages.decode((path / "dashboard.json").read_bytes())
-        address = urlsplit(told.url)
-        if address.scheme in ("http", "https") and address.netloc:
-            os.kill(told.pid, 0)
-            return f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"
-    except (OSError, ValueError, OverflowError, msgspec.DecodeError):
+def _live(run: RunDirectory) -> str:
+    """Address of the page that a run serves itself, without what may stand in it beside that."""
+    served = read_served(run.dashboard)
+    if served is None or not os.path.exists(f"/proc/{served.pid}"):
         return ""
-    return ""
+    try:
+        address = urlsplit(served.url)
+    except ValueError:
+        return ""
+    if address.scheme not in ("http", "https") or not address.netloc:
+        return ""
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"

@@ -186,7 +186,8 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 def _name(host: str) -> str:
     """The host of ``host:port``, in lower case; IPv6 addresses without brackets."""
     try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        parts = urlsplit(f"//{host}")
+        return "" if "@" in host else (parts.hostname or "").rstrip(".")
     except ValueError:
         return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -31,7 +31,6 @@ _FRESH = {"cache-control": "no-cache"}  # ask whether it has changed
 
 def files(index: str = "index.html") -> list[BaseRoute]:
     """Routes of what lies in the package: a page, what belongs to it, and the charts' script."""
-    plotly: list[bytes] = []
 
     async def page(request: Request) -> Response:
         return FileResponse(PAGE / index, headers=_FRESH)
@@ -43,22 +42,22 @@ def files(index: str = "index.html") -> list[BaseRoute]:
         return FileResponse(PAGE / name, headers=_FRESH)
 
     async def charts(request: Request) -> Response:
-        if not plotly:
-            plotly.append(await run_in_threadpool(_plotly))
+        data = await run_in_threadpool(_plotly)
         headers = {"cache-control": "max-age=86400", "content-encoding": "gzip"}
-        return Response(plotly[0], media_type="text/javascript", headers=headers)
+        return Response(data, media_type="text/javascript", headers=headers)
 
     return [Route("/", page), Route("/assets/{name}", asset), Route("/plotly.js", charts)]
 
 
+@cache
 def _plotly() -> bytes:
     from plotly.offline import get_plotlyjs
 
     return gzip.compress(get_plotlyjs().encode(), 6)
 
 
-def application(broadcast: Broadcast, access: Access) -> App:
-    """The page of a run, guarded."""
+def routes(broadcast: Broadcast) -> list[BaseRoute]:
+    """The page of a run: its files, what it asks for, and its websocket."""
 
     async def state(request: Request) -> Response:
         data = msgspec.json.encode(broadcast.source.now())
@@ -71,7 +70,12 @@ def application(broadcast: Broadcast, access: Access) -> App:
         await broadcast.serve(link)
 
     asked = [Route("/api/state", state), Route("/api/clip", clip), WebSocketRoute("/ws", talk)]
-    return Guard(Starlette(routes=[*files(), *asked]), access, broadcast.tell_once)
+    return [*files(), *asked]
+
+
+def application(broadcast: Broadcast, access: Access) -> App:
+    """The page of a run, guarded."""
+    return Guard(Starlette(routes=routes(broadcast)), access, broadcast.tell_once)
 
 
 async def _clip(broadcast: Broadcast, request: Request) -> Response:

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import yaml
 
+from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import parsed
 from fast_core.system.text import encodable
-
-_FILE = "sweep.yaml"
 
 
 class SweepState(msgspec.Struct, frozen=True):
@@ -57,31 +56,33 @@ class Sweeps:
 
     def look(self, runs: Iterable[Begun]) -> tuple[SweepState, ...]:
         """How each stands, by name."""
-        below: dict[Path, list[Begun]] = {path: [] for path in self._folders()}
+        below: dict[str, list[Begun]] = {path: [] for path in self._folders()}
+        inside = f"{self._folder}/"
         for run in runs:
-            above = run.path.parent.parent  # <sweep>/<variant>/<run>
-            if above.is_relative_to(self._folder):
+            above = os.path.dirname(os.path.dirname(str(run.path)))  # <sweep>/<variant>/<run>
+            if f"{above}/".startswith(inside):
                 below.setdefault(above, []).append(run)
         found = (self._state(path, begun) for path, begun in sorted(below.items()))
         return tuple(state for state in found if state is not None)
 
-    def _folders(self) -> Iterator[Path]:
+    def _folders(self) -> Iterator[str]:
         """Where there may be one of which nothing has begun."""
-        yield self._folder
+        yield str(self._folder)
         try:
             with os.scandir(self._folder) as entries:
-                yield from (Path(e.path) for e in entries if e.is_dir(follow_symlinks=False))
+                yield from (e.path for e in entries if e.is_dir(follow_symlinks=False))
         except OSError:
             return
 
-    def _state(self, path: Path, begun: Iterable[Begun]) -> SweepState | None:
+    def _state(self, folder: str, begun: Iterable[Begun]) -> SweepState | None:
         try:
-            file = os.stat(path / _FILE)
+            file = os.stat(f"{folder}/{SWEEP_FILE}")
         except OSError:
             return None
+        path = Path(folder)
         key = path, file.st_ino, file.st_mtime_ns
         if key not in self._planned:
-            self._planned[key] = _planned(path / _FILE)
+            self._planned[key] = _planned(path / SWEEP_FILE)
         newest: dict[tuple[str, int | None], Begun] = {}
         for run in sorted(begun, key=lambda run: run.began):
             newest[run.path.parent.name, run.seed] = run

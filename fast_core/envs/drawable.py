@@ -34,9 +34,12 @@ class Drawable(NamedTuple):
         close: Closes it, once, with those that can only be closed together.
         parts: What may have random numbers of its own: the environment and its wrappers.
         why_not: Why it can't be drawn; empty where it can.
+        apart: Whether a thread of its own may draw it. Not so where it was made to draw without
+            us: what it draws with may be bound to the thread in which it is stepped.
     """
 
     render: Callable[[], object]
     close: Callable[[], None]
     parts: tuple[object, ...] = ()
     why_not: str = ""
+    apart: bool = True

@@ -89,7 +89,7 @@ class Instance:
         self.info: object = None
         self.spec = describe_env(self._env, config)
         seed_spaces(self._env, seed, key)
-        self._info_key = info_key(config)
+        self._info_key, self._apart = info_key(config), "render_mode" not in config.kwargs
         self.step, self.limit = _quickest_step(self._env, config)
 
     def observations(self, envs: int) -> Observations:
@@ -202,7 +202,8 @@ class Instance:
     @property
     def drawable(self) -> Drawable:
         """What draws it, if it was made to draw."""
-        return Drawable(self._env.render, self.close, tuple(layers(self._env)), self._why_not)
+        parts = tuple(layers(self._env))
+        return Drawable(self._env.render, self.close, parts, self._why_not, self._apart)
 
     @property
     def render_fps(self) -> float | None:

@@ -185,14 +185,20 @@ def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
 
 
 def _action_names(env: Env, action: SpaceSpec) -> tuple[str, ...]:
-    """What an environment calls its choices (Atari), or the buttons that it presses (retro)."""
-    inner = env.unwrapped
+    """What an environment calls its choices, or the buttons that it presses at once.
+
+    Atari games have ``get_action_meanings``, MiniGrid an enumeration ``actions``, and
+    stable-retro ``buttons``. A name is not worth a run: whatever they raise, there is none.
+    """
+    inner: Any = env.unwrapped
     try:
-        if action.kind == "discrete":
-            names, count = inner.get_action_meanings(), action.n  # type: ignore[attr-defined]
+        if action.kind == "multi_discrete":
+            names, count = inner.buttons, len(action.counts)
         else:
-            names, count = inner.buttons, len(action.counts)  # type: ignore[attr-defined]
-        found = tuple(str(name) if name else "" for name in names)
-    except Exception:  # it has none; a name is not worth a run
+            found = getattr(inner, "get_action_meanings", None)
+            names = [each.name for each in inner.actions] if found is None else found()
+            count = action.n
+        said = tuple(str(name) if name else "" for name in names)
+    except Exception:
         return ()
-    return found if len(found) == count and count else ()
+    return said if count and len(said) == count else ()

@@ -70,6 +70,7 @@ class GymnasiumVectorSource:
             make_to_draw(config, make, spec.vector_entry_point) if draws else (make(config), "")
         )
         self._env, kwargs = made
+        self._apart = "render_mode" not in config.kwargs
         self._drawn: Any = None  # pictures of all, until the next step or reset
         self._single = single_frames(config) and kwargs.get("stack_num") == 1
         try:
@@ -178,7 +179,8 @@ class GymnasiumVectorSource:
             parts.append(cast("Any", parts[-1]).env)
         for env in getattr(parts[-1], "envs", ()):  # of a SyncVectorEnv
             parts += layers(env) if isinstance(env, gymnasium.Env) else ()
-        return Drawable(partial(self._render, place), self.close, tuple(parts), self._why_not)
+        render = partial(self._render, place)
+        return Drawable(render, self.close, tuple(parts), self._why_not, self._apart)
 
     def _render(self, place: int) -> object:
         """The picture of one; they are all drawn at once, and only once between two steps."""

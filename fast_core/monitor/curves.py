@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.metrics import MetricsRow
-from fast_core.monitor.growing_file import GrowingFile
 from fast_core.monitor.metrics_file import decode_row
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.tail import Tail
 
 Floats = NDArray[np.float64]
 _MOST_POINTS = 300
@@ -71,24 +71,24 @@ class GrowingCurves:
     """
 
     def __init__(self, run: Path, metrics: Sequence[str], most_points: int | None = None) -> None:
-        self._file = GrowingFile(RunDirectory(run).metrics)
+        self._tail = Tail(RunDirectory(run).metrics)
         self._points = {metric: _Points(metric, most_points) for metric in metrics}
         self._names: set[str] = set()
 
     def read(self) -> bool:
         """Read on; returns whether anything has changed."""
         changed = False
-        for line in self._file.lines():
-            if self._file.renewed and not changed:
+        while True:
+            anew, lines = self._tail.read()
+            if anew:
                 self._forget()
-            changed = True
-            if (row := decode_row(line)) is not None:
+            changed |= anew or bool(lines)
+            if not lines:
+                return changed
+            for row in filter(None, map(decode_row, lines)):
                 self._names.update(row.values)
                 for points in self._points.values():
                     points.take(row)
-        if self._file.renewed and not changed:
-            self._forget()
-        return changed or self._file.renewed
 
     def best(self, metric: str) -> float:
         """The highest value of one of the metrics, kept or not; NaN without any."""

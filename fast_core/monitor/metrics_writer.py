@@ -75,12 +75,7 @@ class MetricsWriter:
             return None
         values = {_grouped(name): _as_float(value) for name, value in record.values.items()}
         row = MetricsRow(
-            record.env_steps,
-            record.updates,
-            record.time_s,
-            dict(values),
-            record.videos,
-            record.episodes,
+            record.env_steps, record.updates, record.time_s, dict(values), record.videos
         )
         # JSON has no NaN; msgspec writes null for it and for infinities.
         self._rows.write(msgspec.json.encode(row).decode())

@@ -15,9 +15,11 @@ from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
+_FIRST_YEAR = 2000  # a run of before is none of ours, and may have no Unix time
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 ENVIRONMENT_FILE = "environment.pkl"
+SWEEP_FILE = "sweep.yaml"  # in the folder of the runs of a sweep
 
 
 class RunDirectory:
@@ -160,7 +162,13 @@ class RunDirectory:
     def stamp(self) -> datetime | None:
         """When it was made; None if the folder was renamed."""
         match = _STAMP.fullmatch(self.path.name)
-        return None if match is None else datetime.strptime(match[1], _STAMP_FORMAT)
+        if match is None:
+            return None
+        try:
+            made = datetime.strptime(match[1], _STAMP_FORMAT)
+        except ValueError:  # there is no such day
+            return None
+        return made if made.year >= _FIRST_YEAR else None
 
     def log(self, node: str) -> Path:
         """Log file of a node; characters unfit for a file name become ``_``."""
@@ -197,6 +205,11 @@ def _make_unique(parent: Path, stamp: str) -> Path:
             number += 1
         else:
             return path
+
+
+def named_as_run(name: str) -> bool:
+    """Whether a folder's name is one that `RunDirectory.create` gives."""
+    return _STAMP.fullmatch(name) is not None
 
 
 def runs_in(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from fast_core.metrics import MetricsRow
 from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
-from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_directory import RunDirectory, named_as_run
 from fast_core.monitor.run_lock import holder
 from fast_core.run.checkpoint_files import complete_names
 
@@ -111,14 +111,23 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
 
 def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:
     """Every run directory at and below a folder, in no order; what is in runs is not looked at."""
-    if RunDirectory(folder).stamp is not None:
+    if named_as_run(folder.absolute().name):
         yield folder
-        return
-    below: list[str] = []
+    else:
+        yield from map(Path, _runs_below(os.fspath(folder), depth))
+
+
+def _runs_below(folder: str, depth: int) -> Iterator[str]:
+    others = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    for path in below if depth else ():
-        yield from find_runs(Path(path), depth - 1)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if named_as_run(entry.name):
+                    yield entry.path
+                else:
+                    others.append(entry.path)
+    for path in others if depth > 1 else ():
+        yield from _runs_below(path, depth - 1)
 
 
 def size_bytes(path: Path) -> int:

@@ -56,7 +56,6 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
         return_mean_10=run.episodes.return_mean_of(10),
         return_last=run.episodes.last[0],
         length_last=run.episodes.last[1],
-        latest=run.episodes.latest,
         info=run.episodes.info_means,
         quarantined=run.episodes.quarantined,
         quarantined_share=run.episodes.quarantined_share,

@@ -14,7 +14,6 @@ from fast_core.scheduler.ledger import Rollout
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]
 Way = Literal["sync", "async", "auto"]  # degree 0, above it, or as the run chooses
 RECENT = 100
-LATEST = 20
 MOST_INFO = 64
 
 
@@ -70,7 +69,6 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         return_mean_10: Likewise of the last 10.
         return_last: Return of the last episode whose outcome is known.
         length_last: Its length.
-        latest: Return and length of the last 20 of them, NaN where a return is not known.
         info: Means over the last 100 episodes that gave the number in the info of their last step.
         quarantined: Episodes cut because of non-finite values.
         quarantined_share: Share of the last 100 episodes whose outcome is not known for that.
@@ -127,7 +125,6 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     return_mean_10: float | None = None
     return_last: float | None = None
     length_last: float | None = None
-    latest: tuple[tuple[float, int], ...] = ()
     info: dict[str, float]
     quarantined: int
     quarantined_share: float
@@ -211,12 +208,6 @@ class Episodes(msgspec.Struct, kw_only=True):
         """Mean length of the same ones."""
         pairs = zip(self.recent_returns, self.recent_lengths, strict=True)
         return _mean([length for value, length in pairs if not math.isnan(value)])
-
-    @property
-    def latest(self) -> tuple[tuple[float, int], ...]:
-        """Return and length of each of the last 20."""
-        pairs = zip(self.recent_returns[-LATEST:], self.recent_lengths[-LATEST:], strict=True)
-        return tuple(pairs)
 
     @property
     def quarantined_share(self) -> float:

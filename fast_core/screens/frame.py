@@ -158,4 +158,6 @@ class FrameLayout(NamedTuple):
 
 def _cut(text: str) -> bytes:
     data = text.encode()
-    return data if len(data) <= NOTE_BYTES else data[: NOTE_BYTES - 3] + b"..."
+    if len(data) <= NOTE_BYTES:
+        return data
+    return data[: NOTE_BYTES - 3].decode(errors="ignore").encode() + b"..."

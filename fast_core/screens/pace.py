@@ -65,5 +65,7 @@ class Pace:
             self._free_ns = max(self._free_ns, began_ns) + round(cost / self._share)
         self._begun.add(tile)
         interval_ns = round(self.interval_ns(tile)) if self._wanted[tile] else 0
-        # A tile that was late by much is not made up for with a burst.
-        self._due[tile] = max(self._due[tile] + interval_ns, ended_ns + interval_ns // 2)
+        next_ns = self._due[tile] + interval_ns
+        if next_ns < began_ns:  # what was missed is not made up for
+            next_ns = began_ns + interval_ns
+        self._due[tile] = max(next_ns, began_ns + interval_ns // 2)

@@ -149,17 +149,19 @@ def resume(
 
 @app.command()
 def watch(
-    run: Run,
+    path: Annotated[
+        Path, typer.Argument(metavar="RUN|DIRECTORY", help="A run, or a folder of runs.")
+    ],
     port: Port = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to serve at; others need a token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
 ) -> None:
-    """Show a run that goes on, or has ended, on a page in the browser."""
-    from fast_core.tools.watch import watch_run
+    """Show a run, going on or ended, or all runs of a folder on a page in the browser."""
+    from fast_core.tools.watch import watch as show
 
-    raise typer.Exit(watch_run(run, host=host, port=port, opens=opens))
+    raise typer.Exit(show(path, host=host, port=port, opens=opens))
 
 
 @app.command()

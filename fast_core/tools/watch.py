@@ -1,4 +1,4 @@
-"""`fastloop watch RUN`: the page of a run that goes on, or that has ended."""
+"""`fastloop watch`: the page of a run that goes on or has ended, or of all runs of a folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,63 @@ from pathlib import Path
 from fast_core.config import DashboardConfig
 from fast_core.launcher.control.client import short
 from fast_core.launcher.processes.interrupts import Interrupts
-from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
+from fast_core.run.run_state import find_runs
 from fast_core.screens.access import TOKEN, check_page, token
 from fast_core.screens.served import read_served
-from fast_core.system.surroundings import write_result
+from fast_core.system.surroundings import expanded, write_result
 
 LOOK_S = 1.0
+
+
+def watch(path: Path, *, host: str, port: int | None, opens: bool) -> int:
+    """Show the run at a path, or all runs of a folder; until Ctrl-C.
+
+    Raises:
+        ConfigError: There is neither, or a page can't be served.
+    """
+    folder = folder_at(path)
+    if folder is None:
+        return watch_run(path, host=host, port=port, opens=opens)
+    return watch_folder(folder, host=host, port=port, opens=opens)
+
+
+def folder_at(path: Path) -> Path | None:
+    """The folder whose runs a path means; None where it means one run, or nothing.
+
+    A run is a directory with a configuration, as for `RunDirectory.open`, which also takes
+    ``<directory>/<name>`` for the newest run there: here that is a run where there is just one,
+    and no sweep.
+    """
+    given = expanded(path, "the run")
+    if not given.is_dir() or (given / "config.yaml").is_file():
+        return None
+    alone = len(runs_in(given)) == 1 and not (given / SWEEP_FILE).is_file()
+    return None if alone else given
+
+
+def watch_folder(folder: Path, *, host: str, port: int | None, opens: bool) -> int:
+    """Serve the page of all runs of a folder, those to come too; until Ctrl-C.
+
+    Raises:
+        ConfigError: The page can't be served.
+    """
+    page = _page(host, port)
+    # here, because it imports what the page is served with
+    from fast_core.dashboard.folder_page import FolderServer
+    from fast_core.dashboard.serving import listen
+
+    with Interrupts() as interrupts:
+        listening = listen(page.host, page.port)
+        server = FolderServer(folder, listening, page.host, token=token(), warn=_warn)
+        try:
+            found = sum(1 for _ in find_runs(folder))
+            write_result(f"{found} run{'' if found == 1 else 's'} in {folder}")
+            stay(server.url, page.port, server.check, interrupts, opens=opens)
+        finally:
+            server.close("it is not watched any more")
+    return 0
 
 
 def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
@@ -34,8 +84,7 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
         if opens:
             webbrowser.open(served.url)
         return 0
-    page = DashboardConfig(host=host) if port is None else DashboardConfig(host=host, port=port)
-    check_page(page)
+    page = _page(host, port)
     # here, because they import what the page is served with
     from fast_core.dashboard.files import RunOnFile
     from fast_core.dashboard.server import PageServer
@@ -74,6 +123,12 @@ def stay(
     while not interrupts.count:
         select.select([interrupts.fileno()], [], [], LOOK_S)
         check()
+
+
+def _page(host: str, port: int | None) -> DashboardConfig:
+    page = DashboardConfig(host=host) if port is None else DashboardConfig(host=host, port=port)
+    check_page(page)
+    return page
 
 
 def with_token(url: str) -> str:

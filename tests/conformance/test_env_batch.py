@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
 from fast_core.envs.batch_state import BatchState, encode_state
+from fast_core.envs.drawable import Present
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
@@ -135,6 +136,15 @@ def test_time_limit_truncates_and_leaves_terminated_as_it_is(
     assert np.array(driver.terminated)[6, 1] == terminates
     assert driver.batch.spec.max_episode_steps == 7
     assert driver.batch.take_episodes().lengths == [7] * 9
+
+
+def test_batch_says_where_each_open_episode_is(make: Maker) -> None:
+    batch = make.run(toy("Counter", kwargs={"length": 3}), 8).batch
+    seed = EpisodeSeeds(1, ROLE, 2, 1)[2]
+    assert batch.present(1) == Present(episode=2, seed=seed, step=2, total=1.0 + 2.0)
+    again = make(toy("Counter", kwargs={"length": 3}))
+    restore(again, batch.state(), np.zeros((3, 3), np.float32))
+    assert again.present(1) == batch.present(1)
 
 
 def test_time_limit_counts_each_environment_by_itself(make: Maker) -> None:

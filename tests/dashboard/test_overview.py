@@ -12,8 +12,9 @@ import pytest
 
 from fast_core.dashboard import overview as overview_module
 from fast_core.dashboard.curves import METRICS, Curve
-from fast_core.dashboard.overview import News, Overview, RunRow
+from fast_core.dashboard.overview import News, Overview
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.run_state import RunState, read_state
 from tests.tools.made_runs import made_run
 
 EVALUATION, TRAINING = METRICS
@@ -61,10 +62,12 @@ def test_only_what_has_changed_is_told_and_read(
     overview = Overview(tmp_path)
     mark = looked(overview).mark
     read: list[Path] = []
-    real = overview_module.read_state
-    monkeypatch.setattr(
-        overview_module, "read_state", lambda path, *most: (read.append(path), real(path, *most))[1]
-    )
+
+    def reading(path: Path, *most_bytes: int) -> RunState:
+        read.append(path)
+        return read_state(path, *most_bytes)
+
+    monkeypatch.setattr(overview_module, "read_state", reading)
     assert looked(overview, mark).runs == () and read == []
     append(running, 500, 7.0)
     news = looked(overview, mark)
@@ -155,10 +158,11 @@ def test_foreign_folders_are_shown_as_what_they_are(tmp_path: Path) -> None:
     rubbish.mkdir(parents=True)
     for name in ("config.yaml", "metrics.jsonl", "events.jsonl", "lock", "dashboard.json"):
         (rubbish / name).write_bytes(b"\xff\x00{]: [\n")
-    (tmp_path / os.fsdecode(b"\xff") / "2026-01-01_00-00-00_seed0").mkdir(parents=True)
+    for name in ("2026-99-01_00-00-00", "0001-01-01_00-00-00", "2026-01-01_00-00-00_seed0"):
+        (tmp_path / os.fsdecode(b"\xff") / name).mkdir(parents=True)
     news = looked(Overview(tmp_path))
     assert msgspec.json.encode(news)
-    assert [(row.state, row.group, row.live) for row in news.runs] == [("interrupted", "", "")] * 3
+    assert [(row.state, row.group, row.live) for row in news.runs] == [("interrupted", "", "")] * 5
     assert news.groups == ()
 
 
@@ -175,7 +179,7 @@ def test_live_page_of_a_running_run_is_linked_without_its_token(
     tmp_path: Path, url: str, shown: str
 ) -> None:
     path = made_run(tmp_path, values=[1.0], outcome=None)
-    (path / "dashboard.json").write_text(json.dumps({"url": url, "pid": os.getpid(), "more": 1}))
+    (path / "dashboard.json").write_text(json.dumps({"url": url, "port": 1, "pid": os.getpid()}))
     overview = Overview(tmp_path)
 
     def live() -> str:
@@ -209,4 +213,4 @@ def test_sweep_says_how_far_it_is(tmp_path: Path) -> None:
 def test_row_of_a_folder_that_is_a_run_has_its_name(tmp_path: Path) -> None:
     path = made_run(tmp_path, values=[1.0])
     (row,) = looked(Overview(path)).runs
-    assert isinstance(row, RunRow) and row.name == path.name
+    assert row.name == path.name

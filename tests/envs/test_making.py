@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs import make_batch
 from fast_core.envs.evaluation import evaluated, make_runner
-from fast_core.envs.making import make_env
+from fast_core.envs.making import describe_env, make_env
 from fast_core.envs.place import Place
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
@@ -365,3 +366,42 @@ def test_bounds_that_leave_nothing_are_refused() -> None:
         probe(EnvironmentConfig(id=f"{HERE}:Boxed", kwargs=kwargs, wrappers=(empty,)), 0)
     with pytest.raises(ConfigError, match="BoundAction is for boxes of actions; got Discrete"):
         probe(lanes(empty), 0)
+
+
+class Named(gymnasium.Env[np.ndarray, Any]):
+    """Says what its actions are called, as Atari games, MiniGrid and others do."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, names: object, count: int = 2) -> None:
+        self.action_space = gymnasium.spaces.Discrete(count)
+        if isinstance(names, type):
+            self.actions = names
+        else:
+            self.get_action_meanings = lambda: names
+
+
+class Moves(enum.IntEnum):
+    left = 0
+    forward = 1
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["NOOP", "FIRE"], ("NOOP", "FIRE")),
+        (Moves, ("left", "forward")),
+        (["one"], ()),
+        (None, ()),
+        (5, ()),
+    ],
+)
+def test_actions_are_called_as_the_environment_calls_them(names: object, said: Any) -> None:
+    env = gymnasium.wrappers.TimeLimit(Named(names), 5)
+    assert describe_env(env, EnvironmentConfig(id="Named-v0")).action_names == said
+
+
+def test_actions_without_names_have_none() -> None:
+    env = gymnasium.make("CartPole-v1")
+    assert describe_env(env, EnvironmentConfig(id="CartPole-v1")).action_names == ()
+    env.close()

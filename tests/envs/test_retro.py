@@ -11,6 +11,7 @@ from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.making import describe_env
 from fast_core.envs.probe import probe
 from fast_core.envs.repeating import restore
 from fast_core.envs.retro import RetroGame
@@ -140,3 +141,19 @@ def test_second_emulator_of_a_process_is_refused(made: list[RetroGame]) -> None:
     make(made)
     with pytest.raises(ConfigError, match="a process of its own"):
         RetroGame(GAME)
+
+
+def test_run_calls_actions_by_the_buttons_that_they_press(made: list[RetroGame]) -> None:
+    given: list[tuple[Any, int]] = [(FIRE, 3), ("filtered", 12), ("discrete", 126)]
+    for actions, count in given:
+        game = make(made, actions=actions)
+        names = describe_env(game, EnvironmentConfig(id=GAME)).action_names
+        assert names == tuple(
+            game.get_action_meanings() if count != 12 else map(button, game.buttons)
+        )
+        assert len(names) == count and {"B"} < {*names}
+        game.close()
+
+
+def button(name: str | None) -> str:
+    return name or ""

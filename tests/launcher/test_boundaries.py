@@ -57,6 +57,10 @@ class LeavesInClose(LeavesInSetup):
         raise Gone
 
 
+class WellBehaved(LeavesInSetup):
+    def setup(self) -> None: ...
+
+
 class DoesNotFit(LeavesInSetup):
     def setup(self) -> None:
         raise CheckpointError("the checkpoint's network is another one")
@@ -116,6 +120,7 @@ class RecordingShell:
         self.end: object = None
         self.taken: list[Event] = []
         self.optional = frozenset[str]()
+        self.turns = 0
 
     def take(self, event: Event) -> None:
         self.taken.append(event)
@@ -124,7 +129,13 @@ class RecordingShell:
     def receive(self) -> bool:
         return False
 
-    def tick_if_due(self) -> None: ...
+    def tick_if_due(self) -> None:
+        self.turns -= 1
+        if self.turns == 0:
+            self.end = "over"
+
+    def await_others(self, timeout_s: float) -> bool:
+        return True
 
     def stop_nodes(self, nodes: tuple[str, ...]) -> None: ...
 
@@ -145,3 +156,27 @@ def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     else:
         assert isinstance(first, Failed)
         assert first.error == GONE
+
+
+@pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork])
+def test_inline_run_goes_on_without_an_optional_node_that_fails(
+    stage: Stage, kind: type[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(kind, "close", lambda node: closed.append(node.context.name))
+    shell = RecordingShell()
+    shell.optional = frozenset({"metrics-0"})
+    monkeypatch.setattr(shell, "take", shell.taken.append)
+    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
+    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
+    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+    mild = f"{HERE}:{WellBehaved.__name__}"
+    run.start(
+        [NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0), NodeSpec("optimizer-0", mild, 0)]
+    )
+    shell.turns = 3
+    run.run()
+    (failed,) = (each for each in shell.taken if isinstance(each, Failed))
+    assert failed.node == "metrics-0"
+    assert closed.count("metrics-0") == 1, "and it is asked nothing more"
+    run.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import (
+    DashboardConfig,
     EnvironmentConfig,
     EnvNodesConfig,
     NodesConfig,
@@ -45,8 +46,9 @@ class Hub:
 class Desk:
     """A shell that survives one death, and a detector with a clock that the test gives."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **changes: object) -> None:
         config = make_config(
+            **changes,
             environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=5.0),
             supervision=SupervisionConfig(restarts=RestartsConfig(env=1)),
             rollout=RolloutConfig(shards=5, envs_per_shard=2, steps=8),
@@ -58,7 +60,8 @@ class Desk:
         plan = self.stage.plan
         self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
         for node in plan.names.all:
-            self.shell.take(Ready(node, 1))
+            if node not in self.shell.optional:
+                self.shell.take(Ready(node, 1))
 
     def kill(self, node: str) -> Failed:
         report = Failed(node, "stepping", f"{node} was killed by SIGKILL", "", {})
@@ -145,3 +148,24 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     assert watch({"env-1"}) is None
     failure = watch(set())
     assert failure is not None and failure.node == "env-1"
+
+
+def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, dashboard=DashboardConfig(enabled=True))
+    try:
+        shell, page = desk.shell, "dashboard"
+        assert shell.away == {page}
+        assert shell.end is None and shell.statistics().phase == "training"
+        assert shell.overdue() == []
+        shell.take(Ready(page, 7))
+        assert (shell.away, shell.pids[page]) == (set(), 7)
+        shell.take(Failed(page, "serving", "OSError: no room", "traceback", {}))
+        assert page in shell.dying and shell.end is None, "its exit is waited for"
+        report = desk.kill(page)
+        assert (shell.away, shell.lost) == ({page}, set())
+        assert [each.node for each in shell.take_respawns()] == [page]
+        assert report.error in shell.run.crash.read_text()
+        assert "the run goes on without it" in desk.log.getvalue()
+        assert Display(shell, PlainProgress(desk.log), None).view().nodes[-1].state == "away"  # type: ignore[arg-type]
+    finally:
+        desk.close()

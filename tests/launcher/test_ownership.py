@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.config import ExtraNodeConfig, NodesConfig
+from fast_core.config import DashboardConfig, ExtraNodeConfig, NodesConfig
 from fast_core.errors import SegmentError, TopologyError
 from fast_core.events import Command
 from fast_core.launcher.topology import check_topology
-from fast_core.memory import Ring, Structure, WeightBoard
+from fast_core.memory import Ring, Structure, Trace, WeightBoard
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
+from fast_core.screens.watching import watching_words
 from tests.nodes.stage import Stage, make_config, make_run_plan
 
 
@@ -35,6 +36,11 @@ class Writer(Quiet):
 
 class Reader(Quiet):
     reads = frozenset({"news"})
+
+
+class Watcher(Writer):
+    writes = frozenset({"watching"})
+    row = Structure("watching", Trace, (watching_words(0),))
 
 
 def made(folder: Path, *kinds: type[Node]) -> RunPlan:
@@ -111,6 +117,15 @@ def test_structure_of_a_users_node_is_part_of_the_run(tmp_path: Path) -> None:
         ),
         ((variant(Writer, "Odd", row=("news", Ring)), Reader), "must yield .*Structure"),
         (
+            (variant(Watcher, "Narrow", row=Structure("watching", Trace, (1,))),),
+            r"\(Narrow\): structures\(\) yields 'watching' as a Trace of the shape \(1,\)\. Yield "
+            r"watching\(plan\)",
+        ),
+        (
+            (variant(Watcher, "Painter", writes=frozenset({"watching", "weights"})),),
+            r"n0 \(Painter\) writes 'weights', but optimizer-0",
+        ),
+        (
             (variant(Writer, "Wrong", structures=lambda plan, name: 1 / 0), Reader),
             r"\(Wrong\): structures\(\) raised ZeroDivisionError",
         ),
@@ -133,6 +148,14 @@ def test_two_of_a_class_name_their_structures_after_themselves(tmp_path: Path) -
     plan = made(tmp_path, twin, twin, Reader)
     writers = {row.name: row.writer for row in structures(plan) if row.family == "news"}
     assert writers == {"news/n0": "n0", "news/n1": "n1"}
+
+
+def test_viewer_of_the_users_own_stands_beside_the_page(tmp_path: Path) -> None:
+    dashboard = DashboardConfig(enabled=True, tiles=1, evaluation=False)
+    nodes = NodesConfig(extra=(ExtraNodeConfig(node="tests.process.viewing:Viewer"),))
+    plan = make_run_plan(tmp_path, make_config(dashboard=dashboard, nodes=nodes))
+    rows = {row.name: row.writer for row in plan.own if row.family == "watching"}
+    assert rows == {"watching": "viewer", "watching/dashboard": "dashboard"}
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from fast_core.config import ExtraNodeConfig
+from fast_core.config import DashboardConfig, ExtraNodeConfig, NodesConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
     Command,
@@ -44,6 +45,11 @@ class Quiet(Node):
 class Stage(Quiet):
     consumes = frozenset({Transform, Save})
     emits = frozenset({Ready, Transformed, Saved})
+
+
+class Saver(Quiet):
+    consumes = frozenset({Save})
+    emits = frozenset({Ready, Saved})
 
 
 class Speaker(Quiet):
@@ -163,8 +169,6 @@ def test_what_is_no_node_is_explained(node: str, text: str) -> None:
 
 
 def test_topology_of_a_run_includes_the_users_nodes() -> None:
-    from msgspec.structs import replace
-
     config = make_config()
     check_topology(replace(config, nodes=replace(config.nodes, extra=configured(Stage))))
     with pytest.raises(TopologyError, match="no node consumes it"):
@@ -179,3 +183,29 @@ def test_validation_of_a_configuration_checks_the_nodes_too(tmp_path: Path) -> N
     )
     with pytest.raises(TopologyError, match="emits News, but no node consumes it"):
         app(["config", "validate", str(file)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(("kind", "command"), [(Stage, "Transform"), (Saver, "Save")])
+def test_optional_node_can_have_no_part_in_training(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Node], command: str
+) -> None:
+    monkeypatch.setattr(Quiet, "essential", False)
+    assert wiring(extra_nodes(configured(Quiet))).optional == ("quiet",)
+    with pytest.raises(TopologyError, match=f"not `essential` but consumes {command}"):
+        extra_nodes(configured(kind))
+
+
+def test_essential_is_true_or_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quiet, "essential", "no")
+    with pytest.raises(TopologyError, match="`essential` must be True or False; got 'no'"):
+        extra_nodes(configured(Quiet))
+
+
+def test_name_of_the_page_is_taken_where_it_is_served() -> None:
+    config = replace(make_config(), nodes=NodesConfig(extra=configured((Quiet, "dashboard"))))
+    check_topology(config)
+    served = replace(config, dashboard=DashboardConfig(enabled=True))
+    with pytest.raises(
+        TopologyError, match=r"nodes.extra\[0\]: the name 'dashboard' is that of the"
+    ):
+        check_topology(served)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from fast_core.monitor.curves import Series, band, read_series
 from tests.tools.made_runs import made_run
 
 
-def series(points: dict[float, float]) -> Series:
+def series(points: Mapping[float, float]) -> Series:
     return Series(np.array([*points]), np.array([*points.values()]), 0, frozenset())
 
 
@@ -26,7 +27,7 @@ def test_band_is_over_the_runs_that_are_known_there() -> None:
 
 
 def test_band_ends_where_less_than_half_of_the_runs_go_on() -> None:
-    short = {0: 1.0, 100: 1.0}
+    short = {0.0: 1.0, 100.0: 1.0}
     found = band([series(short), series(short), series({**short, 900: 50.0})])
     assert found.env_steps.tolist() == [0, 100]
     assert band([]).env_steps.size == 0

@@ -85,7 +85,7 @@ class Stage:
         own: tuple[Structure, ...] = (),
     ) -> None:
         plan = make_run_plan(folder, config, checkpoint=checkpoint, environment=environment)
-        self.plan = replace(plan, own=own)
+        self.plan = replace(plan, own=own or plan.own)
         self.memory = RunMemory.create(self.plan)
         self.hub = InprocHub()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from examples.a2c import A2CConfig
 from fast_core.algorithm import LearnerSetup
@@ -62,16 +63,20 @@ def test_mean_of_a_box_is_exact_and_its_deviation_near() -> None:
     np.testing.assert_allclose(said.std, own.std, rtol=0.3)
 
 
-def test_algorithm_that_says_nothing_of_itself_shows_its_probabilities() -> None:
-    """That of docs/adding-an-algorithm.md, with one action that is all but certain."""
+def test_choice_that_is_never_drawn_shares_what_is_left() -> None:
+    """Of the example of docs/adding-an-algorithm.md, whose own thinker knows it exactly."""
     environment = EnvironmentSpec("Test-v0", SEEN, ACTIONS["discrete"])
     config = A2CConfig(name="examples.a2c:A2CConfig", hidden=2)
-    assert config.make_thinker(environment) is None or config.insight_fields(environment)
-    thinker = PolicyThinker(config, environment)
-    shapes = [field.shape for field in config.policy_fields(environment)]
-    *zeros, bias = [np.zeros(shape, np.float32) for shape in shapes]
-    bias[1] = 8.0
-    thinker.load([*zeros, bias])
-    said = thinker.think(np.zeros((1, 3), np.float32), np.array([1]), None)
-    assert said.probabilities is not None
-    np.testing.assert_allclose(said.probabilities[0], [3e-4, 0.9993, 3e-4], atol=1e-4)
+    learner: Any = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 8))
+    *acting, bias = [np.array(each) for each in learner.policy_parameters()]
+    bias[:] = 0.0, 8.0, 1.0
+    anybody, own = PolicyThinker(config, environment), config.make_thinker(environment)
+    anybody.load([*acting, bias])
+    own.load([*acting, bias, *learner.insight_parameters()])
+    given = np.ones((1, 3), np.float32), np.array([1]), None
+    said, exact = anybody.think(*given), own.think(*given)
+    assert said.probabilities is not None and exact.probabilities is not None
+    low, likely, other = exact.probabilities[0]
+    np.testing.assert_allclose(said.probabilities[0][1], likely, rtol=1e-5)
+    np.testing.assert_allclose(said.probabilities[0][[0, 2]], (low + other) / 2, rtol=1e-2)
+    assert exact.value == pytest.approx(learner._value(torch.ones(1, 3)).item(), abs=1e-6)

@@ -104,7 +104,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "repeat_timeout_s": 120.0,
     }
     more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
-    more |= {"comebacks", "comebacks_on_error", "spare_nodes"}
+    more |= {"comebacks", "comebacks_on_error", "spare_nodes", "optional"}
     more |= {
         "moments",
         "changeable",

@@ -32,10 +32,12 @@ def test_runs_are_listed_newest_first_wherever_they_are(
     first = made_run(tmp_path / "sweep", "name=a")
     second = made_run(tmp_path / "sweep", "name=b")
     (tmp_path / "notes").mkdir()
-    assert [run.path for run in list_runs(tmp_path)] == [second, first]
+    (tmp_path / "2026-99-01_00-00-00").mkdir()  # no day, so the last
+    (tmp_path / "0001-01-01_00-00-00").mkdir()
+    assert [run.path for run in list_runs(tmp_path)][:2] == [second, first]
     show_runs(tmp_path, as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert [row["state"] for row in found] == ["finished", "finished"]
+    assert [row["state"] for row in found] == ["finished"] * 2 + ["interrupted"] * 2
     assert found[0]["bytes"] > 0
 
 

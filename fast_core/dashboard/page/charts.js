@@ -1,6 +1,7 @@
 // The charts: drawn by plotly, only where they are seen, and within a share of the browser's time.
 
 import { colour, find, make, put, show } from "./dom.js";
+import { CONFIG, DASHES, clear, escaped, load } from "./plotly_use.js";
 import { PLOTS, latest } from "./plots.js";
 import { thinned } from "./series.js";
 import { say } from "./words.js";
@@ -9,26 +10,6 @@ const POINTS = 400; // of a line, at most
 const EACH_MS = 1000; // between two drawings of a chart
 const SHARE = 0.1; // of the browser's time, for all charts together
 const HEIGHT = 176;
-const DASHES = ["solid", "dash", "dot", "dashdot"];
-const CONFIG = { displayModeBar: false, responsive: false, showTips: false, doubleClick: "reset" };
-
-/** Load plotly; rejects with the reason. */
-function load() {
-  return new Promise((done, failed) => {
-    const script = make("script", "", { src: "plotly.js" });
-    const make_element = document.createElement;
-    // Its bundle would add a style element for maps, which the page's security policy refuses.
-    document.createElement = (name, options) =>
-      make_element.call(document, name === "style" ? "template" : name, options);
-    const over = (then) => () => {
-      document.createElement = make_element;
-      then();
-    };
-    script.onload = over(() => (window.Plotly ? done(window.Plotly) : failed(new Error("plotly.js"))));
-    script.onerror = over(() => failed(new Error("plotly.js")));
-    document.head.append(script);
-  });
-}
 
 export class Charts {
   constructor(history, settings) {
@@ -177,22 +158,11 @@ export class Charts {
       hovermode: "x unified",
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { size: 11 } },
       showlegend: lines.length > 1 || Boolean(lines[0].deviation),
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
+      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
       xaxis: { ...axis, tickformat: unit.name === "env_steps" ? "~s" : "~g", ticksuffix: unit.suffix, nticks: 6 },
       yaxis: { ...axis, nticks: 5, ...(chart.plot.shares ? { range: [0, 1], tickformat: ".0%" } : {}) },
       yaxis2: { ...axis, overlaying: "y", side: "right", showgrid: false, nticks: 5 },
       uirevision: unit.name,
     };
   }
-}
-
-/** A colour that lets what is behind it through. */
-function clear(paint) {
-  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(paint.slice(place, place + 2), 16));
-  return `rgba(${red},${green},${blue},0.18)`;
-}
-
-/** Names are the run's; plotly would read tags and templates in them. */
-function escaped(text) {
-  return text.replace(/[<>&%{}]/g, " ");
 }

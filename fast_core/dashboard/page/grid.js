@@ -5,12 +5,13 @@ import { say } from "./words.js";
 import { Tile } from "./tile.js";
 
 const CLASSIC = 8; // 4 x 2
+const LEAST = 160; // pixels that a tile is wide, where there is room for two of them
 const NARROW = 600; // pixels of the grid under which the classic view is 2 x 4
 
 /** Columns that show `count` tiles as large as possible in about two thirds of a screen. */
 export function columns(count, width) {
   const ideal = [0, 1, 2, 2, 2, 3, 3, 4, 4, 3][count] ?? (count <= 12 ? 4 : count <= 20 ? 5 : count <= 24 ? 6 : 8);
-  const fitting = Math.max(Math.floor(width / 140), count > 1 ? 2 : 1);
+  const fitting = Math.max(Math.floor(width / LEAST), count > 1 ? 2 : 1);
   return Math.min(ideal, fitting);
 }
 

@@ -46,7 +46,7 @@ export function listen(does) {
     if (!chosen || chosen() === false) return;
     event.preventDefault();
   });
-  // A button would still be pressed when the space bar comes up.
+  // In Firefox a button would still be pressed when the space bar comes up.
   document.addEventListener("keyup", (event) => {
     if (event.key === " " && settings.keys && event.target.closest(".tile")) event.preventDefault();
   });

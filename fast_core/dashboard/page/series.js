@@ -1,4 +1,4 @@
-// The numbers behind the charts: columns that grow, their means, and as many points as can be seen.
+// The numbers behind the charts: columns that grow, and as many points as can be seen.
 
 const LONGEST = 6000; // rows; beyond it every second one of the older half goes
 

@@ -9,6 +9,7 @@ const CHOICES = {
   axis: ["env_steps", "time_s"],
   keys: [true, false],
   format: ["gif", "mp4"],
+  spread: ["range", "std"],
 };
 
 function read() {

@@ -4,6 +4,8 @@ import { make, mark, put, show } from "./dom.js";
 import { count, number, say, word } from "./words.js";
 
 const LATE_MS = 4000; // without a picture for so long, a tile that wants one says why
+const NOTED_MS = 3000; // that a note stands before it has a line
+const COARSE = 200; // pixels: narrower pictures are shown pixel by pixel, others smoothly
 // Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
 const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
 
@@ -28,6 +30,7 @@ export class Screen {
     if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
       canvas.width = bitmap.width;
       canvas.height = bitmap.height;
+      canvas.classList.toggle("coarse", bitmap.width < COARSE);
     }
     canvas.getContext("2d").drawImage(bitmap, 0, 0);
     const now = performance.now();
@@ -60,9 +63,10 @@ export class Tile {
     this.R = make("b");
     this.S = make("b");
     this.state = make("span", "state");
-    this.facts = make("p", "facts");
+    this.facts = make("span");
     this.note = make("p", "note");
-    this.caption = make("div", "caption", {}, this.line(), this.facts, this.note);
+    const facts = make("p", "facts", {}, this.state, this.facts);
+    this.caption = make("div", "caption", {}, this.line(), facts, this.note);
     this.element = make("li", "tile", { "data-tile": info.tile }, this.button, this.caption);
     this.rename();
     this.update({}, null);
@@ -71,7 +75,7 @@ export class Tile {
   line() {
     const R = make("span", "figure", {}, "R: ", this.R);
     const S = make("span", "figure", {}, "S: ", this.S);
-    return make("p", "line", {}, R, S, this.state);
+    return make("p", "line", {}, R, S);
   }
 
   get evaluation() {
@@ -103,17 +107,26 @@ export class Tile {
     this.best = best;
     put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
-    showState(this.state, now.state);
-    put(this.facts, facts(now));
-    show(this.note, Boolean(now.note));
-    put(this.note, now.note || "");
-    mark(this.note, "title", now.note || "");
+    showState(this.state, now.state, now.note);
+    put(this.facts, facts(now) && ` · ${facts(now)}`);
+    const note = this.lasting(standing(now));
+    show(this.note, Boolean(note));
+    put(this.note, note);
+    mark(this.note, "title", note);
     this.element.classList.toggle("best", best === this.number);
     show(this.bestMark, best === this.number);
     this.cover.hidden = this.screen.drawn > 0;
-    put(this.waiting, say("waiting_frame"));
-    const late = performance.now() - this.since > LATE_MS;
+    const over = kindOf(now.state) === "ended";
+    put(this.waiting, say(over ? "no_picture" : "waiting_frame"));
+    const late = !over && performance.now() - this.since > LATE_MS;
     put(this.reason, late ? now.note || this.missing(kindOf(now.state)) : "");
+  }
+
+  /** A note that has been there for a while: lines that come and go would move all tiles. */
+  lasting(note) {
+    if (!note) this.noted = Infinity;
+    else this.noted = Math.min(this.noted ?? Infinity, performance.now());
+    return performance.now() - this.noted > NOTED_MS ? note : "";
   }
 
   /** Why there is no picture, as far as the state says. */
@@ -140,20 +153,25 @@ export function reward(value) {
   return Number.isInteger(value) ? count(value) : number(value);
 }
 
-/** Show a state as sign, word and colour. */
-export function showState(element, state) {
+/** A note that stands for a while. Why it waits changes by the second: that is the state's title. */
+export function standing(now) {
+  return (kindOf(now.state) !== "waiting" && now.note) || "";
+}
+
+/** Show a state as sign, word and colour; `why` is its title. */
+export function showState(element, state, why = "") {
   const kind = kindOf(state);
-  const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
-  put(element, `${SIGNS[kind] ?? "…"} ${text}`);
+  put(element, `${SIGNS[kind] ?? "…"} ${word("tile", state || kind)}`);
+  mark(element, "title", why);
   mark(element, "data-kind", kind);
 }
 
-/** Episode, version, seed and rate in a line; what is unknown is left out. */
+/** Episode, version, rate and seed in a line; what is unknown is left out. */
 export function facts(now) {
   const parts = [];
   if (now.episode != null) parts.push(say("episode", { x: count(now.episode) }));
   if (now.version != null) parts.push(say("version", { x: now.version }));
-  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
   if (now.fps) parts.push(say("fps", { x: Number(Number(now.fps).toFixed(1)) }));
-  return parts.join(" · ");
+  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
+  return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · "); // lines break between them
 }

@@ -63,6 +63,7 @@ const WORDS = {
   observation_label: ["What the policy of {name} sees", "{name} 的策略所见"],
   best: ["best", "最佳"],
   waiting_frame: ["Waiting…", "等待中…"],
+  no_picture: ["No picture", "无画面"],
   no_frame_yet: ["no picture yet", "暂无画面"],
   shown_evaluating: ["shown while an evaluation runs", "评估进行时显示"],
   episode: ["ep {x}", "回合 {x}"],
@@ -70,6 +71,7 @@ const WORDS = {
   seed_is: ["seed {x}", "种子 {x}"],
   fps: ["{x} fps", "{x} 帧/秒"],
   back: ["Back", "返回"],
+  all_runs: ["All runs", "全部运行"],
   all_tiles: ["All screens", "全部画面"],
   save_clip: ["Save clip", "保存片段"],
   saving_clip: ["Saving…", "正在保存…"],
@@ -110,8 +112,8 @@ const WORDS = {
   chart_lag: ["Policy lag", "策略滞后"],
   chart_ratio: ["Replay ratio", "回放比"],
   chart_waiting: ["Share of time waiting", "等待时间占比"],
-  each_episode: ["last episode", "最近回合"],
-  mean_of: ["mean of {n}", "{n} 回合均值"],
+  each_episode: ["episode", "单回合"],
+  mean_of: ["mean {n}", "{n} 回合均值"],
   lag_line: ["mean", "均值"],
   mean_std: ["mean ± std", "均值 ± 标准差"],
   largest: ["largest", "最大"],
@@ -139,7 +141,8 @@ const WORDS = {
     "暂停只停止画面，不影响训练。不可见的画面和隐藏的标签页不会请求数据。",
   ],
   tile_running: ["running", "运行中"],
-  tile_waiting: ["waiting for policy", "等待策略"],
+  tile_waiting: ["waiting", "等待"],
+  "tile_waiting for policy": ["waiting for policy", "等待策略"],
   tile_restarting: ["restarting", "正在重启"],
   tile_dead: ["dead", "已停止"],
   tile_idle: ["idle", "空闲"],
@@ -170,6 +173,11 @@ const WORDS = {
   phase_ended: ["ended", "已结束"],
   phase_failed: ["failed", "失败"],
 };
+
+/** The texts of another page than a run's. */
+export function add(words) {
+  Object.assign(WORDS, words);
+}
 
 /** The text of a key in the language in force, with `{name}` filled in. */
 export function say(key, values = {}) {

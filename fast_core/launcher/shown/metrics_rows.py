@@ -38,7 +38,6 @@ class MetricsRows:
         self._last_s: float | None = None
         self._last_elapsed_s = begun.elapsed_s
         self._last = (begun.env_steps_trained, begun.updates)
-        self._last_episodes = begun.episodes
         self._pending = False
 
     def trained(self, event: Trained) -> None:
@@ -80,14 +79,7 @@ class MetricsRows:
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
         self._last_elapsed_s = current.elapsed_s
         self._pending = False
-        new, self._last_episodes = current.episodes - self._last_episodes, current.episodes
-        return Record(
-            current.env_steps_trained,
-            current.updates,
-            current.elapsed_s,
-            values,
-            episodes=current.latest[-new:] if new > 0 else (),
-        )
+        return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)
 
 
 def _scheduler_values(current: Statistics) -> dict[str, float]:

@@ -18,7 +18,7 @@ from fast_core.envs.random_states import RandomStates
 from fast_core.envs.rendering import mujoco_advice
 from fast_core.memory import StatsColumn, Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
-from fast_core.nodes.show.drawer import Drawer
+from fast_core.nodes.show.drawer import Drawer, Outcome
 from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
@@ -32,6 +32,7 @@ FIRST_S, NEXT_S = 15.0, 3.0
 TRIES = 5
 _TRY_AGAIN_NS = 1_000_000_000  # after the first failure; twice as long after each more
 _LOOK_NS = 50_000_000
+_SOON_NS = 200_000_000
 _PROGRESS = int(StatsColumn.PROGRESS)
 _PUT_BACK = "render() draws from random number generators of the run; they are put back each time"
 
@@ -77,7 +78,7 @@ class Shot:
         place: Of its environment in the source.
         board: Where its frames lie.
         number: Number of the next frame.
-        drawn: Whether `Drawable.render` was ever called.
+        drawn: Whether `Drawable.render` was ever called apart.
         hopeless: Why there will be no picture any more; empty while there may be.
         failures: How often in a row there was none.
         note: What there is to say of its pictures.
@@ -96,6 +97,7 @@ class Shot:
 
     def __post_init__(self) -> None:
         self.number = self.board.version() + 1  # goes on after whoever wrote before
+        self.note = self.hopeless
 
 
 class Studio:
@@ -105,6 +107,11 @@ class Studio:
         viewers: The words in which each viewer says what it wants.
         pace: Says which tile is due.
         drawer: The thread that draws.
+        width: Most pixels of a picture in each direction.
+        layout: How a frame lies on its board.
+        room: Where frames are packed.
+        first_s: How long the first picture of an environment may take.
+        hanging: Tiles whose `render` did not come back, and what to say of that.
     """
 
     def __init__(self, context: NodeContext, viewers: Sequence[str]) -> None:
@@ -120,6 +127,7 @@ class Studio:
         self.layout = frame_layout(context.plan)
         self.room = bytearray(self.layout.nbytes)
         self.first_s = FIRST_S
+        self.hanging: dict[int, str] = {}
         self._held: set[int] = set()
         self._looked_ns = 0
         self._said: set[str] = set()
@@ -140,7 +148,12 @@ class Studio:
         """What takes frames of these environments of a shard; None where none is a tile."""
         memory = self._context.memory
         shots = [
-            Shot(tile, tile.env - envs.start, memory.frames(tile.number))
+            Shot(
+                tile,
+                tile.env - envs.start,
+                memory.frames(tile.number),
+                hopeless=self.hanging.get(tile.number, ""),
+            )
             for tile in self._tiles
             if tile.shard == shard and tile.env in envs
         ]
@@ -192,6 +205,7 @@ class Camera:
         self._studio, self._source, self._config = studio, source, config
         self._viewers = tuple(viewer.words for viewer in studio.viewers)
         self._next_ns = 0
+        self._rollout_ns = 0  # when the last rollout began
 
     def stepping(
         self,
@@ -203,8 +217,14 @@ class Camera:
     ) -> Step:
         """``step`` of a rollout, from its first one on, with a look before each.
 
-        ``seen`` and ``version`` give what the policy saw in the step, and its version.
+        Where rollouts follow each other so quickly that it is enough to look before each of
+        them, and nobody watches, it is ``step`` itself. ``seen`` and ``version`` give what the
+        policy saw in the step, and its version.
         """
+        now_ns = time.monotonic_ns()
+        soon, self._rollout_ns = now_ns - self._rollout_ns < _SOON_NS, now_ns
+        if soon and not self.watched:
+            return step
         viewers, due, number = self._viewers, self.due, 0
 
         def watched(action: Array, **results: Array) -> None:
@@ -284,12 +304,14 @@ class Camera:
             shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
-        shot.drawn = True
+        shot.drawn = drawable.apart
         kept = RandomStates(drawable.parts)
-        outcome = studio.drawer.call(lambda: as_picture(drawable.render(), studio.width), limit_s)
+        outcome = self._draw(drawable, limit_s)
         if not outcome.returned:
             studio.first_s = NEXT_S
-            self._give_up(shot, f"no picture: render() did not return within {limit_s:g} s")
+            note = f"no picture: render() did not return within {limit_s:g} s"
+            shot.hopeless = shot.note = studio.hanging[shot.tile.number] = note
+            studio.say(shot.tile, note)
             return None
         moved = kept.put_back()
         if outcome.error is not None:
@@ -300,6 +322,15 @@ class Camera:
             studio.say(shot.tile, _PUT_BACK)
         shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
         return outcome.value
+
+    def _draw(self, drawable: Drawable, limit_s: float) -> Outcome[Picture]:
+        drawer, width = self._studio.drawer, self._studio.width
+        if drawable.apart:
+            return drawer.call(lambda: as_picture(drawable.render(), width), limit_s)
+        try:
+            return Outcome(as_picture(drawable.render(), width), None)
+        except Exception as error:  # an environment may raise anything
+            return Outcome(None, error)
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
         shot.again_ns = time.monotonic_ns() + (_TRY_AGAIN_NS << shot.failures)
@@ -316,10 +347,6 @@ class Camera:
         if shot.failures == TRIES:
             shot.hopeless = shot.note
 
-    def _give_up(self, shot: Shot, note: str) -> None:
-        shot.hopeless = shot.note = note
-        self._studio.say(shot.tile, note)
-
     def close(self, close_rest: Callable[[], None]) -> None:
         """Close environments that were drawn where they were drawn, then the others.
 
@@ -328,7 +355,7 @@ class Camera:
         """
         first: BaseException | None = None
         for shot in self._by_tile.values():
-            if shot.drawn and "did not return" not in shot.hopeless:
+            if shot.drawn and shot.tile.number not in self._studio.hanging:
                 outcome = self._studio.drawer.call(self._source.drawable(shot.place).close)
                 first = first or outcome.error
         self._studio.let_go(self._by_tile)

@@ -20,10 +20,10 @@ from fast_core.config.rules import NAME_LENGTH
 from fast_core.config.schema import keys
 from fast_core.config.shipped import located
 from fast_core.errors import ConfigError
+from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.system.surroundings import expanded
 from fast_core.tools.sweep.names import labels
 
-SWEEP_FILE = "sweep.yaml"
 _SHOWN = 5  # errors of combinations
 # What each run gets from the sweep, so that no list of values can give it.
 _OWN = {

@@ -18,6 +18,7 @@ from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
 from fast_core.launcher.verdict import Found, Verdict, judge
 from fast_core.memory import memory_available
+from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import RunLock, holder
 from fast_core.run.memory import layout_of
 from fast_core.run.needs import SHARE_OFFERED, private_nbytes
@@ -26,7 +27,7 @@ from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
 from fast_core.tools.run_configs import RunConfigs
-from fast_core.tools.sweep.file import SWEEP_FILE, Sweep, Variant, read_sweep
+from fast_core.tools.sweep.file import Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
 from fast_core.tools.sweep.shown import Screen
 from fast_core.tools.sweep.tasks import Task, others, tasks_of

@@ -13,7 +13,7 @@ from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
     {
-        name: {"phase": "training", "way": "sync", "info": {}, "changed": {}, "latest": ()}.get(
+        name: {"phase": "training", "way": "sync", "info": {}, "changed": {}}.get(
             name, False if kind == "bool" else 0
         )
         for name, kind in Statistics.__annotations__.items()
@@ -182,19 +182,3 @@ def test_row_has_no_sample_size_where_nothing_tells_it(rows: MetricsRows) -> Non
     rows.trained(trained())
     record = rows.due(1010.0, lambda: reading(300, ess=None), force=False)
     assert record is not None and "scheduler/ess" not in record.values
-
-
-def test_row_has_the_episodes_since_the_one_before(rows: MetricsRows) -> None:
-    latest = ((1.0, 5), (2.0, 6), (3.0, 7))
-    rows.trained(trained(loss=1.0))
-    row = rows.due(1010.0, lambda: reading(200, episodes=2, latest=latest[:2]), force=False)
-    assert row is not None
-    assert row.episodes == latest[:2]
-    rows.trained(trained(loss=1.0))
-    row = rows.due(1020.0, lambda: reading(300, episodes=3, latest=latest), force=False)
-    assert row is not None
-    assert row.episodes == latest[2:]
-    rows.trained(trained(loss=1.0))
-    row = rows.due(1030.0, lambda: reading(400, episodes=3, latest=latest), force=False)
-    assert row is not None
-    assert row.episodes == ()

@@ -1,0 +1,75 @@
+"""Whether a page may be served is known before anything starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fast_core.config import DashboardConfig
+from fast_core.errors import ConfigError
+from fast_core.screens import access
+from fast_core.screens.access import TOKEN, check_page, is_loopback
+from fast_core.screens.served import Served, read_served
+
+SECRET = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("localhost", True),
+        ("LocalHost.", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.0.7", False),
+        ("localhost.evil.example", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_known(host: str, own: bool) -> None:
+    assert is_loopback(host) is own
+
+
+def test_other_address_needs_a_token_that_is_no_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DashboardConfig(host="0.0.0.0")
+    monkeypatch.delenv(TOKEN, raising=False)
+    check_page(DashboardConfig())
+    with pytest.raises(ConfigError, match=f"needs a token: set the environment variable {TOKEN}"):
+        check_page(page)
+    monkeypatch.setenv(TOKEN, "short")
+    for each in (page, DashboardConfig()):
+        with pytest.raises(ConfigError, match="at least 16 characters") as refused:
+            check_page(each)
+        assert "short" not in str(refused.value)
+    monkeypatch.setenv(TOKEN, SECRET)
+    check_page(page)
+
+
+def test_missing_package_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "find_spec", lambda name: None if name == "PIL" else name)
+    remedy = re.escape("needs pillow: run `pip install 'fastloop[dashboard]'`")
+    with pytest.raises(ConfigError, match=remedy):
+        check_page(DashboardConfig())
+
+
+def test_where_it_is_served_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "dashboard.json"
+    assert read_served(path) is None
+    served = Served("http://127.0.0.1:8420/", 8420, 7)
+    served.write(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_served(path) == served
+    other = Served("http://127.0.0.1:8421/", 8421, 8)
+    other.write(path)
+    served.remove(path)
+    assert read_served(path) == other, "that of whoever serves now stays"
+    other.remove(path)
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("{")
+    assert read_served(path) is None

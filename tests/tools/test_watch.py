@@ -1,0 +1,39 @@
+"""`fastloop watch` tells a run from a folder of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fast_core.errors import ConfigError
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.tools.watch import folder_at, watch
+from tests.tools.made_runs import made_run
+
+
+def test_run_directory_is_a_run_whatever_it_is_called(tmp_path: Path) -> None:
+    run = made_run(tmp_path)
+    assert folder_at(run) is None
+    assert folder_at(run.rename(tmp_path / "kept")) is None
+
+
+def test_name_of_one_run_is_that_run_and_of_several_a_folder(tmp_path: Path) -> None:
+    run = made_run(tmp_path)
+    assert folder_at(run.parent) is None
+    assert RunDirectory.open(run.parent).path == run
+    made_run(tmp_path, "seed=1")
+    assert folder_at(run.parent) == run.parent
+    assert folder_at(tmp_path) == tmp_path
+
+
+def test_sweep_and_folder_without_runs_yet_are_folders(tmp_path: Path) -> None:
+    assert folder_at(tmp_path) == tmp_path
+    folder = made_run(tmp_path).parent
+    (folder / "sweep.yaml").touch()
+    assert folder_at(folder) == folder
+
+
+def test_nothing_is_refused_as_a_run_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run at"):
+        watch(tmp_path / "runs", host="127.0.0.1", port=0, opens=False)
