@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fast_core.dashboard import clips as clips_module
 from fast_core.dashboard.clips import KEPT_BYTES, KEPT_S, Clips, Shot
 from fast_core.dashboard.pictures import Kind, as_rgb, encode, header, observed
 from fast_core.errors import ConfigError
@@ -100,17 +99,17 @@ def test_film_has_the_frames_and_their_time() -> None:
 
 def test_film_is_made_of_one_picture_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of large ones, decoded, would be more than the run's machine can spare."""
-    made: list[weakref.ref[np.ndarray]] = []
-    most = 0
+    made: list[weakref.ref[Image.Image]] = []
+    most, from_array = 0, Image.fromarray
 
-    def watched(data: bytes) -> np.ndarray:
+    def watched(pixels: np.ndarray) -> Image.Image:
         nonlocal most
-        picture = as_rgb(data)
-        made.append(weakref.ref(picture))
+        image = from_array(pixels)
+        made.append(weakref.ref(image))
         most = max(most, sum(each() is not None for each in made))
-        return picture
+        return image
 
-    monkeypatch.setattr(clips_module, "as_rgb", watched)
+    monkeypatch.setattr(Image, "fromarray", watched)
     rng = np.random.default_rng(0)
     reel = [
         Shot(0.1 * n, encode(make_frame(picture=picture), Kind.RGB))
