@@ -59,6 +59,8 @@ CARTPOLE = EnvironmentSpec(
                 "exploration_bonus.yaml",
                 "trajectory_log.py",
                 "trajectory_log.yaml",
+                "pictures.py",
+                "pictures.yaml",
             ),
         ),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,10 +20,10 @@ from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import End, Event
 from fast_core.errors import ConfigError, FastLoopError
-from tests.dashboard.served import Pretend, served
+from tests.dashboard.served import Pretend, picture_of, served
+from tests.dashboard.served import ack as drawn
 from tests.process.harness import eventually
 
-HEADER = struct.Struct("<BBId")
 SECRET = "0123456789abcdef"
 
 
@@ -62,15 +61,15 @@ def say(link: ClientConnection, **message: object) -> None:
     link.send(json.dumps(message))
 
 
-def pictures(link: ClientConnection, count: int, *, ack: bool = True) -> list[tuple[Any, ...]]:
+def pictures(
+    link: ClientConnection, count: int, *, ack: bool = True
+) -> list[tuple[int, int, int, float, bytes]]:
     """So many pictures: kind, tile, sequence number, age and image file of each."""
-    found: list[tuple[Any, ...]] = []
-    while len(found) < count:
-        data = link.recv(timeout=10)
-        if isinstance(data, bytes):
-            found.append((*HEADER.unpack_from(data), data[HEADER.size :]))
-            if ack:
-                say(link, type="ack", seq=found[-1][2])
+    found = []
+    for _ in range(count):
+        found.append(picture_of(link))
+        if ack:
+            drawn(link, found[-1])
     return found
 
 

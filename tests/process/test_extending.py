@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.process.harness import Workplace, digests
+from tests.forms import slow_but
+from tests.process.harness import Workplace, digests, eventually
 from tests.process.recording import WHOLE
 
 pytestmark = pytest.mark.process
@@ -122,6 +123,27 @@ def test_ring_of_ones_own_carries_every_rollout_to_another_process(workplace: Wo
     assert found[0].tobytes() == found[1].tobytes()
     named = list(zip(found[0]["rollout"].tolist(), found[0]["shard"].tolist(), strict=True))
     assert named == [(1 + ticket, shard) for ticket in range(TICKETS) for shard in range(SHARDS)]
+
+
+@pytest.mark.parametrize("mode", slow_but({"process"}, ["process", "inline"]))
+def test_viewer_of_ones_own_saves_what_it_sees(workplace: Workplace, mode: str) -> None:
+    nodes = [{"node": "examples.pictures:Pictures", "settings": {"every_s": 0.2}}]
+    page = {"enabled": True, "port": 0, "tiles": 2, "evaluation": False, "cpu_share": 1.0}
+    config = {**BONUS, "nodes": {"env": {"count": 1}, "extra": nodes}, "dashboard": page}
+    launched = workplace.launch(
+        f"mode={mode}", "stop.env_steps=100000", "diagnostics.delay_ms=2", config=config
+    )
+
+    def saved() -> set[str]:
+        found = (launched.home / "runs").glob("*/*/pictures/*.png")
+        return {path.name.partition("-")[0] for path in found}
+
+    eventually(lambda: saved() == {"tile0", "tile1"}, "a picture of each tile", 40)
+    launched.signal(signal.SIGINT)
+    assert launched.wait(60) == 130, launched.screen
+    first = next((launched.run / "pictures").glob("*.png"))
+    assert first.read_bytes().startswith(b"\x89PNG")
+    launched.assert_gone()
 
 
 def test_what_a_killed_node_published_stays_readable(workplace: Workplace) -> None:

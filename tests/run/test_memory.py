@@ -11,6 +11,7 @@ import pytest
 
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
+    DashboardConfig,
     NodesConfig,
     OptimizerNodeConfig,
     PolicyConfig,
@@ -23,7 +24,7 @@ from fast_core.errors import ConfigError, SegmentError
 from fast_core.memory import EXECUTOR, ReplayArrays, ReplayReader, memory_available
 from fast_core.run.mail import Drawn, Learnt, Reply
 from fast_core.run.memory import RunMemory, layout_of
-from fast_core.run.needs import private_nbytes
+from fast_core.run.needs import arithmetic, private_nbytes
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
@@ -285,3 +286,17 @@ def test_no_capacity_is_named_where_none_would_do(tmp_path: Path) -> None:
         RunMemory.create(make_run_plan(tmp_path, config))
     assert "this run needs" in str(raised.value)
     assert "Lower replay.capacity" not in str(raised.value)
+
+
+def test_frames_are_part_of_the_arithmetic_and_have_keys_that_make_them_smaller(
+    tmp_path: Path,
+) -> None:
+    plain = make_run_plan(tmp_path)
+    assert "frames" not in arithmetic(plain, layout_of(structures(plain)))
+    watched = make_run_plan(tmp_path, make_config(dashboard=DashboardConfig(enabled=True)))
+    text = arithmetic(watched, layout_of(structures(watched)))
+    tiles = 5  # four environments, and the evaluator's
+    mib = tiles * 3 * (3 * 320 * 320) / 2**20  # three rotating copies
+    (frames,) = re.findall(r"frames (\d+\.\d)", text)
+    assert float(frames) == pytest.approx(mib, rel=0.01)
+    assert "frames with dashboard.tiles and dashboard.width" in text

@@ -44,8 +44,6 @@ const connection = new Connection({
 function opened() {
   if (page.lost) tell(say("said_back"));
   page.lost = false;
-  page.asked = "";
-  page.enlarged = null;
   document.body.classList.remove("lost");
   showConnection("live", say("connected"));
 }
@@ -112,6 +110,7 @@ function texts() {
   put(find("run-facts"), facts.filter(Boolean).join(" · "));
   mark(find("run-facts"), "title", run.directory ?? "");
   show(find("no-frames"), Boolean(hello && !hello.frames));
+  document.body.classList.toggle("past", Boolean(hello && !run.running && !hello.tiles.length));
   grid.element.classList.toggle("blind", Boolean(hello && !hello.frames));
   put(find("why-no-frames"), hello?.why_no_frames ?? "");
 }

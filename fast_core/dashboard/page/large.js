@@ -2,7 +2,7 @@
 
 import { find, make, mark, put, show } from "./dom.js";
 import { Insight } from "./insight.js";
-import { Screen, facts, reward, showState } from "./tile.js";
+import { Screen, facts, reward, showState, standing } from "./tile.js";
 import { count, say } from "./words.js";
 
 export class Large {
@@ -66,9 +66,9 @@ export class Large {
     const { now } = this.tile;
     put(find("large-R"), reward(now.R));
     put(find("large-S"), now.S == null ? "–" : count(now.S));
-    showState(find("large-state"), now.state);
+    showState(find("large-state"), now.state, now.note);
     put(find("large-facts"), facts(now));
-    put(find("large-note"), now.note || "");
+    put(find("large-note"), standing(now));
     show(find("large-best"), this.tile.best === this.tile.number);
     this.tiles.forEach((tile, index) => {
       const chip = this.chips.children[index].firstChild;

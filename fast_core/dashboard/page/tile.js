@@ -4,6 +4,7 @@ import { make, mark, put, show } from "./dom.js";
 import { count, number, say, word } from "./words.js";
 
 const LATE_MS = 4000; // without a picture for so long, a tile that wants one says why
+const NOTED_MS = 3000; // that a note stands before it has a line
 const COARSE = 200; // pixels: narrower pictures are shown pixel by pixel, others smoothly
 // Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
 const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
@@ -106,11 +107,12 @@ export class Tile {
     this.best = best;
     put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
-    showState(this.state, now.state);
+    showState(this.state, now.state, now.note);
     put(this.facts, facts(now) && ` · ${facts(now)}`);
-    show(this.note, Boolean(now.note));
-    put(this.note, now.note || "");
-    mark(this.note, "title", now.note || "");
+    const note = this.lasting(standing(now));
+    show(this.note, Boolean(note));
+    put(this.note, note);
+    mark(this.note, "title", note);
     this.element.classList.toggle("best", best === this.number);
     show(this.bestMark, best === this.number);
     this.cover.hidden = this.screen.drawn > 0;
@@ -118,6 +120,13 @@ export class Tile {
     put(this.waiting, say(over ? "no_picture" : "waiting_frame"));
     const late = !over && performance.now() - this.since > LATE_MS;
     put(this.reason, late ? now.note || this.missing(kindOf(now.state)) : "");
+  }
+
+  /** A note that has been there for a while: lines that come and go would move all tiles. */
+  lasting(note) {
+    if (!note) this.noted = Infinity;
+    else this.noted = Math.min(this.noted ?? Infinity, performance.now());
+    return performance.now() - this.noted > NOTED_MS ? note : "";
   }
 
   /** Why there is no picture, as far as the state says. */
@@ -144,11 +153,16 @@ export function reward(value) {
   return Number.isInteger(value) ? count(value) : number(value);
 }
 
-/** Show a state as sign, word and colour. */
-export function showState(element, state) {
+/** A note that stands for a while. Why it waits changes by the second: that is the state's title. */
+export function standing(now) {
+  return (kindOf(now.state) !== "waiting" && now.note) || "";
+}
+
+/** Show a state as sign, word and colour; `why` is its title. */
+export function showState(element, state, why = "") {
   const kind = kindOf(state);
-  const text = state && kind === "starting" ? word("tile", state) : word("tile", kind);
-  put(element, `${SIGNS[kind] ?? "…"} ${text}`);
+  put(element, `${SIGNS[kind] ?? "…"} ${word("tile", state || kind)}`);
+  mark(element, "title", why);
   mark(element, "data-kind", kind);
 }
 

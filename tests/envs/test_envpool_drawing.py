@@ -1,0 +1,51 @@
+"""EnvPool draws only where a child of the process could, since it may end whoever asks it to."""
+
+from __future__ import annotations
+
+import pytest
+
+from fast_core.envs import envpool_drawing
+from fast_core.envs.drawable import NotYet
+from fast_core.envs.envpool_drawing import try_drawing
+from tests.process.harness import eventually
+
+
+@pytest.mark.parametrize(
+    ("task", "script", "limit_s", "says"),
+    [
+        ("good", "", 30, "drawn"),
+        (
+            "bad",
+            "import sys; sys.exit('\\nERROR: no OpenGL\\n\\n')",
+            30,
+            "'bad' here: ERROR: no Op",
+        ),
+        ("mute", "import os; os._exit(7)", 30, "EnvPool can't draw 'mute' here: 7"),
+        ("stuck", "import time; time.sleep(60)", 0.1, "did not draw 'stuck' within 0.1 s"),
+    ],
+)
+def test_what_became_of_the_child_is_said(
+    task: str, script: str, limit_s: float, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(envpool_drawing, "_SCRIPT", script)
+    monkeypatch.setattr(envpool_drawing, "LIMIT_S", limit_s)
+    with pytest.raises(NotYet, match=task):
+        try_drawing(task, {"render_mode": "rgb_array"})
+    assert says in eventually(lambda: outcome(task), "the child's end")
+
+
+def outcome(task: str) -> str:
+    try:
+        try_drawing(task, {"render_mode": "rgb_array"})
+    except NotYet:
+        return ""
+    except RuntimeError as error:
+        return str(error)
+    return "drawn"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_task_of_envpool_is_drawn() -> None:
+    pytest.importorskip("envpool")
+    assert eventually(lambda: outcome("CartPole-v1"), "a picture of EnvPool's", 60) == "drawn"
