@@ -87,6 +87,6 @@ class Dashboard(Node):
     def close(self) -> None:
         """Tell the browsers of the end, and take back where it was served."""
         if self._server is not None and self._live is not None:
-            self._server.close(self._live.end().text if self.stopping else "")
+            self._server.close(self._live.outcome if self.stopping else "")
         if self._served is not None:
             self._served.remove(RunDirectory(Path(self.context.plan.run_directory)).dashboard)
