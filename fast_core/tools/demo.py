@@ -64,7 +64,7 @@ def config_of(
         "evaluation": {"every_env_steps": None},
         "checkpoint": {"every_updates": None, "at_end": False, "exact": "never"},
         "metrics": {"tensorboard": False},
-        "dashboard": {"enabled": True, "tiles": tiles},
+        "dashboard": {"enabled": True, "tiles": tiles, "fps": 10.0, "cpu_share": 0.3},
         "stop": {"time_s": seconds or FOR_EVER_S},
     }
     text = yaml_text.dump(tree)
