@@ -241,6 +241,7 @@ function setLayout(layout) {
 
 function setMode(mode) {
   keep("mode", mode);
+  grid.reshape();
   showChoices();
   watch();
 }
