@@ -31,7 +31,7 @@ EIGHT: dict[str, Any] = {
     "metrics": {"tensorboard": False, "interval_s": 0.2},
     "dashboard": {"enabled": True, "port": 0, "fps": 10, "cpu_share": 0.5},
     "diagnostics": {"delay_ms": 1},
-    "stop": {"time_s": 100},
+    "stop": {"time_s": 600},
 }
 
 
