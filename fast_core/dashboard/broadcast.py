@@ -72,6 +72,7 @@ class Broadcast:
         self.clips = Clips()
         self._connections: set[Connection] = set()
         self._newest: dict[int, Newest] = {}
+        self._seen: dict[int, int] = {}  # number of the last frame taken, by tile
         self._sequence = 0
         self._told: set[str] = set()
         self._wanted: dict[int, int] = {}
@@ -100,8 +101,7 @@ class Broadcast:
                 self._want()
             if now_s >= due_news_s:
                 due_news_s = now_s + NEWS_S
-                for each in self.source.news():
-                    self._tell(_json.encode(each))
+                self._tell_news()
                 for connection in self._connections:
                     if connection.client.is_stuck(now_s):
                         connection.refuse(AGAIN)
@@ -111,9 +111,14 @@ class Broadcast:
             self._look()
             await asyncio.sleep(LOOK_S if self._wanted else IDLE_S)
 
-    def end(self, text: str) -> None:
-        """Tell everybody that there is no more."""
-        self._tell(_json.encode(End(text)))
+    def end(self, text: str | Callable[[], str]) -> None:
+        """Tell everybody what is new, and that there is no more."""
+        self._tell_news()
+        self._tell(_json.encode(End(text if isinstance(text, str) else text())))
+
+    def _tell_news(self) -> None:
+        for each in self.source.news():
+            self._tell(_json.encode(each))
 
     def _want(self) -> None:
         """Let the source know which tiles somebody wants, and how often at most."""
@@ -132,9 +137,10 @@ class Broadcast:
     def _look(self) -> None:
         """Take new frames, and wake whoever may want one."""
         for tile in self._wanted:
-            before = self._newest.get(tile)
-            found = self.source.frame(tile, -1 if before is None else before.number)
+            # Of a tile that was not watched for a while an old frame may be there.
+            found = self.source.frame(tile, self._seen.get(tile, -1))
             if found is not None:
+                self._seen[tile] = found[0]
                 self._newest[tile] = Newest(*found)
                 self._make_insight(tile, found[1])
         for each in self._connections:

@@ -10,7 +10,6 @@ from fast_core.dashboard.figures import Figures
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.meters import Meter, Reading
 from fast_core.dashboard.source import (
-    End,
     Hello,
     Insight,
     News,
@@ -93,10 +92,10 @@ class LiveRun:
         found: list[News] = [*((self.hello(),) if void else ()), *news]
         return found
 
-    def end(self) -> End:
-        """The last word, when the page's node is told to stop."""
+    def outcome(self) -> str:
+        """How the run ended, once its node is told to stop."""
         self._feed.catch_up()
-        return End(self._feed.end or "the run has ended")
+        return self._feed.end or "the run has ended"
 
     def now(self) -> Now:
         """The run at this moment."""

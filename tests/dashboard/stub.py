@@ -346,12 +346,16 @@ class Stub:
         run: What it shows.
         heard: What pages said, and when.
         sent: When each picture was taken and sent.
+        full: Whether it takes no visitor.
+        visits: How often a page came.
     """
 
     def __init__(self, run: Run, port: int = 0) -> None:
         self.run = run
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.sent: dict[int, tuple[float, float]] = {}
+        self.full = False
+        self.visits = 0
         self.socket = socket.create_server(("127.0.0.1", port), reuse_port=False)
         self.port: int = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
@@ -385,6 +389,10 @@ class Stub:
 
     async def talk(self, socket: WebSocket) -> None:
         await socket.accept()
+        self.visits += 1
+        if self.full:
+            await socket.close(1013)
+            return
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await Client(self, socket).serve()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -53,6 +53,7 @@ def bits(frame: Frame) -> list[object]:
     ]
 
 
+@settings(max_examples=50)
 @given(framed(), st.binary(min_size=1, max_size=1))
 def test_frame_comes_back_whatever_lay_there_before(
     made: tuple[FrameLayout, Frame], before: bytes

@@ -110,6 +110,7 @@ function texts() {
   put(find("run-facts"), facts.filter(Boolean).join(" · "));
   mark(find("run-facts"), "title", run.directory ?? "");
   show(find("no-frames"), Boolean(hello && !hello.frames));
+  document.body.classList.toggle("past", Boolean(hello && !run.running && !hello.tiles.length));
   grid.element.classList.toggle("blind", Boolean(hello && !hello.frames));
   put(find("why-no-frames"), hello?.why_no_frames ?? "");
 }
@@ -240,6 +241,7 @@ function setLayout(layout) {
 
 function setMode(mode) {
   keep("mode", mode);
+  grid.reshape();
   showChoices();
   watch();
 }

@@ -25,6 +25,7 @@ from fast_core.screens.pace import Pace
 from fast_core.screens.picture import NoPicture, Picture, as_picture
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import WATCHING, Watching
+from fast_core.system.crowding import Crowding
 from fast_core.system.text import error_text
 
 # The first picture of an environment may load drivers and compile shaders, on a busy machine.
@@ -106,6 +107,7 @@ class Studio:
     Attributes:
         viewers: The words in which each viewer says what it wants.
         pace: Says which tile is due.
+        crowding: How scarce cores are.
         drawer: The thread that draws.
         width: Most pixels of a picture in each direction.
         layout: How a frame lies on its board.
@@ -122,6 +124,7 @@ class Studio:
         self._tiles = tiles(config)
         self.viewers = [Watching(memory.at(Trace, name).words) for name in viewers]
         self.pace = Pace(config.dashboard.cpu_share, (tile.number for tile in self._tiles))
+        self.crowding = Crowding()
         self.drawer = Drawer(f"draws-{context.name}", self._turn)
         self.width = config.dashboard.width
         self.layout = frame_layout(context.plan)
@@ -257,14 +260,20 @@ class Camera:
 
     def take(self, shots: Iterable[Shot], scene: Scene) -> None:
         """Publish a frame of each, as far as there is time for them all."""
-        pace = self._studio.pace
+        studio = self._studio
+        crowded = studio.crowding.factor()
         for shot in shots:
-            began_ns = time.monotonic_ns()
-            if pace.due((shot.tile.number,), began_ns):
-                hopeless = shot.hopeless
-                self._take(shot, scene, began_ns)
-                again = shot.hopeless == hopeless
-                pace.took(shot.tile.number, began_ns, time.monotonic_ns(), again=again)
+            began_ns, hopeless = time.monotonic_ns(), shot.hopeless
+            if not studio.pace.due((shot.tile.number,), began_ns):
+                continue
+            computed_ns = time.process_time_ns()
+            self._take(shot, scene, began_ns)
+            took_ns = time.monotonic_ns() - began_ns
+            # A thread that has just been woken gets a core before those that compute all the time.
+            # So where cores are scarce, drawing takes more from stepping than the time it lasts.
+            cost_ns = max(took_ns, round(crowded * (time.process_time_ns() - computed_ns)))
+            again = shot.hopeless == hopeless
+            studio.pace.took(shot.tile.number, began_ns, cost_ns, again=again)
 
     def _take(self, shot: Shot, scene: Scene, now_ns: int) -> None:
         present = self._source.present(shot.place)
@@ -312,6 +321,7 @@ class Camera:
             note = f"no picture: render() did not return within {limit_s:g} s"
             shot.hopeless = shot.note = studio.hanging[shot.tile.number] = note
             studio.say(shot.tile, note)
+            drawable.leave()
             return None
         moved = kept.put_back()
         if outcome.error is not None:
