@@ -148,6 +148,7 @@ def test_token_becomes_a_cookie_that_other_pages_do_not_send(source: Pretend) ->
     "rubbish",
     [
         "rubbish",
+        '{"x":' + "[" * 3900,
         "[]",
         "{}",
         b"\x00\xff",
