@@ -86,6 +86,7 @@ class LiveRun:
             frames=True,
             why_no_frames="",
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
+            events=tuple(self._feed.events),
         )
 
     def news(self) -> list[News]:
