@@ -177,5 +177,5 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
     """What a line says; None where it is none of ours, such as one that was cut short."""
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

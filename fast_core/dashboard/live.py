@@ -30,6 +30,7 @@ from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
+from fast_core.system.text import encodable
 
 _IDLE = (NodeState.WAITING, NodeState.STARTING)
 
@@ -63,7 +64,7 @@ class LiveRun:
             seed=config.seed,
             algorithm=config.algorithm.name,
             environment=config.environment.id,
-            directory=plan.run_directory,
+            directory=encodable(plan.run_directory),
             mode=config.mode,
             running=True,
         )
