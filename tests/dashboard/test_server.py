@@ -267,6 +267,7 @@ def test_clip_of_what_was_watched(server: PageServer) -> None:
 # --- slow browsers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_browser_that_reads_nothing_costs_nothing(
     server: PageServer, source: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
