@@ -87,6 +87,7 @@ class RunOnFile:
             frames=False,
             why_no_frames=why_no_frames(self.facts, "" if served is None else served.url),
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
+            events=tuple(self._feed.events),
         )
 
     def news(self) -> list[News]:

@@ -267,6 +267,7 @@ def test_clip_of_what_was_watched(server: PageServer) -> None:
 # --- slow browsers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_browser_that_reads_nothing_costs_nothing(
     server: PageServer, source: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +309,9 @@ def test_end_is_told_and_nothing_is_left(source: Pretend) -> None:
     before = threading.active_count()
     with served(source) as server, talk(server) as link:
         texts(link, "hello")
-        server.close("finished: enough")
+        source.coming = [Event(1.0, "end", "so")]
+        server.close(lambda: "finished: enough")
+        assert texts(link, "event")[0]["text"] == "so", "what was new comes before"
         assert texts(link, "end") == [{"type": "end", "text": "finished: enough"}]
         with pytest.raises(ConnectionClosed):
             texts(link, "never")
@@ -343,6 +346,37 @@ def test_fault_of_a_source_is_the_servers(source: Pretend, monkeypatch: pytest.M
             return False
 
         eventually(ended, "the end of the server")
+
+
+def test_thread_that_hangs_is_noticed(source: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HANGS_S", 0.3)
+    hangs = threading.Event()
+    with served(source) as server:
+        monkeypatch.setattr(source, "news", lambda: hangs.wait(10) and [])
+
+        def noticed() -> bool:
+            try:
+                server.check()
+            except FastLoopError as error:
+                assert "has not come back for 0.3 s" in str(error)
+                return True
+            return False
+
+        eventually(noticed, "the hang")
+        hangs.set()
+
+
+def test_frame_of_before_a_pause_is_not_shown_again(server: PageServer, source: Pretend) -> None:
+    asked: list[int] = []
+    frame = source.frame
+    source.frame = lambda tile, newer: asked.append(newer) or frame(tile, newer)  # type: ignore
+    with talk(server) as link:
+        for _ in range(2):
+            say(link, type="watch", tiles=[0], fps=30, mode="rgb")
+            pictures(link, 2)
+            say(link, type="watch", tiles=[], fps=30, mode="rgb")
+            eventually(lambda: source.wanted == {}, "a pause")
+    assert asked.count(-1) == 1
 
 
 def test_port_in_use_gives_way_to_the_next_free_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,7 +279,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
 
     def fail(env: CartPoleEnv) -> object:
         calls.append(True)
-        raise OSError("the display is gone")
+        raise OSError("the display \udc80 is gone")
 
     node = start()
     want(stage, 0)
@@ -288,7 +288,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
     collect(stage, node, rollout_id=2)
     number, frame = newest(stage, 0)
     assert frame.picture is None and len(calls) == 1, "not with every frame"
-    assert frame.note == "no picture: render() raised OSError: the display is gone."
+    assert frame.note == "no picture: render() raised OSError: the display \\udc80 is gone."
     assert number == 2 * STEPS - 1, "training goes on, and its observations are shown"
     monkeypatch.setattr(camera_module, "_TRY_AGAIN_NS", 0)
     want(stage, 2)
