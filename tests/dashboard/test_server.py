@@ -148,6 +148,7 @@ def test_token_becomes_a_cookie_that_other_pages_do_not_send(source: Pretend) ->
     "rubbish",
     [
         "rubbish",
+        '{"x":' + "[" * 3900,
         "[]",
         "{}",
         b"\x00\xff",
@@ -266,6 +267,7 @@ def test_clip_of_what_was_watched(server: PageServer) -> None:
 # --- slow browsers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_browser_that_reads_nothing_costs_nothing(
     server: PageServer, source: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
