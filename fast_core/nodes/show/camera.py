@@ -25,8 +25,9 @@ from fast_core.screens.pace import Pace
 from fast_core.screens.picture import NoPicture, Picture, as_picture
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import WATCHING, Watching
+from fast_core.system import forks
 from fast_core.system.crowding import Crowding
-from fast_core.system.text import error_text
+from fast_core.system.text import encodable, error_text
 
 # The first picture of an environment may load drivers and compile shaders, on a busy machine.
 FIRST_S, NEXT_S = 15.0, 3.0
@@ -267,7 +268,11 @@ class Camera:
             if not studio.pace.due((shot.tile.number,), began_ns):
                 continue
             computed_ns = time.process_time_ns()
-            self._take(shot, scene, began_ns)
+            try:
+                self._take(shot, scene, began_ns)
+            except Exception as error:  # the run must not end for a picture
+                shot.hopeless = shot.note = f"no picture: taking it raised {error_text(error)}"
+                studio.say(shot.tile, shot.note)
             took_ns = time.monotonic_ns() - began_ns
             # A thread that has just been woken gets a core before those that compute all the time.
             # So where cores are scarce, drawing takes more from stepping than the time it lasts.
@@ -340,6 +345,7 @@ class Camera:
         try:
             return Outcome(as_picture(drawable.render(), width), None)
         except Exception as error:  # an environment may raise anything
+            forks.leave_if_copy(error)
             return Outcome(None, error)
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
@@ -352,7 +358,7 @@ class Camera:
             shot.note = f"no picture: {error}"
         else:
             advice = mujoco_advice(self._config)
-            shot.note = f"no picture: render() raised {error_text(error)}.{advice}"
+            shot.note = f"no picture: render() raised {encodable(error_text(error))}.{advice}"
         self._studio.say(shot.tile, shot.note)
         if shot.failures == TRIES:
             shot.hopeless = shot.note

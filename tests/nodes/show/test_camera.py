@@ -279,7 +279,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
 
     def fail(env: CartPoleEnv) -> object:
         calls.append(True)
-        raise OSError("the display is gone")
+        raise OSError("the display \udc80 is gone")
 
     node = start()
     want(stage, 0)
@@ -288,7 +288,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
     collect(stage, node, rollout_id=2)
     number, frame = newest(stage, 0)
     assert frame.picture is None and len(calls) == 1, "not with every frame"
-    assert frame.note == "no picture: render() raised OSError: the display is gone."
+    assert frame.note == "no picture: render() raised OSError: the display \\udc80 is gone."
     assert number == 2 * STEPS - 1, "training goes on, and its observations are shown"
     monkeypatch.setattr(camera_module, "_TRY_AGAIN_NS", 0)
     want(stage, 2)
@@ -329,3 +329,19 @@ def test_evaluation_is_shown(stage: Stage) -> None:
         want(stage, EVALUATED)
     assert returns[0] == returns[1]
     node.close()
+
+
+def test_run_goes_on_whatever_taking_a_picture_raises(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(parts: object) -> object:
+        raise TypeError("a generator that is none")
+
+    monkeypatch.setattr(camera_module, "RandomStates", fail)
+    node = start()
+    want(stage, 0)
+    collect(stage, node)
+    number, frame = newest(stage, 0)
+    assert number == STEPS - 2, "all but the first, at which it was given up"
+    assert frame.picture is None
+    assert frame.note == "no picture: taking it raised TypeError: a generator that is none"
