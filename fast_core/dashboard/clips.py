@@ -90,14 +90,15 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
 
     from PIL import Image
 
-    images = [Image.fromarray(as_rgb(shot.data)) for shot in shots]
-    images = [each for each in images if each.size == images[-1].size]
+    size = as_rgb(shots[-1].data).shape
+    frames = (frame for frame in map(as_rgb, (shot.data for shot in shots)) if frame.shape == size)
+    images = map(Image.fromarray, frames)  # one at a time: all of them may be gigabytes
     out = io.BytesIO()
-    images[0].save(
+    next(images).save(
         out,
         "GIF",
         save_all=True,
-        append_images=images[1:],
+        append_images=images,
         duration=max(20, round(1000 / fps)),
         loop=0,
     )

@@ -31,6 +31,7 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.system import resources, usage
 from fast_core.tools.demo import environment_of, first_there
 from fast_core.tools.sweep.child import Child
+from fast_core.tools.unwinding import unwinding
 
 FOR_EVER_S = 1e9
 POLL_S, START_S, GRACE_S = 0.05, 300.0, 30.0
@@ -376,7 +377,7 @@ def run(asked: Asked, *, as_json: bool) -> int:
     """Compare one worker with several, and print it, or one JSON object.
 
     Returns:
-        The exit status.
+        The exit status; 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: A run could not be started, or ended by itself.
@@ -390,6 +391,11 @@ def run(asked: Asked, *, as_json: bool) -> int:
         )
     plan = Plan(1, asked.seconds or 2.0) if asked.quick else Plan(3, asked.seconds or 10.0)
     load = os.getloadavg()[0]
-    found = result(config, plan, *compare(config, many, plan), load)
+    try:
+        with unwinding():  # the run that is measured, and its folder
+            sides = compare(config, many, plan)
+    except KeyboardInterrupt as interrupt:
+        return 128 + int(interrupt.args[0])
+    found = result(config, plan, *sides, load)
     print(json.dumps(found) if as_json else table(found), flush=True)
     return 0

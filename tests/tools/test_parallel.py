@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.tools import parallel
 from fast_core.tools.parallel import (
     Asked,
     Figures,
@@ -124,3 +127,19 @@ def test_words_are_honest_about_cores() -> None:
 def test_one_thing_is_compared(asked: Asked) -> None:
     with pytest.raises(ConfigError, match="one configuration, or --env ID; got 'ppo_cartpole' and"):
         asked.config()
+
+
+def test_folder_is_gone_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> Figures:
+        assert len(list(tmp_path.iterdir())) == 1
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(parallel, "measure", interrupted)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # `fastloop` would be gone at once
+    try:
+        assert parallel.run(Asked(["ppo_cartpole"]), as_json=False) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.iterdir()) == []
