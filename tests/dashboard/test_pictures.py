@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fast_core.dashboard.clips import KEPT_BYTES, KEPT_S, Clips, Shot
+from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, Clips, Shot
 from fast_core.dashboard.pictures import Kind, as_rgb, encode, header, observed
 from fast_core.errors import ConfigError
 from tests.dashboard.served import make_frame
@@ -81,6 +81,11 @@ def test_reel_holds_the_last_seconds_and_no_more_bytes_than_it_may() -> None:
     for n in range(20):
         clips.add(1, Kind.RGB, n / 100, bytes(KEPT_BYTES // 4))
     assert len(clips.shots(1, 1000)) == 4
+    for tile in range(2, 34):
+        for n in range(20):
+            clips.add(tile, Kind.RGB, n / 100, bytes(KEPT_BYTES // 4))
+    kept = [len(shot.data) for tile in range(34) for shot in clips.shots(tile, 1000)]
+    assert sum(kept) <= 2 * ALL_BYTES
     clips.keep({1})
     assert clips.shots(0, 1000) == []
 

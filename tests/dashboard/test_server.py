@@ -283,8 +283,12 @@ def test_browser_that_reads_nothing_costs_nothing(
         assert len(broadcast._newest) == 8, "one frame of each tile, whoever waits"
         source.coming = [Event(1.0, "x", "y" * 1000) for _ in range(9000)]
         assert all(age_ms < 1000 for *_, age_ms, _ in pictures(fast, 40))
-        eventually(lambda: len(broadcast._connections) == 1, "the slow one told to come again")
-        texts(fast, "now")
+
+        def alone() -> bool:
+            pictures(fast, 1)  # it goes on reading
+            return len(broadcast._connections) == 1
+
+        eventually(alone, "the slow one told to come again")
 
 
 def stall(server: PageServer) -> socket.socket:
