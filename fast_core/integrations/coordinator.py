@@ -294,6 +294,7 @@ class Coordinator:
         self._evaluating = False
         self._evaluated += 1
         if stop:
+            self._due = False
             self.stop("the evaluator said stop")
 
     def stop(self, reason: str) -> None:

@@ -26,6 +26,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from fast_core.errors import ConfigError
@@ -170,6 +171,4 @@ def _verdict(result: object) -> Verdict:
     stop, score = False, result
     if isinstance(result, tuple) and len(result) == 2:
         stop, score = bool(result[0]), result[1]
-    if not isinstance(score, int | float) or isinstance(score, bool):
-        return Verdict(result, None, stop)
-    return Verdict(result, float(score), stop)
+    return Verdict(result, float(score) if isinstance(score, Real) else None, stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import cloudpickle
@@ -72,4 +73,4 @@ def pickled(state: object) -> object:
 
 def _numbers(told: object) -> dict[str, float]:
     given = told.items() if isinstance(told, Mapping) else ()
-    return {str(name): float(each) for name, each in given if isinstance(each, int | float)}
+    return {str(name): float(each) for name, each in given if isinstance(each, Real)}
