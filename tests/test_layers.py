@@ -57,8 +57,8 @@ OWNERS = {
     "cloudpickle": {
         "fast_core.api.sending",
         "fast_core.envs.pickled",
-        "fast_core.integrations.learning",  # weights and data of a host are objects of its own
-        "fast_core.integrations.remote",
+        "fast_core.integrations.remote",  # weights and data of a host are objects of its own
+        "fast_core.integrations.trainer",
     },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from fast_core.errors import NodeFailed
 from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
-from fast_core.integrations.hosts import Collected, Verdict, Weights
-from fast_core.integrations.learning import Learning
+from fast_core.integrations.hosts import Collected, Learning, Verdict, Weights
 
 Step = Callable[[], None]
 

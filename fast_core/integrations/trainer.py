@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal, cast
+
+import cloudpickle
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO, Coordinator, Statistics
@@ -15,12 +19,12 @@ from fast_core.integrations.hosts import (
     Collecting,
     Evaluating,
     Host,
+    Learning,
     Part,
     Weights,
     check,
     is_factory,
 )
-from fast_core.integrations.learning import Learning, as_is, copied, pickled
 from fast_core.integrations.loop import Crew, Team, run_inline
 from fast_core.integrations.remote import Household, Remote
 from fast_core.seeding import Role, draw_seed
@@ -29,7 +33,13 @@ Backend = Literal["inline", "thread", "process"]
 _NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}
 _MAY_BE_NONE = ("update_per_collect", "max_env_step", "max_train_iter")
 _GRACE_S = 5.0  # that processes get to leave by themselves when all is done
-_PACK = {"inline": as_is, "thread": copied, "process": pickled}
+# What makes of a learner's weights a snapshot that nobody changes: most give live ones. In one
+# thread they are loaded before they change; for processes they are pickled once for all.
+_PACK: dict[str, Callable[[Host], object]] = {
+    "inline": lambda state: state,
+    "thread": copy.deepcopy,
+    "process": cloudpickle.dumps,
+}
 
 
 @dataclass(frozen=True)
@@ -110,21 +120,43 @@ class AsyncTrainer:
         degree = AUTO if off_policy_degree == "auto" else off_policy_degree
         if backend == "inline" and degree == AUTO:
             degree = 0  # nothing happens side by side
-        self._backend, self._degree, self._queue_size = backend, degree, data_queue_size
-        self._async_eval, self._collectors = enable_async_eval, num_collectors
-        self._should_eval, self._seed, self._timeout_s = should_eval, seed, work_timeout_s
-        self._ratio = None if replay_ratio is None else _fraction(replay_ratio)
-        self._per_collection = update_per_collect
-        if update_per_collect is None and replay_ratio is None:
-            self._per_collection = 1
+        self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
+        self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
+        self._should_eval = should_eval
+        if backend not in _PACK:
+            raise ConfigError(f"backend must be one of {', '.join(_PACK)}; got {backend!r}")
+        _check_least(
+            ("off_policy_degree (-1 or 'auto' lets the run choose)", degree, AUTO),
+            ("data_queue_size", data_queue_size, 1),
+            ("num_collectors", num_collectors, 1),
+            ("update_per_collect", update_per_collect, 1),
+            ("seed", seed, 0),
+        )
+        if work_timeout_s is not None and not work_timeout_s > 0:
+            raise ConfigError(f"work_timeout_s must be above 0, or None; got {work_timeout_s!r}")
+        ratio = None if replay_ratio is None else _fraction(replay_ratio)
+        if update_per_collect is not None and ratio is not None:
+            raise ConfigError(
+                "update_per_collect and replay_ratio say the same in two ways; got "
+                f"{update_per_collect!r} and {replay_ratio!r}. Give one of them."
+            )
+        self._begin = functools.partial(
+            Coordinator,
+            collectors=num_collectors,
+            degree=degree,
+            queue_size=data_queue_size,
+            updates_per_collection=(update_per_collect or 1) if ratio is None else None,
+            replay_ratio=ratio,
+            replays=buffer is not None,
+            async_eval=enable_async_eval,
+        )
         self._parts: dict[Part, Host | None] = {
             "collector": collector,
             "learner": learner,
             "buffer": buffer,
             "evaluator": evaluator,
         }
-        self.coordinator: Coordinator | None = None
-        self._check_numbers()
+        self.coordinator = self._begin()
         for part, given in self._parts.items():
             if given is not None:
                 self._check_part(part, given)
@@ -144,16 +176,8 @@ class AsyncTrainer:
         if max_env_step is None and max_train_iter is None:
             raise ConfigError("a run needs an end; give max_env_step or max_train_iter")
         _check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
-        coordinator = self.coordinator = Coordinator(
-            collectors=self._collectors,
-            degree=self._degree,
-            queue_size=self._queue_size,
-            updates_per_collection=self._per_collection,
-            replay_ratio=self._ratio,
-            replays=self._parts["buffer"] is not None,
-            async_eval=self._async_eval,
-            max_env_steps=max_env_step,
-            max_updates=max_train_iter,
+        self.coordinator = coordinator = self._begin(
+            max_env_steps=max_env_step, max_updates=max_train_iter
         )
         with self._team() as team:
             if self._backend == "inline":
@@ -161,8 +185,8 @@ class AsyncTrainer:
             else:
                 Crew(coordinator, team, self._timeout_s).run()
             weights, _ = team.learning.weights()
-        if weights is not None and isinstance(weights.state, bytes) and self._backend == "process":
-            weights = Weights(weights.version, pickle.loads(weights.state))
+        if weights is not None and self._backend == "process":
+            weights = Weights(weights.version, pickle.loads(cast("bytes", weights.state)))
         return Result(
             policy=weights,
             stats=coordinator.statistics(),
@@ -173,27 +197,6 @@ class AsyncTrainer:
         )
 
     # --- what is refused ---------------------------------------------------------------------
-
-    def _check_numbers(self) -> None:
-        if self._backend not in get_args(Backend):
-            allowed = ", ".join(map(repr, get_args(Backend)))
-            raise ConfigError(f"backend must be one of {allowed}; got {self._backend!r}")
-        if self._per_collection is not None and self._ratio is not None:
-            raise ConfigError(
-                "update_per_collect and replay_ratio say the same in two ways; got "
-                f"{self._per_collection!r} and {str(self._ratio)!r}. Give one of them."
-            )
-        _check_least(
-            ("off_policy_degree (-1 or 'auto' lets the run choose)", self._degree, AUTO),
-            ("data_queue_size", self._queue_size, 1),
-            ("num_collectors", self._collectors, 1),
-            ("update_per_collect", self._per_collection, 1),
-            ("seed", self._seed, 0),
-        )
-        if self._ratio is not None and self._ratio <= 0:
-            raise ConfigError(f"replay_ratio must be above 0; got {str(self._ratio)!r}")
-        if self._timeout_s is not None and not self._timeout_s > 0:
-            raise ConfigError(f"work_timeout_s must be above 0, or None; got {self._timeout_s!r}")
 
     def _check_part(self, part: Part, given: Host) -> None:
         if is_factory(given, part):
@@ -286,9 +289,12 @@ def _always(train_iter: int) -> bool:
 def _fraction(ratio: float | str | Fraction) -> Fraction:
     try:
         # A float means what it is written as, not the binary number next to it.
-        return Fraction(str(ratio) if isinstance(ratio, float) else ratio)
+        exact = Fraction(str(ratio) if isinstance(ratio, float) else ratio)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ConfigError(f"replay_ratio must be a number or a fraction; got {ratio!r}") from error
+    if exact <= 0:
+        raise ConfigError(f"replay_ratio must be above 0; got {ratio!r}")
+    return exact
 
 
 def _check_least(*checks: tuple[str, object, int]) -> None:
