@@ -278,9 +278,10 @@ class Coordinator:
         self._steer(publish_s, granted.updates)
 
     def want_evaluation(self) -> None:
-        """Evaluate the newest weights as soon as no other evaluation runs."""
-        self._coalesced += self._due
-        self._due = True
+        """Evaluate the newest weights as soon as no other evaluation runs; not after a stop."""
+        if not self._stopped:
+            self._coalesced += self._due
+            self._due = True
 
     def start_evaluation(self) -> bool:
         """Begin the evaluation that is wanted; False if none is, or one runs."""

@@ -69,7 +69,7 @@ class Loop:
         """Nothing begins while the host decides, or a synchronous one would come too late."""
         with self.changed:
             self._asking = True
-            asks = self._team.evaluator is not None and not self.coordinator.why
+            asks = self._team.evaluator is not None and not self.coordinator.finished
         wanted = asks and self._team.should_eval(self.coordinator.updates)
         with self.changed:
             self._asking = False

@@ -178,6 +178,16 @@ def test_stop_trains_on_what_has_begun_and_begins_no_more() -> None:
     assert core.finished and core.why == "the evaluator said stop"
 
 
+def test_stop_of_an_evaluation_leaves_no_other_one_waiting() -> None:
+    core = coordinator(async_eval=True)
+    core.want_evaluation()
+    assert core.start_evaluation()
+    core.want_evaluation()
+    core.evaluated(stop=True)
+    core.want_evaluation()
+    assert not core.can_evaluate() and core.finished
+
+
 def test_requests_that_come_while_an_evaluation_runs_coalesce() -> None:
     core = coordinator(async_eval=True)
     for _ in range(4):

@@ -115,6 +115,19 @@ def made(kind: Any, rank: int, seed: int) -> Any:
     return kind()
 
 
+@pytest.mark.slow
+def test_evaluator_elsewhere_is_not_asked_whether_to_evaluate() -> None:
+    class Asked(Evaluator):
+        def should_eval(self, train_iter: int) -> bool:
+            return True
+
+    parts: dict[str, Any] = {"collector": Collector, "learner": Learner(), "evaluator": Asked}
+    with pytest.raises(ConfigError, match=r"Give AsyncTrainer\(should_eval=...\)"):
+        AsyncTrainer(**parts, backend="process").run(max_train_iter=3)
+    trainer = AsyncTrainer(**parts, backend="process", should_eval=lambda train_iter: False)
+    assert trainer.run(max_train_iter=3).evaluations == ()
+
+
 def test_factory_that_cannot_be_sent_is_refused() -> None:
     lock = threading.Lock()
     trainer = AsyncTrainer(collector=lambda rank, seed: lock, learner=Learner(), backend="process")

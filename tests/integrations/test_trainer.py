@@ -89,13 +89,20 @@ def test_round_acts_with_the_weights_of_the_one_before_at_degree_0(backend: Any)
     assert not threads()
 
 
-def test_snapshots_do_not_change_while_the_learner_goes_on() -> None:
-    """`load_weights` of the toys checks it: the state would tell of a later version."""
+def test_snapshots_never_change_and_asynchronous_evaluations_coalesce() -> None:
+    class Keeping(Evaluator):
+        loaded: list[tuple[dict[str, int], int]] = []
+
+        def load_weights(self, state: dict[str, int], version: int) -> None:
+            self.loaded.append((state, version))
+            super().load_weights(state, version)
+
     learner = Learner(0.001)
+    evaluator = Keeping(wait_s=0.004)
     trainer = AsyncTrainer(
         collector=Collector(wait_s=0.001),
         learner=learner,
-        evaluator=Evaluator(wait_s=0.004),
+        evaluator=evaluator,
         off_policy_degree=3,
         enable_async_eval=True,
     )
@@ -103,9 +110,25 @@ def test_snapshots_do_not_change_while_the_learner_goes_on() -> None:
     stats = result.stats
     versions = [batch[0][1] for batch in learner.batches]
     assert versions == sorted(versions) and stats.lag_max <= 3
+    assert all(state["n"] == version for state, version in evaluator.loaded)
     assert all(result == version for version, result in result.evaluations)
     assert stats.evaluations_coalesced and stats.rows_dropped == 0
     assert stats.env_steps_trained == stats.env_steps_collected == 160
+
+
+def test_nothing_trains_during_a_synchronous_evaluation() -> None:
+    learner = Learner()
+
+    class Looking(Evaluator):
+        def eval(self) -> float:
+            before = learner.state["n"]
+            time.sleep(0.005)
+            assert learner.state["n"] == before == self.version
+            return 0.0
+
+    parts: dict[str, Any] = {"collector": Collector(), "learner": learner}
+    result = AsyncTrainer(**parts, evaluator=Looking(), off_policy_degree=3).run(max_train_iter=20)
+    assert [version for version, _ in result.evaluations] == [*range(20)]
 
 
 def test_collect_may_be_a_coroutine_and_take_arguments() -> None:
