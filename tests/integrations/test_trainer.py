@@ -12,7 +12,7 @@ import pytest
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations import AsyncTrainer
-from tests.integrations.toy_hosts import Collector, Evaluator, Hanging, Learner, Raising
+from tests.integrations.toy_hosts import Collector, Evaluator, Learner, Raising
 
 
 class Recorded:
@@ -250,20 +250,26 @@ def test_error_of_a_collector_reaches_the_caller() -> None:
 
 
 def test_call_that_does_not_come_back_is_named() -> None:
-    trainer = AsyncTrainer(collector=Hanging(wait_s=1.5), learner=Learner(), work_timeout_s=0.2)
+    released = threading.Event()
+
+    class Hanging(Collector):
+        def collect(self) -> Any:
+            return self.wait_for_ever() if self.calls == 2 else super().collect()
+
+        def wait_for_ever(self) -> None:
+            released.wait(60)
+
+    trainer = AsyncTrainer(collector=Hanging(), learner=Learner(), work_timeout_s=0.2)
     with pytest.raises(NodeFailed) as failed:
         trainer.run(max_env_step=99)
     assert "did not come back from collect() within 0.2 s (work_timeout_s)" in str(failed.value)
-    assert "toy_hosts.py" in str(failed.value), "it says where"
+    assert "wait_for_ever" in str(failed.value), "it says where"
     assert "Still running" in failed.value.__notes__[0]
-    eventually_without_threads()
-
-
-def eventually_without_threads() -> None:
-    deadline_s = time.monotonic() + 20
-    while threads():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    released.set()
+    for each in threading.enumerate():
+        if each is not threading.current_thread():
+            each.join(20)
+    assert not threads()
 
 
 def test_ctrl_c_ends_all_threads() -> None:
@@ -279,29 +285,31 @@ def test_ctrl_c_ends_all_threads() -> None:
     assert not threads()
 
 
-def test_collecting_overlaps_training() -> None:
-    inside, most = [0], [0]
+def test_collecting_overlaps_training_above_degree_0_alone() -> None:
+    inside, most, lock = [0], [0], threading.Lock()
 
-    class Both(Collector):
-        def collect(self) -> Any:
-            inside[0] += 1
+    def note(change: int) -> None:
+        with lock:
+            inside[0] += change
             most[0] = max(most[0], inside[0])
+
+    class Noting(Collector):
+        def collect(self) -> Any:
+            note(1)
             data = super().collect()
-            inside[0] -= 1
+            note(-1)
             return data
 
-    class Too(Learner):
+    class NotingToo(Learner):
         def train(self, batch: Any) -> dict[str, float]:
-            inside[0] += 1
-            most[0] = max(most[0], inside[0])
+            note(1)
             told = super().train(batch)
-            inside[0] -= 1
+            note(-1)
             return told
 
     for degree, together in ((0, 1), (1, 2)):
-        inside[0] = most[0] = 0
-        trainer = AsyncTrainer(
-            collector=Both(wait_s=0.01), learner=Too(0.01), off_policy_degree=degree
-        )
+        most[0] = 0
+        collector, learner = Noting(wait_s=0.01), NotingToo(0.01)
+        trainer = AsyncTrainer(collector=collector, learner=learner, off_policy_degree=degree)
         trainer.run(max_train_iter=10)
         assert most[0] == together
