@@ -58,7 +58,7 @@ class Loop:
         self.coordinator, self._team = coordinator, team
         self._data: dict[RolloutOrder, object] = {}
         self._weights: Weights | None = None
-        self._asking = False
+        self._asking = True  # nothing begins meanwhile, or a synchronous one would come too late
 
     def begin(self) -> None:
         """Take the first weights, and let the first step be taken."""
@@ -66,10 +66,7 @@ class Loop:
         self._ask_for_evaluation()
 
     def _ask_for_evaluation(self) -> None:
-        """Nothing begins while the host decides, or a synchronous one would come too late."""
-        with self.changed:
-            self._asking = True
-            asks = self._team.evaluator is not None and not self.coordinator.finished
+        asks = self._team.evaluator is not None and not self.coordinator.finished
         wanted = asks and self._team.should_eval(self.coordinator.updates)
         with self.changed:
             self._asking = False
@@ -106,6 +103,7 @@ class Loop:
         with self.changed:
             self._weights = weights
             self.coordinator.trained(updates, time.monotonic(), metrics, publish_s)
+            self._asking = True
         self._ask_for_evaluation()
 
     def evaluate(self) -> None:
