@@ -117,6 +117,31 @@ def test_launch_can_resume(launcher: Launcher, config: str) -> None:
     assert launcher.calls == [("launch", resolved(), Path("runs/a"))]
 
 
+def test_options_of_the_page_are_keys(launcher: Launcher, config: str) -> None:
+    assert main(["launch", config, "--dashboard", "--port", "0"]) == 0
+    assert main(["resume", "runs/a", "--dashboard", "--port", "9000"]) == 0
+    page = ["dashboard.enabled=true", "dashboard.port=9000"]
+    expected = resolved("dashboard.enabled=true", "dashboard.port=0")
+    assert launcher.calls == [("launch", expected, None), ("resume", Path("runs/a"), page)]
+
+
+def test_page_that_may_not_be_served_is_refused_before_anything_starts(
+    config: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """DASH-01: another address than loopback, and no token."""
+    monkeypatch.delenv("FASTLOOP_DASHBOARD_TOKEN", raising=False)
+    monkeypatch.chdir(tmp_path)
+    asked = [config, "dashboard.host=0.0.0.0"]
+    for command in (["launch", *asked, "--dashboard"], ["config", "validate", *asked]):
+        more = [] if command[0] == "launch" else ["dashboard.enabled=true"]
+        assert main([*command, *more]) == 2
+        assert "needs a token" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["cart.yaml"]
+
+
 def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
     assert main(["resume", "runs/a", "stop.env_steps=5"]) == 0
     assert main(["eval", "runs/a"]) == 0

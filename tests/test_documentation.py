@@ -44,7 +44,7 @@ def judged(config: RunConfig, folder: Path) -> None:
     """The verdict of a launch, with the environment made in this process."""
     id, backend = config.environment.id, config.environment.backend
     simulators = {"ale_py": "ALE/" in id, "envpool": backend == "envpool"}
-    simulators["mujoco"] = "HalfCheetah" in id
+    simulators |= {"mujoco": "HalfCheetah" in id, "stable_retro": "retro" in id}
     for module, needed in simulators.items():
         if needed and find_spec(module) is None:
             pytest.skip(f"{module} is not installed")

@@ -16,7 +16,11 @@ from fast_core.spec import EnvironmentSpec
 
 
 class RandomPolicy:
-    """Takes every allowed action with the same probability, whether it explores or not."""
+    """Takes every allowed action with the same probability, whether it explores or not.
+
+    Who does not explore gives no noise, evaluations mostly: then it draws its own, the same in each
+    process that evaluates.
+    """
 
     def __init__(self, environment: EnvironmentSpec) -> None:
         action = environment.action
@@ -24,6 +28,8 @@ class RandomPolicy:
         self._box = BoxActions(environment) if action.kind == "box" else None
         self._map = ActionMap(action, stretch=True)
         self._counts = (action.n,) if action.kind == "discrete" else action.counts
+        generator = np.random.default_rng(0)
+        self._draw = generator.random if self._box is None else generator.standard_normal
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Nothing is used."""
@@ -31,9 +37,10 @@ class RandomPolicy:
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
-        """Choose actions for ``obs [B, ...]`` by ``noise`` alone."""
+        """Choose actions for ``obs [B, ...]`` by ``noise``, or without exploring by its own."""
         rows = len(obs)
-        drawn = np.asarray(noise, np.float32).reshape(rows, -1)
+        given: Array = noise if explore else self._draw(noise.shape, np.float32)
+        drawn = np.asarray(given, np.float32).reshape(rows, -1)
         if self._box is not None:
             action: Array = self._box.uniform(drawn)
             log_prob = np.full(rows, self._box.uniform_log_prob, np.float32)

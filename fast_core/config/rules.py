@@ -354,6 +354,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         ),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        "dashboard.enabled": (config.dashboard.enabled, "true", "false"),
         "nodes.env.balance": (config.nodes.env.balance, "true", "false"),
         **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
     }

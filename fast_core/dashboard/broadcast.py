@@ -24,7 +24,7 @@ LOOK_S = 0.02  # between looks at the boards while somebody watches
 NOW_S = 0.3
 NEWS_S = 0.5
 WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`
-IDLE_S = 0.1
+UNWATCHED_S = 2.0  # between looks at the files while no browser is there
 CLOSE_S = 1.0
 MOST_CLIENTS = 32
 REFUSED, AGAIN, GONE = 1008, 1013, 1001  # codes with which a connection is closed
@@ -72,8 +72,10 @@ class Broadcast:
         self.clips = Clips()
         self._connections: set[Connection] = set()
         self._newest: dict[int, Newest] = {}
+        self._seen: dict[int, int] = {}  # number of the last frame taken, by tile
         self._sequence = 0
         self._told: set[str] = set()
+        self._asked = asyncio.Event()  # something changed that the loop need not wait for
         self._wanted: dict[int, int] = {}
         self._tiles = frozenset[int]()
         self._interval_s = 0.0
@@ -99,9 +101,8 @@ class Broadcast:
                 due_want_s = now_s + WANT_S
                 self._want()
             if now_s >= due_news_s:
-                due_news_s = now_s + NEWS_S
-                for each in self.source.news():
-                    self._tell(_json.encode(each))
+                due_news_s = now_s + (NEWS_S if self._connections else UNWATCHED_S)
+                self._tell_news()
                 for connection in self._connections:
                     if connection.client.is_stuck(now_s):
                         connection.refuse(AGAIN)
@@ -109,11 +110,25 @@ class Broadcast:
                 due_now_s = now_s + NOW_S
                 self._tell_now()
             self._look()
-            await asyncio.sleep(LOOK_S if self._wanted else IDLE_S)
+            await self._rest()
 
-    def end(self, text: str) -> None:
-        """Tell everybody that there is no more."""
-        self._tell(_json.encode(End(text)))
+    async def _rest(self) -> None:
+        """Wait until it is time to look again, or a browser wants something."""
+        if self._wanted:
+            await asyncio.sleep(LOOK_S)
+            return
+        self._asked.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._asked.wait(), NOW_S if self._connections else WANT_S)
+
+    def end(self, text: str | Callable[[], str]) -> None:
+        """Tell everybody what is new, and that there is no more."""
+        self._tell_news()
+        self._tell(_json.encode(End(text if isinstance(text, str) else text())))
+
+    def _tell_news(self) -> None:
+        for each in self.source.news():
+            self._tell(_json.encode(each))
 
     def _want(self) -> None:
         """Let the source know which tiles somebody wants, and how often at most."""
@@ -132,9 +147,10 @@ class Broadcast:
     def _look(self) -> None:
         """Take new frames, and wake whoever may want one."""
         for tile in self._wanted:
-            before = self._newest.get(tile)
-            found = self.source.frame(tile, -1 if before is None else before.number)
+            # Of a tile that was not watched for a while an old frame may be there.
+            found = self.source.frame(tile, self._seen.get(tile, -1))
             if found is not None:
+                self._seen[tile] = found[0]
                 self._newest[tile] = Newest(*found)
                 self._make_insight(tile, found[1])
         for each in self._connections:
@@ -180,6 +196,7 @@ class Broadcast:
         self._tell_one(connection, _json.encode(self.source.hello()))
         connection.client.now = _json.encode(self.source.now())
         self._connections.add(connection)
+        self._asked.set()
         talks = [
             asyncio.create_task(self._listen(socket, connection)),
             asyncio.create_task(self._send(socket, connection)),
@@ -211,6 +228,7 @@ class Broadcast:
             connection.client.take(said)
             if not isinstance(said, Ack):
                 self._want()
+                self._asked.set()
             connection.wake.set()
 
     async def _send(self, socket: WebSocket, connection: Connection) -> None:

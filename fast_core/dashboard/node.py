@@ -13,7 +13,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS, insights, watching
-from fast_core.screens.access import token
+from fast_core.screens.access import token, with_token
 from fast_core.screens.served import Served, read_served
 from fast_core.screens.watching import WATCHING, Watching
 
@@ -73,7 +73,7 @@ class Dashboard(Node):
         self._served.write(path)
         if port not in (0, server.port):
             context.log.warning("port %d is in use; the page is at %d", port, server.port)
-        context.log.info("the page of this run: %s", server.url)
+        context.log.info("the page of this run: %s", with_token(server.url))
 
     def handle(self, command: Command) -> None:
         """Nothing comes: it consumes no message."""
@@ -87,6 +87,6 @@ class Dashboard(Node):
     def close(self) -> None:
         """Tell the browsers of the end, and take back where it was served."""
         if self._server is not None and self._live is not None:
-            self._server.close(self._live.end().text if self.stopping else "")
+            self._server.close(self._live.outcome if self.stopping else "")
         if self._served is not None:
             self._served.remove(RunDirectory(Path(self.context.plan.run_directory)).dashboard)

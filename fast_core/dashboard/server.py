@@ -130,7 +130,10 @@ class PageServer:
         """
         self._serving.check()
 
-    def close(self, text: str = "") -> None:
-        """Tell every browser ``text``, its last word, and stop; may be called twice."""
+    def close(self, text: str | Callable[[], str] = "") -> None:
+        """Tell every browser what is new and ``text``, its last word, and stop; even twice.
+
+        What gives the text is called in the thread that asks the source everything else.
+        """
         self._serving.close(partial(self._broadcast.end, text) if text else None)
         self._source.close()

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable
 
 import uvicorn
@@ -17,6 +18,9 @@ from fast_core.errors import ConfigError, FastLoopError
 MOST_MESSAGE = 4096  # bytes; what a browser says is far smaller
 PORTS = 100  # that are tried one after the other
 STOP_S = 2.0
+TURN_S = 0.5
+HANGS_S = 30.0  # without a turn
+PAUSE_S = 5.0
 LAST_WORD_S = 0.1  # for what is said last to be sent
 
 
@@ -84,10 +88,13 @@ class Serving:
             lifespan="off",
             ws="websockets-sansio",
             ws_max_size=MOST_MESSAGE,
+            ws_per_message_deflate=False,  # pictures are compressed already
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns = 0
+        self._looked = (0, 0.0, 0.0)  # turns, when they were seen to change, when it was looked at
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
@@ -102,18 +109,32 @@ class Serving:
         self._loop = asyncio.get_running_loop()
         serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
         beside = asyncio.ensure_future(self._beside()) if self._beside is not None else serving
+        turning = asyncio.create_task(self._turn())
         await asyncio.wait((serving, beside), return_when=asyncio.FIRST_COMPLETED)
+        turning.cancel()
         self._server.should_exit = True
         await serving
         if not beside.cancel():
             await beside
 
+    async def _turn(self) -> None:
+        while True:
+            self._turns += 1
+            await asyncio.sleep(TURN_S)
+
     def check(self) -> None:
-        """See whether it serves.
+        """See whether it serves; called every second or so.
 
         Raises:
             FastLoopError: It does not any more; says why.
         """
+        now_s = time.monotonic()
+        turns, since_s, looked_s = self._looked
+        if turns != self._turns or now_s > looked_s + PAUSE_S:  # this process was stopped, maybe
+            since_s = now_s
+        self._looked = self._turns, since_s, now_s
+        if now_s > since_s + HANGS_S:
+            raise FastLoopError(f"the thread of the page has not come back for {HANGS_S:g} s")
         if not self._thread.is_alive():
             error = self._error
             why = "" if error is None else f": {type(error).__name__}: {error}"

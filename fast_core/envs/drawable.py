@@ -26,20 +26,27 @@ class Present(NamedTuple):
     total: float
 
 
+def _nothing() -> None:
+    pass
+
+
 class Drawable(NamedTuple):
     """One environment, for whoever draws it.
 
     Attributes:
         render: Draws it; may raise anything.
-        close: Closes it, once, with those that can only be closed together.
         parts: What may have random numbers of its own: the environment and its wrappers.
         why_not: Why it can't be drawn; empty where it can.
         apart: Whether a thread of its own may draw it. Not so where it was made to draw without
             us: what it draws with may be bound to the thread in which it is stepped.
+        close: Closes it, once, with those that can only be closed together.
+        leave: Lets nobody close it any more, since a call that did not come back may hold what
+            closing needs.
     """
 
     render: Callable[[], object]
-    close: Callable[[], None]
     parts: tuple[object, ...] = ()
     why_not: str = ""
     apart: bool = True
+    close: Callable[[], None] = _nothing
+    leave: Callable[[], None] = _nothing

@@ -203,13 +203,17 @@ class Instance:
     def drawable(self) -> Drawable:
         """What draws it, if it was made to draw."""
         parts = tuple(layers(self._env))
-        return Drawable(self._env.render, self.close, parts, self._why_not, self._apart)
+        render, close, leave = self._env.render, self.close, self._leave
+        return Drawable(render, parts, self._why_not, self._apart, close, leave)
 
     @property
     def render_fps(self) -> float | None:
         """Frames per second at which its drawings move at their natural speed, if it says."""
         fps = self._env.metadata.get("render_fps")
         return float(fps) if isinstance(fps, int | float) else None
+
+    def _leave(self) -> None:
+        self._closed = True
 
     def close(self) -> None:
         """Close it, once.

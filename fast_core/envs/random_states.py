@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -23,7 +24,10 @@ class RandomStates:
 
     def __init__(self, parts: Iterable[object]) -> None:
         """Keep the states as they are now."""
-        self._kept = [(*each, _state(each[2])) for each in _generators(parts)]
+        self._kept: list[tuple[object, str, object, object]] = []
+        for owner, name, generator in _generators(parts):
+            with suppress(Exception):  # those of the operating system have none
+                self._kept.append((owner, name, generator, _state(generator)))
         self._python = random.getstate()
         self._numpy = _state(_GLOBAL)
 

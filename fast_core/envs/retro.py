@@ -40,6 +40,7 @@ class RetroGame(gymnasium.Env[Frame, Any]):
         state: str | None = None,
         scenario: str | None = None,
         actions: Actions | Sequence[Sequence[str]] = "discrete",
+        turbo: Sequence[str] = (),
         frame_skip: int = 4,
         screen_size: int = 84,
         grayscale: bool = True,
@@ -58,6 +59,8 @@ class RetroGame(gymnasium.Env[Frame, Any]):
                 ``[[], [LEFT], [RIGHT], [B]]``; or which of stable-retro's spaces: ``discrete`` (one
                 number for each allowed combination), ``multi_discrete``, ``filtered`` (a bit for
                 each button, of which impossible ones are dropped) or ``all``.
+            turbo: Buttons that are let go in the second half of every step, as by the turbo switch
+                of a controller: many games fire once for each time that a button is pressed.
             frame_skip: Frames for which an action is held; rewards are added up.
             screen_size: Width and height of a frame, in pixels.
             grayscale: One channel instead of three.
@@ -70,6 +73,11 @@ class RetroGame(gymnasium.Env[Frame, Any]):
                 button or value, or another emulator runs in this process.
         """
         _check(frame_skip, screen_size, noop_max, repeat_action_probability)
+        if turbo and frame_skip < 2:
+            raise ConfigError(
+                f"environment.kwargs.turbo needs a frame_skip of at least 2, in whose second half "
+                f"buttons are let go; got {frame_skip!r}"
+            )
         self._cv2 = _import("cv2", "opencv-python-headless")
         self._retro = _make(game, state, scenario, actions)
         self._presses = self._chosen(actions)
@@ -77,6 +85,7 @@ class RetroGame(gymnasium.Env[Frame, Any]):
             self.action_space = self._retro.action_space
         else:
             self.action_space = Discrete(len(self._presses))
+        self._stays = 1 - self._mask(turbo, "turbo")
         self._skip, self._noop_max = frame_skip, noop_max
         self._sticky, self._size, self._gray = repeat_action_probability, screen_size, grayscale
         shape = (screen_size, screen_size) if grayscale else (screen_size, screen_size, 3)
@@ -90,18 +99,20 @@ class RetroGame(gymnasium.Env[Frame, Any]):
         """Which buttons each action presses, None where stable-retro decides it."""
         if isinstance(actions, str):
             return None
+        return [self._mask(each, "actions") for each in cast("Sequence[Sequence[str]]", actions)]
+
+    def _mask(self, names: Sequence[str], key: str) -> Frame:
+        """Ones where a button has one of the ``names``, ``[n]`` uint8."""
         buttons: list[str] = [str(name) for name in self._retro.buttons if name]
-        presses = []
-        for combination in cast("Sequence[Sequence[str]]", actions):
-            for name in combination:
-                if name not in buttons:
-                    self._retro.close()
-                    raise ConfigError(
-                        f"environment.kwargs.actions must name buttons of this console "
-                        f"({', '.join(buttons)}); got {name!r}"
-                    )
-            presses.append(np.isin(self._retro.buttons, list(combination)).astype(np.uint8))
-        return presses
+        for name in names:
+            if name not in buttons:
+                self._retro.close()
+                raise ConfigError(
+                    f"environment.kwargs.{key} must name buttons of this console "
+                    f"({', '.join(buttons)}); got {name!r}"
+                )
+        mask: Frame = np.isin(self._retro.buttons, list(names)).astype(np.uint8)
+        return mask
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Frame, Info]:
         """Begin a game in its saved state."""
@@ -120,10 +131,10 @@ class RetroGame(gymnasium.Env[Frame, Any]):
         if self._sticky:
             repeated = (self.np_random.random(self._skip) < self._sticky).tolist()
         total, over = 0.0, False
-        for repeats in repeated:
+        for frame, repeats in enumerate(repeated):
             if not repeats:
                 self._held = chosen
-            reward, over = self._frame()
+            reward, over = self._frame(lets_go=2 * frame >= self._skip)
             total += reward
             if over:
                 break
@@ -134,11 +145,15 @@ class RetroGame(gymnasium.Env[Frame, Any]):
             return [self._presses[int(action)]]
         return cast("Pressed", self._retro.action_to_array(action))
 
-    def _frame(self) -> tuple[float, bool]:
-        """Play one frame with what is held; returns its reward and whether the game is over."""
+    def _frame(self, *, lets_go: bool = False) -> tuple[float, bool]:
+        """Play one frame with what is held, but for what turbo ``lets_go``.
+
+        Returns:
+            Its reward and whether the game is over.
+        """
         emulator, data = self._retro.em, self._retro.data
         for player, mask in enumerate(self._held):
-            emulator.set_button_mask(mask, player)
+            emulator.set_button_mask(mask * self._stays if lets_go else mask, player)
         emulator.step()
         data.update_ram()
         return float(data.current_reward()), bool(data.is_done())

@@ -375,7 +375,11 @@ class VectorBatch:
 
     def drawable(self, place: int) -> Drawable:
         """See `EnvBatch.drawable`."""
-        return self._source.drawable(place)._replace(close=self.close)
+        drawable = self._source.drawable(place)
+        return drawable._replace(close=self.close, leave=self._leave)
+
+    def _leave(self) -> None:
+        self._closed = True
 
     def take_episodes(self) -> FinishedEpisodes:
         """See `EnvBatch.take_episodes`."""

@@ -125,7 +125,7 @@ class EnvPoolSource:
 
     def drawable(self, place: int) -> Drawable:
         """See `VectorSource.drawable`."""
-        return Drawable(partial(self._render, place), self.close)
+        return Drawable(partial(self._render, place))
 
     def _render(self, place: int) -> object:
         try_drawing(self._id, self._made_with())

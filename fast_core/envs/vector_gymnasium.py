@@ -180,7 +180,7 @@ class GymnasiumVectorSource:
         for env in getattr(parts[-1], "envs", ()):  # of a SyncVectorEnv
             parts += layers(env) if isinstance(env, gymnasium.Env) else ()
         render = partial(self._render, place)
-        return Drawable(render, self.close, tuple(parts), self._why_not, self._apart)
+        return Drawable(render, tuple(parts), self._why_not, self._apart)
 
     def _render(self, place: int) -> object:
         """The picture of one; they are all drawn at once, and only once between two steps."""

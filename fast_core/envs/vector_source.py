@@ -84,7 +84,10 @@ class VectorSource(Protocol):
         ...
 
     def drawable(self, place: int) -> Drawable:
-        """What draws the environment at ``place``, if they were made to draw."""
+        """What draws the environment at ``place``, if they were made to draw.
+
+        What closes it is the caller's.
+        """
         ...
 
     def close(self) -> None:

@@ -56,16 +56,16 @@ from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.control.desk import Desk
-from fast_core.launcher.control.messages import NodeStatus, Status
+from fast_core.launcher.control.messages import Status
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
+from fast_core.launcher.shown.node_status import node_status
 from fast_core.launcher.shown.records import add_crash
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.memory import StatsColumn, StatsRow
-from fast_core.memory.stats import StatsSnapshot
 from fast_core.metrics import RunEnd
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.journal import EventJournal, Fact
@@ -240,30 +240,19 @@ class Shell:
             env_nodes=now.env_nodes,
             updates=now.updates,
             nodes=tuple(
-                self._node_status(name, self.stats[name].snapshot())
-                for name in self.plan.names.possible
+                node_status(name, self.state_of(name), row, self.lives.get(name, 0) + 1)
+                for name, row in self.stats.items()
                 if name not in self.absent
             ),
         )
 
-    def _node_status(self, name: str, row: StatsSnapshot) -> NodeStatus:
-        state = NodeState(row.state)
-        doing_s = max(0.0, time.monotonic() - row.state_since_ns / 1e9) if row.state_since_ns else 0
-        idle = state in (NodeState.WAITING, NodeState.STARTING)
-        return NodeStatus(
-            name=name,
-            state=self.state_of(name, state),
-            doing_s=doing_s,
-            busy_s=row.busy_ns / 1e9 + (0.0 if idle else doing_s),
-            waiting_s=row.waiting_ns / 1e9 + (doing_s if idle else 0.0),
-            life=self.lives.get(name, 0) + 1,
-        )
-
-    def state_of(self, name: str, state: NodeState) -> str:
-        """What a node does in a word, whose counters say ``state``."""
+    def state_of(self, name: str) -> str:
+        """What a node does, in a word."""
         if name in self.lost:
             return "dead"
-        return "away" if name in self.away else state.name.lower()
+        if name in self.away:
+            return "away"
+        return NodeState(self.stats[name].words[StatsColumn.STATE]).name.lower()
 
     def _take_commit(self) -> bool:
         try:
@@ -314,16 +303,8 @@ class Shell:
             case Restoring(node):
                 since_s, _ = self.restoring.get(node, (now_s, event))
                 self.restoring[node] = since_s, event
-            case Ready(node, pid):
-                self.pids[node] = pid
-                if node in self.lost:
-                    self.lost.discard(node)
-                    if self.end is None:
-                        self._report(f"{node} is back", "INFO")
-                self.coming.discard(node)
-                self.away.discard(node)
-                if node == DASHBOARD and (served := read_served(self.run.dashboard)):
-                    self._journal.write("page", f"served at {served.url}", {"url": served.url})
+            case Ready():
+                self._ready(event)
             case Trained():
                 self._rows.trained(event)
                 if event.digest:
@@ -361,6 +342,18 @@ class Shell:
             case Requested() if not self._scheduler.saving:
                 names = complete_names(self.run.checkpoints)
                 self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
+
+    def _ready(self, event: Ready) -> None:
+        node = event.node
+        self.pids[node] = event.pid
+        if node in self.lost:
+            self.lost.discard(node)
+            if self.end is None:
+                self._report(f"{node} is back", "INFO")
+        self.coming.discard(node)
+        self.away.discard(node)
+        if node == DASHBOARD and (served := read_served(self.run.dashboard)):
+            self._journal.write("page", f"served at {served.url}", {"url": served.url})
 
     def _is_death(self, event: Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""

@@ -80,4 +80,5 @@ class OptionalNodes:
     def give_up(self, event: Failed | NodeExited) -> str:
         """Start it no more; returns what happened, for people."""
         self.given_up.add(event.node)
+        self._since_s.pop(event.node, None)
         return f"{describe(event).text}; the run goes on without it"

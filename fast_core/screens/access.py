@@ -36,6 +36,11 @@ def token() -> str:
     return os.environ.get(TOKEN, "")
 
 
+def with_token(url: str) -> str:
+    """An address, and what has to be added to it; the token itself is shown nowhere."""
+    return f"{url}?token=... (what {TOKEN} says)" if token() else url
+
+
 def check_page(config: DashboardConfig) -> None:
     """See whether a page could be served, before anything starts.
 
@@ -47,7 +52,7 @@ def check_page(config: DashboardConfig) -> None:
         raise ConfigError(
             f"the page (dashboard.enabled) needs {', '.join(lacking)}: run "
             "`pip install 'fastloop[dashboard]'` (in a checkout: pip install -e '.[dashboard]'), "
-            "or go without --dashboard."
+            "or go without it (dashboard.enabled=false)."
         )
     if token() and len(token()) < LEAST_TOKEN:
         raise ConfigError(

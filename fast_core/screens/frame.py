@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.system.text import encodable
 
 NOTE_BYTES = 480
 # taken_ns, shard, env, episode, seed, step, version, incarnation, height, width, total, fps, note
@@ -157,7 +158,7 @@ class FrameLayout(NamedTuple):
 
 
 def _cut(text: str) -> bytes:
-    data = text.encode()
+    data = encodable(text).encode()
     if len(data) <= NOTE_BYTES:
         return data
     return data[: NOTE_BYTES - 3].decode(errors="ignore").encode() + b"..."

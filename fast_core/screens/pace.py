@@ -53,12 +53,11 @@ class Pace:
         """Frames a second that a tile is given; 0 where none are wanted."""
         return 1e9 / self.interval_ns(tile) if self._wanted[tile] else 0.0
 
-    def took(self, tile: int, began_ns: int, ended_ns: int, *, again: bool = True) -> None:
-        """Count a frame that was taken from ``began_ns`` to ``ended_ns``.
+    def took(self, tile: int, began_ns: int, cost: int, *, again: bool = True) -> None:
+        """Count a frame that was begun at ``began_ns`` and cost so many ns.
 
         Those that follow cost something else where it is not to happen ``again``.
         """
-        cost = ended_ns - began_ns
         if tile in self._begun and again:
             before = self._cost.get(tile, cost)
             self._cost[tile] = before + _NEWEST * (cost - before)

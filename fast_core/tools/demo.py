@@ -15,6 +15,14 @@ from fast_core.launcher import Outcome, launch
 
 EMULATED = "Airstriker-Genesis-v0"  # comes with stable-retro
 FOR_EVER_S = 1e9
+OWN: dict[str, dict[str, Any]] = {
+    "fastloop/ColorLines-v0": {
+        "modules": ["fast_core.envs.color_lines"],
+        "action_mask": "moves",
+    },
+    "fastloop/Drift-v0": {"modules": ["fast_core.envs.drift_task"]},
+    "fastloop/Recall-v0": {"modules": ["fast_core.envs.memory_task"]},
+}
 STEPS = 16
 
 
@@ -40,7 +48,7 @@ def environment_of(id: str) -> dict[str, Any]:
     console = id.rpartition("-v")[0].rpartition("-")[2]
     if console in ("Genesis", "Nes", "Snes", "Sms", "GameBoy", "Atari2600") and "/" not in id:
         return {"id": "fast_core.envs.retro:RetroGame", "kwargs": {"game": id}}
-    return {"id": id}
+    return {"id": id, **OWN.get(id, {})}
 
 
 def config_of(
@@ -64,7 +72,7 @@ def config_of(
         "evaluation": {"every_env_steps": None},
         "checkpoint": {"every_updates": None, "at_end": False, "exact": "never"},
         "metrics": {"tensorboard": False},
-        "dashboard": {"enabled": True, "tiles": tiles},
+        "dashboard": {"enabled": True, "tiles": tiles, "fps": 10.0, "cpu_share": 0.3},
         "stop": {"time_s": seconds or FOR_EVER_S},
     }
     text = yaml_text.dump(tree)

@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fast_core.config import DashboardConfig
 from fast_core.launcher.control.client import short
@@ -15,8 +16,8 @@ from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import find_runs
-from fast_core.screens.access import TOKEN, check_page, token
-from fast_core.screens.served import read_served
+from fast_core.screens.access import check_page, token, with_token
+from fast_core.screens.served import Served, read_served
 from fast_core.system.surroundings import expanded, write_result
 
 LOOK_S = 1.0
@@ -79,7 +80,7 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
     """
     run = RunDirectory.open(path)
     served = read_served(run.dashboard)
-    if served is not None and holder(run.lock_file) is not None and _listens(served.port):
+    if served is not None and holder(run.lock_file) is not None and _answers(served):
         write_result(f"{short(run.path)} serves its page itself: {with_token(served.url)}")
         if opens:
             webbrowser.open(served.url)
@@ -131,15 +132,14 @@ def _page(host: str, port: int | None) -> DashboardConfig:
     return page
 
 
-def with_token(url: str) -> str:
-    """An address, and what has to be added to it; the token itself is never printed."""
-    return f"{url}?token=... (what {TOKEN} says)" if token() else url
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as link:
-        link.settimeout(1.0)
-        return link.connect_ex(("127.0.0.1", port)) == 0
+def _answers(served: Served) -> bool:
+    """Whether somebody listens where a page is said to be."""
+    try:
+        host = urlsplit(served.url).hostname or ""
+        with socket.create_connection((host, served.port), LOOK_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def _warn(text: str) -> None:

@@ -19,7 +19,7 @@ ROWS = 4000
 PLAIN = SpaceSpec("box", (2,), "float32", low=(0.0,), high=(1.0,))
 
 
-def played(space: Space[Any], mask: Any = None) -> tuple[Any, Any]:
+def played(space: Space[Any], mask: Any = None, *, explore: bool = True) -> tuple[Any, Any]:
     """What the environment takes, and the log-probabilities."""
     action, observation, obs = action_spec(space, "it"), PLAIN, np.zeros((ROWS, 2), np.float32)
     name = None
@@ -33,7 +33,8 @@ def played(space: Space[Any], mask: Any = None) -> tuple[Any, Any]:
     noise, generator = config.noise(spec), stream(0, Role.ACTION_NOISE, 0)
     draw = generator.random if noise.kind == "uniform" else generator.standard_normal
     policy = config.make_policy(spec, PolicySetup())
-    output = policy.act(obs, noise=draw((ROWS, *noise.shape), np.float32), explore=True)
+    drawn = draw((ROWS, *noise.shape), np.float32) if explore else np.zeros((ROWS, *noise.shape))
+    output = policy.act(obs, noise=drawn, explore=explore)
     return policy.environment_action(output.action), output.behaviour_log_prob
 
 
@@ -57,8 +58,14 @@ def test_several_choices_are_made_apart() -> None:
     assert log_prob == pytest.approx(np.full(ROWS, -math.log(2)))
 
 
-def test_boxes_are_covered_evenly() -> None:
-    action, _ = played(Box(np.float32([-1, 2]), np.float32([1, 6])))
+def test_an_evaluation_is_left_to_chance_too() -> None:
+    action, _ = played(Discrete(4), explore=False)
+    assert shares(action) == pytest.approx(dict.fromkeys(range(4), 0.25), abs=0.03)
+
+
+@pytest.mark.parametrize("explore", [True, False])
+def test_boxes_are_covered_evenly(explore: bool) -> None:
+    action, _ = played(Box(np.float32([-1, 2]), np.float32([1, 6])), explore=explore)
     assert (
         pytest.approx(np.array([[-0.5, 0, 0.5], [3, 4, 5]]), abs=0.15)
         == np.quantile(action, (0.25, 0.5, 0.75), axis=0).T

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NO_CHROMIUM = "no Chromium on this machine (Debian: apt-get install chromium)"
 ELSEWHERE = "page.invalid"  # a name that the browser takes for this machine
@@ -24,8 +22,6 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 LONGEST_S = 40.0
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
 
 @contextlib.contextmanager
@@ -90,6 +86,12 @@ class Visit:
         found: list[str] = self.page.locator("#grid canvas").evaluate_all(
             "all => all.map(each => each.width ? each.toDataURL() : '')"
         )
+        return found
+
+    def ages_ms(self) -> list[int]:
+        """How old the last picture of each tile was when it was drawn, ms."""
+        script = "all => all.map(each => Number(each.dataset.age))"
+        found: list[int] = self.page.locator("#grid canvas[data-age]").evaluate_all(script)
         return found
 
     def points(self) -> dict[str, list[int]]:

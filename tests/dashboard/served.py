@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from websockets.sync.client import ClientConnection
 
 from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import Ahead, Hello, Insight, News, Now, RunFacts, TileFacts
 from fast_core.screens.frame import Frame
 
+HEADER = struct.Struct("<BBId")
 NO_STATE = np.zeros(0, np.float32)
 
 
@@ -100,6 +104,18 @@ class Pretend:
 
     def close(self) -> None:
         self.closed = True
+
+
+def picture_of(link: ClientConnection) -> tuple[int, int, int, float, bytes]:
+    """The next picture: kind, tile, sequence number, age in ms and image file."""
+    while not isinstance(data := link.recv(timeout=10), bytes):
+        pass
+    return (*HEADER.unpack_from(data), data[HEADER.size :])  # type: ignore[return-value]
+
+
+def ack(link: ClientConnection, picture: tuple[int, int, int, float, bytes]) -> None:
+    """Say that it is drawn."""
+    link.send(json.dumps({"type": "ack", "seq": picture[2]}))
 
 
 @contextmanager

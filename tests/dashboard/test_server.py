@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,10 +20,10 @@ from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import End, Event
 from fast_core.errors import ConfigError, FastLoopError
-from tests.dashboard.served import Pretend, served
+from tests.dashboard.served import Pretend, picture_of, served
+from tests.dashboard.served import ack as drawn
 from tests.process.harness import eventually
 
-HEADER = struct.Struct("<BBId")
 SECRET = "0123456789abcdef"
 
 
@@ -62,15 +61,15 @@ def say(link: ClientConnection, **message: object) -> None:
     link.send(json.dumps(message))
 
 
-def pictures(link: ClientConnection, count: int, *, ack: bool = True) -> list[tuple[Any, ...]]:
+def pictures(
+    link: ClientConnection, count: int, *, ack: bool = True
+) -> list[tuple[int, int, int, float, bytes]]:
     """So many pictures: kind, tile, sequence number, age and image file of each."""
-    found: list[tuple[Any, ...]] = []
-    while len(found) < count:
-        data = link.recv(timeout=10)
-        if isinstance(data, bytes):
-            found.append((*HEADER.unpack_from(data), data[HEADER.size :]))
-            if ack:
-                say(link, type="ack", seq=found[-1][2])
+    found = []
+    for _ in range(count):
+        found.append(picture_of(link))
+        if ack:
+            drawn(link, found[-1])
     return found
 
 
@@ -149,6 +148,7 @@ def test_token_becomes_a_cookie_that_other_pages_do_not_send(source: Pretend) ->
     "rubbish",
     [
         "rubbish",
+        '{"x":' + "[" * 3900,
         "[]",
         "{}",
         b"\x00\xff",
@@ -267,6 +267,7 @@ def test_clip_of_what_was_watched(server: PageServer) -> None:
 # --- slow browsers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_browser_that_reads_nothing_costs_nothing(
     server: PageServer, source: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,8 +283,12 @@ def test_browser_that_reads_nothing_costs_nothing(
         assert len(broadcast._newest) == 8, "one frame of each tile, whoever waits"
         source.coming = [Event(1.0, "x", "y" * 1000) for _ in range(9000)]
         assert all(age_ms < 1000 for *_, age_ms, _ in pictures(fast, 40))
-        eventually(lambda: len(broadcast._connections) == 1, "the slow one told to come again")
-        texts(fast, "now")
+
+        def alone() -> bool:
+            pictures(fast, 1)  # it goes on reading
+            return len(broadcast._connections) == 1
+
+        eventually(alone, "the slow one told to come again")
 
 
 def stall(server: PageServer) -> socket.socket:
@@ -308,7 +313,9 @@ def test_end_is_told_and_nothing_is_left(source: Pretend) -> None:
     before = threading.active_count()
     with served(source) as server, talk(server) as link:
         texts(link, "hello")
-        server.close("finished: enough")
+        source.coming = [Event(1.0, "end", "so")]
+        server.close(lambda: "finished: enough")
+        assert texts(link, "event")[0]["text"] == "so", "what was new comes before"
         assert texts(link, "end") == [{"type": "end", "text": "finished: enough"}]
         with pytest.raises(ConnectionClosed):
             texts(link, "never")
@@ -343,6 +350,37 @@ def test_fault_of_a_source_is_the_servers(source: Pretend, monkeypatch: pytest.M
             return False
 
         eventually(ended, "the end of the server")
+
+
+def test_thread_that_hangs_is_noticed(source: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HANGS_S", 0.3)
+    hangs = threading.Event()
+    with served(source) as server:
+        monkeypatch.setattr(source, "news", lambda: hangs.wait(10) and [])
+
+        def noticed() -> bool:
+            try:
+                server.check()
+            except FastLoopError as error:
+                assert "has not come back for 0.3 s" in str(error)
+                return True
+            return False
+
+        eventually(noticed, "the hang")
+        hangs.set()
+
+
+def test_frame_of_before_a_pause_is_not_shown_again(server: PageServer, source: Pretend) -> None:
+    asked: list[int] = []
+    frame = source.frame
+    source.frame = lambda tile, newer: asked.append(newer) or frame(tile, newer)  # type: ignore
+    with talk(server) as link:
+        for _ in range(2):
+            say(link, type="watch", tiles=[0], fps=30, mode="rgb")
+            pictures(link, 2)
+            say(link, type="watch", tiles=[], fps=30, mode="rgb")
+            eventually(lambda: source.wanted == {}, "a pause")
+    assert asked.count(-1) == 1
 
 
 def test_port_in_use_gives_way_to_the_next_free_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,14 @@ def test_what_did_not_move_is_left_alone() -> None:
     assert not kept.put_back()
 
 
+def test_generator_without_a_state_is_left_alone() -> None:
+    env = Several()
+    env.python = random.SystemRandom()
+    kept = RandomStates([env])
+    env.np_random.random()
+    assert kept.put_back()
+
+
 def test_generator_that_does_not_exist_yet_is_not_made() -> None:
     env: gymnasium.Env[Any, Any] = gymnasium.Env()
     assert not RandomStates([env]).put_back()

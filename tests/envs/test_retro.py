@@ -17,6 +17,7 @@ from fast_core.envs.repeating import restore
 from fast_core.envs.retro import RetroGame
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver, random_actions
+from tests.forms import slow_but
 
 retro = pytest.importorskip("stable_retro")
 pytest.importorskip("cv2")
@@ -60,15 +61,15 @@ def test_step_is_so_many_frames_of_the_emulator_with_the_same_buttons(
     assert np.abs(steps[-1][0].mean((0, 1)) - shown.mean((0, 1))).max() < 1
 
 
-@pytest.mark.parametrize(
-    ("actions", "space"),
-    [
-        (FIRE, Discrete(3)),
-        ("discrete", Discrete(126)),
-        ("multi_discrete", MultiDiscrete([3, 3, 14])),
-        ("filtered", MultiBinary(12)),
-    ],
-)
+SPACES: list[tuple[Any, Any]] = [
+    (FIRE, Discrete(3)),
+    ("discrete", Discrete(126)),
+    ("multi_discrete", MultiDiscrete([3, 3, 14])),
+    ("filtered", MultiBinary(12)),
+]
+
+
+@pytest.mark.parametrize(("actions", "space"), slow_but(SPACES[3:], SPACES))
 def test_every_space_of_actions_can_be_learned_in(actions: Any, space: Any) -> None:
     kwargs = {"game": GAME, "actions": actions}
     config = EnvironmentConfig(id="fast_core.envs.retro:RetroGame", kwargs=kwargs)
@@ -100,6 +101,26 @@ def test_games_begin_as_their_seed_says(made: list[RetroGame]) -> None:
     assert first[:3] == first[3:] and len(set(first)) == 3
 
 
+def test_actions_that_are_repeated_are_those_before(made: list[RetroGame]) -> None:
+    shown = []
+    for probability, action in ((0.0, 0), (0.999, 2), (0.0, 2)):
+        game = make(made, actions=FIRE, noop_max=0, repeat_action_probability=probability)
+        game.reset(seed=0)
+        shown.append([game.step(action)[0].tobytes() for _ in range(20)][-1])
+        game.close()
+    assert shown[0] == shown[1] != shown[2], "no button was held before"
+
+
+def test_turbo_fires_in_every_step(made: list[RetroGame]) -> None:
+    totals = []
+    for turbo in ([], ["B"]):
+        game = make(made, actions=FIRE, noop_max=0, turbo=turbo)
+        game.reset(seed=0)
+        totals.append(sum(game.step(1)[1] for _ in range(200)))
+        game.close()
+    assert totals[0] == 0 < totals[1], "held, it fires once"
+
+
 @pytest.mark.parametrize(
     ("kwargs", "said"),
     [
@@ -107,6 +128,7 @@ def test_games_begin_as_their_seed_says(made: list[RetroGame]) -> None:
         ({"state": "Level7"}, "must be one that .*Level1"),
         ({"actions": [["FIRE"]]}, "names? buttons of this console .*START.*'FIRE'"),
         ({"actions": "some"}, "multi_discrete.*'some'"),
+        ({"turbo": ["B"], "frame_skip": 1}, "turbo needs a frame_skip of at least 2"),
         ({"frame_skip": 0}, "frame_skip must be .* at least 1; got 0"),
         ({"repeat_action_probability": 1}, "below 1; got 1"),
     ],

@@ -174,6 +174,7 @@ def test_inline_run_goes_on_without_an_optional_node_that_fails(
     run.start(
         [NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0), NodeSpec("optimizer-0", mild, 0)]
     )
+    assert run._nodes[-1].context.name == "optimizer-0", "those after it begin"
     shell.turns = 3
     run.run()
     (failed,) = (each for each in shell.taken if isinstance(each, Failed))

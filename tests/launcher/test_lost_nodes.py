@@ -150,12 +150,15 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
     assert failure is not None and failure.node == "env-1"
 
 
-def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(tmp_path: Path) -> None:
+def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk = Desk(tmp_path, dashboard=DashboardConfig(enabled=True))
     try:
         shell, page = desk.shell, "dashboard"
         assert shell.away == {page}
         assert shell.end is None and shell.statistics().phase == "training"
+        monkeypatch.setattr(shell._scheduler, "next_wakeup_s", lambda: 1e-9)
         assert shell.overdue() == []
         shell.take(Ready(page, 7))
         assert (shell.away, shell.pids[page]) == (set(), 7)

@@ -114,10 +114,15 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
     action_space = Discrete(2)
 
     def __init__(
-        self, number: int = 0, shared: bool = True, render_mode: str | None = None
+        self,
+        number: int = 0,
+        shared: bool = True,
+        hangs: bool = True,
+        render_mode: str | None = None,
     ) -> None:
         self.render_mode, self._fault = render_mode, FAULTS[number % len(FAULTS)]
         self._step = self._drawn = 0
+        self._may_hang, self._hangs = hangs, False
         self._shared = shared  # whether it observes what it draws from generators of the process
         self._obs = np.zeros(3, np.float32)
 
@@ -139,6 +144,10 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
             self._obs[1:] = random.random(), np.random.random()  # noqa: NPY002
         return self._obs
 
+    def close(self) -> None:
+        while self._hangs:
+            time.sleep(1)
+
     def render(self) -> Any:
         self._drawn += 1
         match self._fault:
@@ -150,7 +159,8 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
                 raise RuntimeError("no window")
             case "sleeps":
                 time.sleep(0.05)
-            case "hangs" if self._drawn > 1:
+            case "hangs" if self._drawn > 1 and self._may_hang:
+                self._hangs = True
                 time.sleep(3600)
             case "changes its observation":
                 self._obs[:] = 7

@@ -120,6 +120,14 @@ def test_messages_reach_it_only_while_it_is_there() -> None:
     assert scheduler.handle(NEWS, 0.0) == []
 
 
+def test_messages_reach_it_no_more_when_it_was_given_up_in_one_process() -> None:
+    route = Route("mine:News", ("speaker",), ("page",))
+    scheduler = begun(routes=(route,), other_nodes=("speaker",))
+    scheduler.handle(Ready("page", 1), 0.0)
+    scheduler.handle(Failed("page", "serving", "OSError: no", "", {}), 0.0)
+    assert scheduler.handle(NEWS, 0.0) == [], "nobody would ever take it out of its queue"
+
+
 def test_its_death_does_not_pass_for_that_of_a_node_that_training_needs() -> None:
     scheduler = begun()
     sends = scheduler.handle(NodeExited("env0", "was killed", reaped=True), 0.0)

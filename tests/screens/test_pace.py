@@ -26,7 +26,7 @@ def played(
         for tile in pace.due(costs_ns, now_ns):
             if pace.due((tile,), now_ns):  # as the others have left it
                 times.append((now_ns, tile))
-                pace.took(tile, now_ns, now_ns + costs_ns[tile])
+                pace.took(tile, now_ns, costs_ns[tile])
                 now_ns += costs_ns[tile]
                 taken[tile] += 1
         now_ns += step_ns
@@ -77,7 +77,7 @@ def test_nothing_is_taken_of_a_node_that_has_used_its_share() -> None:
     pace.want(1, MS)
     pace.took(0, 0, 30 * S)
     assert pace.due([1], 30 * S) == [1], "a first frame counts for nothing"
-    pace.took(0, 30 * S, 31 * S)
+    pace.took(0, 30 * S, S)
     assert pace.due([0, 1], 39 * S) == []
     assert pace.due([1], 40 * S) == [1]
 
@@ -87,7 +87,7 @@ def test_frame_that_was_given_up_for_good_costs_no_other() -> None:
     pace.want(0, MS)
     pace.want(1, MS)
     pace.took(0, 0, MS)
-    pace.took(0, S, 4 * S, again=False)
+    pace.took(0, S, 3 * S, again=False)
     assert pace.due([1], 4 * S) == [1]
     assert pace.fps(1) == 1000
 
@@ -97,7 +97,7 @@ def test_the_one_that_waits_the_longest_is_first() -> None:
     for tile in range(3):
         pace.want(tile, 10)
     pace.took(1, 0, 1)
-    pace.took(0, 30, 31)
+    pace.took(0, 30, 1)
     assert pace.due([0, 1, 2], 100) == [2, 1, 0]
 
 
@@ -105,6 +105,6 @@ def test_late_frames_are_not_made_up_for() -> None:
     pace = Pace(1.0, [0])
     pace.want(0, 100)
     pace.took(0, 0, 1)
-    pace.took(0, 1000, 1001)
+    pace.took(0, 1000, 1)
     assert not pace.due([0], 1099)
     assert pace.due([0], 1101)

@@ -14,6 +14,10 @@ from fast_core.tools.demo import config_of, environment_of
     ("id", "expected"),
     [
         ("CartPole-v1", {"id": "CartPole-v1"}),
+        (
+            "fastloop/Drift-v0",
+            {"id": "fastloop/Drift-v0", "modules": ["fast_core.envs.drift_task"]},
+        ),
         ("ALE/Pong-v5", {"id": "ALE/Pong-v5", "atari": {}}),
         (
             "Sonic-Genesis-v0",

@@ -83,6 +83,11 @@ function hello(message) {
   Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
   if (other) forget();
   history.replace(message.history ?? {});
+  if (message.events?.length) {
+    find("events").replaceChildren();
+    page.events.length = 0;
+    message.events.forEach(addEvent);
+  }
   grid.setTiles(message.tiles);
   if (large.open) enlarge(large.tile.number, false);
   banner("");
@@ -110,6 +115,7 @@ function texts() {
   put(find("run-facts"), facts.filter(Boolean).join(" · "));
   mark(find("run-facts"), "title", run.directory ?? "");
   show(find("no-frames"), Boolean(hello && !hello.frames));
+  document.body.classList.toggle("past", Boolean(hello && !run.running && !hello.tiles.length));
   grid.element.classList.toggle("blind", Boolean(hello && !hello.frames));
   put(find("why-no-frames"), hello?.why_no_frames ?? "");
 }
@@ -240,6 +246,7 @@ function setLayout(layout) {
 
 function setMode(mode) {
   keep("mode", mode);
+  grid.reshape();
   showChoices();
   watch();
 }

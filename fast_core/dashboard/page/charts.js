@@ -9,6 +9,7 @@ import { say } from "./words.js";
 const POINTS = 400; // of a line, at most
 const EACH_MS = 1000; // between two drawings of a chart
 const SHARE = 0.1; // of the browser's time, for all charts together
+const FIRST_SHARE = 0.5; // likewise, until each has been drawn once
 const HEIGHT = 176;
 
 export class Charts {
@@ -76,10 +77,11 @@ export class Charts {
     const ready = this.charts.filter((chart) => chart.due && chart.inView && now - chart.drawnAt >= EACH_MS);
     if (!ready.length) return;
     const chart = ready.reduce((first, each) => (each.drawnAt < first.drawnAt ? each : first));
+    const part = Number.isFinite(chart.drawnAt) ? SHARE : FIRST_SHARE;
     chart.due = false;
     chart.drawnAt = now;
     this.plot(chart);
-    this.freeAt = performance.now() + (performance.now() - now) / SHARE;
+    this.freeAt = performance.now() + (performance.now() - now) / part;
   }
 
   lines(chart) {

@@ -2,6 +2,8 @@
 
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 8000;
+const MANY = 5; // failures after which the longest wait is reached
+const REFUSED = 1008; // a socket's code for "that is nothing that may be said here"
 const SILENT_MS = 15000; // a server says something several times a second
 const PICTURE_HEADER = 14; // kind, tile, sequence number, age
 
@@ -37,23 +39,21 @@ export class Connection {
     address.search = "";
     const socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      this.failures = 0;
-      this.heard = performance.now();
-      this.on.opened();
-    };
+    socket.onopen = () => (this.heard = performance.now());
     socket.onmessage = (event) => {
       this.heard = performance.now();
       if (typeof event.data === "string") this.text(event.data);
       else this.binary(event.data);
     };
-    socket.onclose = () => this.closed(socket);
+    socket.onclose = (event) => this.closed(socket, event.code === REFUSED);
     this.socket = socket;
   }
 
-  closed(socket) {
+  /** Wait longer each time; a server that doesn't understand the page will not the next time. */
+  closed(socket, refused = false) {
     if (socket !== this.socket) return;
     this.socket = null;
+    if (refused) this.failures = Math.max(this.failures, MANY);
     const wait = Math.min(FIRST_WAIT_MS * 2 ** this.failures, LONGEST_WAIT_MS);
     this.failures += 1;
     this.timer = setTimeout(() => this.open(), wait);
@@ -88,8 +88,15 @@ export class Connection {
     if (this.live) this.socket.send(JSON.stringify(message));
   }
 
+  /** Open sockets may still be turned away: only a greeting counts. */
+  welcome() {
+    this.failures = 0;
+    this.on.opened();
+  }
+
   text(data) {
     const message = JSON.parse(data);
+    if (message.type === "hello") this.welcome();
     this.on[message.type]?.(message);
   }
 

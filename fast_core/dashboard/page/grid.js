@@ -121,13 +121,19 @@ export class Grid {
     for (const each of now.tiles ?? []) this.tile(each.tile)?.update(each, now.best_tile);
   }
 
-  /** The shape of all places is that of the first picture. */
+  /** Pictures of another kind come from now on, and they give the places their shape. */
+  reshape() {
+    this.shaped = undefined;
+  }
+
+  /** The shape of all places is that of the first picture; what is rendered comes before the rest. */
   draw(bitmap, picture) {
     const tile = this.tile(picture.tile);
     if (!tile) return;
-    if (!this.shaped || picture.kind === 1 && this.shaped !== 1) {
+    if (!this.shaped || (picture.kind === 1 && this.shaped !== 1)) {
       this.shaped = picture.kind;
-      const shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), 1.6);
+      const widest = picture.kind === 1 ? 1.6 : 4;
+      const shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), widest);
       this.element.style.setProperty("--shape", shape.toFixed(3));
     }
     tile.draw(bitmap, picture);

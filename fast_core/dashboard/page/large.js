@@ -67,7 +67,7 @@ export class Large {
     put(find("large-R"), reward(now.R));
     put(find("large-S"), now.S == null ? "–" : count(now.S));
     showState(find("large-state"), now.state, now.note);
-    put(find("large-facts"), facts(now));
+    put(find("large-facts"), Object.values(facts(now)).filter(Boolean).join(" · "));
     put(find("large-note"), standing(now));
     show(find("large-best"), this.tile.best === this.tile.number);
     this.tiles.forEach((tile, index) => {

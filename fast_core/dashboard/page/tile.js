@@ -63,10 +63,12 @@ export class Tile {
     this.R = make("b");
     this.S = make("b");
     this.state = make("span", "state");
-    this.facts = make("span");
+    this.episode = make("span", "facts");
+    this.rate = make("span");
+    this.facts = make("p", "facts");
     this.note = make("p", "note");
-    const facts = make("p", "facts", {}, this.state, this.facts);
-    this.caption = make("div", "caption", {}, this.line(), facts, this.note);
+    const state = make("p", "facts", {}, this.state, this.rate);
+    this.caption = make("div", "caption", {}, this.line(), state, this.facts, this.note);
     this.element = make("li", "tile", { "data-tile": info.tile }, this.button, this.caption);
     this.rename();
     this.update({}, null);
@@ -75,7 +77,7 @@ export class Tile {
   line() {
     const R = make("span", "figure", {}, "R: ", this.R);
     const S = make("span", "figure", {}, "S: ", this.S);
-    return make("p", "line", {}, R, S);
+    return make("p", "line", {}, R, S, this.episode);
   }
 
   get evaluation() {
@@ -108,7 +110,10 @@ export class Tile {
     put(this.R, reward(now.R));
     put(this.S, now.S == null ? "–" : count(now.S));
     showState(this.state, now.state, now.note);
-    put(this.facts, facts(now) && ` · ${facts(now)}`);
+    const { episode, version, fps, seed } = facts(now);
+    put(this.episode, episode);
+    put(this.rate, fps && ` · ${fps}`);
+    put(this.facts, [version, seed].filter(Boolean).join(" · "));
     const note = this.lasting(standing(now));
     show(this.note, Boolean(note));
     put(this.note, note);
@@ -166,12 +171,13 @@ export function showState(element, state, why = "") {
   mark(element, "data-kind", kind);
 }
 
-/** Episode, version, rate and seed in a line; what is unknown is left out. */
+/** Episode, version, rate and seed in words; empty where they are unknown. */
 export function facts(now) {
-  const parts = [];
-  if (now.episode != null) parts.push(say("episode", { x: count(now.episode) }));
-  if (now.version != null) parts.push(say("version", { x: now.version }));
-  if (now.fps) parts.push(say("fps", { x: Number(Number(now.fps).toFixed(1)) }));
-  if (now.seed != null) parts.push(say("seed_is", { x: now.seed }));
-  return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · "); // lines break between them
+  const told = (key, x) => (x == null ? "" : say(key, { x }));
+  return {
+    episode: told("episode", now.episode == null ? null : count(now.episode)),
+    version: told("version", now.version),
+    fps: now.fps ? say("fps", { x: Number(Number(now.fps).toFixed(1)) }) : "",
+    seed: told("seed_is", now.seed),
+  };
 }

@@ -62,7 +62,7 @@ const WORDS = {
   picture_label: ["What {name} looks like", "{name} 的画面"],
   observation_label: ["What the policy of {name} sees", "{name} 的策略所见"],
   best: ["best", "最佳"],
-  waiting_frame: ["Waiting…", "等待中…"],
+  waiting_frame: ["Waiting...", "等待中…"],
   no_picture: ["No picture", "无画面"],
   no_frame_yet: ["no picture yet", "暂无画面"],
   shown_evaluating: ["shown while an evaluation runs", "评估进行时显示"],

@@ -130,7 +130,7 @@ class Display:
         total = busy + waiting
         return NodeView(
             name=name,
-            state=self._shell.state_of(name, state),
+            state=self._shell.state_of(name),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
             note=self._note(name, row),

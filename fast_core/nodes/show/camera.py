@@ -25,7 +25,9 @@ from fast_core.screens.pace import Pace
 from fast_core.screens.picture import NoPicture, Picture, as_picture
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import WATCHING, Watching
-from fast_core.system.text import error_text
+from fast_core.system import forks
+from fast_core.system.crowding import Crowding
+from fast_core.system.text import encodable, error_text
 
 # The first picture of an environment may load drivers and compile shaders, on a busy machine.
 FIRST_S, NEXT_S = 15.0, 3.0
@@ -106,6 +108,7 @@ class Studio:
     Attributes:
         viewers: The words in which each viewer says what it wants.
         pace: Says which tile is due.
+        crowding: How scarce cores are.
         drawer: The thread that draws.
         width: Most pixels of a picture in each direction.
         layout: How a frame lies on its board.
@@ -122,6 +125,7 @@ class Studio:
         self._tiles = tiles(config)
         self.viewers = [Watching(memory.at(Trace, name).words) for name in viewers]
         self.pace = Pace(config.dashboard.cpu_share, (tile.number for tile in self._tiles))
+        self.crowding = Crowding()
         self.drawer = Drawer(f"draws-{context.name}", self._turn)
         self.width = config.dashboard.width
         self.layout = frame_layout(context.plan)
@@ -257,14 +261,24 @@ class Camera:
 
     def take(self, shots: Iterable[Shot], scene: Scene) -> None:
         """Publish a frame of each, as far as there is time for them all."""
-        pace = self._studio.pace
+        studio = self._studio
+        crowded = studio.crowding.factor()
         for shot in shots:
-            began_ns = time.monotonic_ns()
-            if pace.due((shot.tile.number,), began_ns):
-                hopeless = shot.hopeless
+            began_ns, hopeless = time.monotonic_ns(), shot.hopeless
+            if not studio.pace.due((shot.tile.number,), began_ns):
+                continue
+            computed_ns = time.process_time_ns()
+            try:
                 self._take(shot, scene, began_ns)
-                again = shot.hopeless == hopeless
-                pace.took(shot.tile.number, began_ns, time.monotonic_ns(), again=again)
+            except Exception as error:  # the run must not end for a picture
+                shot.hopeless = shot.note = f"no picture: taking it raised {error_text(error)}"
+                studio.say(shot.tile, shot.note)
+            took_ns = time.monotonic_ns() - began_ns
+            # A thread that has just been woken gets a core before those that compute all the time.
+            # So where cores are scarce, drawing takes more from stepping than the time it lasts.
+            cost_ns = max(took_ns, round(crowded * (time.process_time_ns() - computed_ns)))
+            again = shot.hopeless == hopeless
+            studio.pace.took(shot.tile.number, began_ns, cost_ns, again=again)
 
     def _take(self, shot: Shot, scene: Scene, now_ns: int) -> None:
         present = self._source.present(shot.place)
@@ -312,6 +326,7 @@ class Camera:
             note = f"no picture: render() did not return within {limit_s:g} s"
             shot.hopeless = shot.note = studio.hanging[shot.tile.number] = note
             studio.say(shot.tile, note)
+            drawable.leave()
             return None
         moved = kept.put_back()
         if outcome.error is not None:
@@ -330,6 +345,7 @@ class Camera:
         try:
             return Outcome(as_picture(drawable.render(), width), None)
         except Exception as error:  # an environment may raise anything
+            forks.leave_if_copy(error)
             return Outcome(None, error)
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
@@ -342,7 +358,7 @@ class Camera:
             shot.note = f"no picture: {error}"
         else:
             advice = mujoco_advice(self._config)
-            shot.note = f"no picture: render() raised {error_text(error)}.{advice}"
+            shot.note = f"no picture: render() raised {encodable(error_text(error))}.{advice}"
         self._studio.say(shot.tile, shot.note)
         if shot.failures == TRIES:
             shot.hopeless = shot.note

@@ -58,7 +58,10 @@ class Drawer:
         self._calls: SimpleQueue[_Call | None] | None = None
 
     def call(self, function: Callable[[], T], limit_s: float | None = None) -> Outcome[T]:
-        """Call ``function`` there and wait, at most for ``limit_s`` in which this process runs."""
+        """Call ``function`` there and wait, at most for ``limit_s`` in which this process runs.
+
+        Without a limit of its own no turn is shown, so that whoever looks finds what hangs there.
+        """
         if self._calls is None:
             self._calls = SimpleQueue()
             arguments = (self._calls,)
@@ -68,7 +71,8 @@ class Drawer:
         # Turns are counted, not time: a process that was stopped meanwhile has not waited.
         turns = math.inf if limit_s is None else math.ceil(limit_s / _TURN_S)
         while not call.done.acquire(timeout=_TURN_S):
-            self._turn()
+            if limit_s is not None:
+                self._turn()
             turns -= 1
             if turns <= 0:
                 self.close()

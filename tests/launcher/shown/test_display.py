@@ -57,13 +57,18 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
         counters = NOTHING | {"phase": phase, "elapsed_s": now_s - BEGUN_S} | changes
         return Statistics(**counters)  # type: ignore[arg-type]
 
+    stats = stage.memory.all_stats()
+
+    def state_of(name: str) -> str:
+        return "dead" if name == "env-1" else NodeState(stats[name].snapshot().state).name.lower()
+
     shell = SimpleNamespace(
         plan=stage.plan,
-        stats=stage.memory.all_stats(),
+        stats=stats,
         statistics=statistics,
         started_s=BEGUN_S - 5.0,
         pids={"env-0": 7},
-        state_of=lambda name, state: "dead" if name == "env-1" else state.name.lower(),
+        state_of=state_of,
         absent=set(),
         restoring={
             "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -23,7 +24,7 @@ from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
 from fast_core.screens.watching import STALE_NS, Watching
-from tests.nodes.stage import Stage, drain, make_config, order
+from tests.nodes.stage import Stage, drain, make_config, order, stacked
 
 TILES, EVALUATED = 3, 3  # environments 0 and 1 of shard 0, 0 of shard 1; and the evaluator's
 STEPS = 8
@@ -104,6 +105,78 @@ def test_frame_shows_what_the_policy_saw_and_did(
     obs, _ = env.reset(seed=frame.seed)
     np.testing.assert_array_equal(obs, slot["obs"][0, 0])
     assert stage.memory.frames(0).version() == -1, "of the other shard, which took no step"
+
+
+Given = list[tuple[np.ndarray, np.ndarray | None, np.ndarray]]
+
+
+def listen(policy: object, monkeypatch: pytest.MonkeyPatch) -> Given:
+    """What a policy sees and remembers from now on, and what it does."""
+    calls: Given = []
+    act = policy.act  # type: ignore[attr-defined]
+
+    def heard(obs: np.ndarray, *, state: np.ndarray | None = None, **given: object) -> object:
+        before = obs.copy(), None if state is None else state.copy()
+        output = act(obs, state=state, **given)
+        calls.append((*before, np.array(output.action)))
+        return output
+
+    monkeypatch.setattr(policy, "act", heard)
+    return calls
+
+
+@pytest.fixture(params=["remembers", "sees stacked frames"])
+def minded(
+    request: pytest.FixtureRequest, tmp_path: Path, stage: Stage
+) -> Iterator[tuple[Stage, EnvNode, EvaluatorNode]]:
+    """Nodes of a run whose policy remembers, or sees stacked frames."""
+    dashboard = DashboardConfig(enabled=True, tiles=TILES)
+    if request.param == "remembers":
+        algorithm = msgspec.structs.replace(
+            make_config().algorithm, recurrent="gru", recurrent_size=3, minibatch_size=16
+        )
+        made = Stage(tmp_path / "own", make_config(dashboard=dashboard, algorithm=algorithm))
+    else:
+        environment = EnvironmentConfig(id="CartPole-v1", frame_stack=3)
+        config = make_config(dashboard=dashboard, environment=environment)
+        made = Stage(tmp_path / "own", config, environment=stacked(3))
+    flat = made.memory.parameters.empty()
+    flat[...] = np.random.default_rng(0).normal(size=flat.shape)
+    made.memory.weights().publish(0, flat)
+    made.memory.evaluation().write(3, 0, flat)
+    env, evaluator = EnvNode(made.context("env-0")), EvaluatorNode(made.context("evaluator-0"))
+    env.setup()
+    evaluator.setup()
+    yield made, env, evaluator
+    env.close()
+    evaluator.close()
+    made.close()
+
+
+def test_frame_has_all_that_the_policy_saw_and_remembered(
+    minded: tuple[Stage, EnvNode, EvaluatorNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, env, evaluator = minded
+    assert env._current is not None
+    want(stage, 0, EVALUATED)
+    trained = listen(env._current.policy, monkeypatch)
+    collect(stage, env)
+    _check(newest(stage, 0)[1], trained)
+    evaluated = listen(evaluator._policy, monkeypatch)
+    stage.hub.send("evaluator-0", Evaluate(3, 3, 0, 1))
+    drain(evaluator)
+    _check(newest(stage, EVALUATED)[1], evaluated)
+
+
+def _check(frame: Frame, calls: Given) -> None:
+    obs, state, action = calls[-1]
+    np.testing.assert_array_equal(frame.obs, obs[0])
+    assert frame.action == action[0]
+    if state is None:
+        assert frame.obs.shape == (3, 4) and frame.state.size == 0
+    else:
+        np.testing.assert_array_equal(frame.state, state[0])
+        assert frame.state.any()
 
 
 def test_only_what_is_watched_is_drawn(stage: Stage, start: Callable[[], EnvNode]) -> None:
@@ -206,7 +279,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
 
     def fail(env: CartPoleEnv) -> object:
         calls.append(True)
-        raise OSError("the display is gone")
+        raise OSError("the display \udc80 is gone")
 
     node = start()
     want(stage, 0)
@@ -215,7 +288,7 @@ def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
     collect(stage, node, rollout_id=2)
     number, frame = newest(stage, 0)
     assert frame.picture is None and len(calls) == 1, "not with every frame"
-    assert frame.note == "no picture: render() raised OSError: the display is gone."
+    assert frame.note == "no picture: render() raised OSError: the display \\udc80 is gone."
     assert number == 2 * STEPS - 1, "training goes on, and its observations are shown"
     monkeypatch.setattr(camera_module, "_TRY_AGAIN_NS", 0)
     want(stage, 2)
@@ -256,3 +329,19 @@ def test_evaluation_is_shown(stage: Stage) -> None:
         want(stage, EVALUATED)
     assert returns[0] == returns[1]
     node.close()
+
+
+def test_run_goes_on_whatever_taking_a_picture_raises(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(parts: object) -> object:
+        raise TypeError("a generator that is none")
+
+    monkeypatch.setattr(camera_module, "RandomStates", fail)
+    node = start()
+    want(stage, 0)
+    collect(stage, node)
+    number, frame = newest(stage, 0)
+    assert number == STEPS - 2, "all but the first, at which it was given up"
+    assert frame.picture is None
+    assert frame.note == "no picture: taking it raised TypeError: a generator that is none"

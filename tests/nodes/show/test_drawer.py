@@ -55,6 +55,15 @@ def test_call_that_does_not_return_is_left_to_its_thread(drawer: Drawer, turns: 
     threads[0].join()  # it ends by itself
 
 
+def test_call_without_a_limit_shows_no_turn(drawer: Drawer, turns: list[int]) -> None:
+    goes_on = threading.Event()
+    timer = threading.Timer(20 * TURN_S, goes_on.set)
+    timer.start()
+    assert drawer.call(goes_on.wait) == (True, None, True)
+    assert turns == [], "who waits for it would never be found hanging"
+    timer.join()
+
+
 def test_thread_ends_when_it_is_closed(drawer: Drawer) -> None:
     thread = drawer.call(threading.current_thread).value
     assert thread is not None and thread.daemon

@@ -1,0 +1,110 @@
+"""The page of a real run, without a browser: its death changes nothing, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from websockets.sync.client import connect
+
+from fast_core.screens.served import Served, read_served
+from tests.dashboard.served import ack, picture_of
+from tests.process.harness import Launched, Workplace, digests, eventually
+
+pytestmark = pytest.mark.process
+
+CONFIG: dict[str, Any] = {
+    "name": "page",
+    "environment": {"id": "CartPole-v1"},
+    "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
+    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
+    "nodes": {"env": {"count": 1}},
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": 64},
+    "metrics": {"tensorboard": False, "interval_s": 0.1},
+    "diagnostics": {"digests": True},
+    "stop": {"env_steps": 32 * 150},
+}
+PAGE = {"enabled": True, "port": 0, "cpu_share": 0.5}
+
+
+def served(launched: Launched, before: Served | None = None) -> Served:
+    """Where the page is, once it is there and not served by the process of ``before``."""
+
+    def find() -> Served | None:
+        found = [read_served(path) for path in launched.home.glob("runs/*/*/dashboard.json")]
+        return next((each for each in found if each and each != before), None)
+
+    return eventually(find, f"a page\n{launched.screen}")  # type: ignore[no-any-return]
+
+
+def state(page: Served) -> Any:
+    with urlopen(f"{page.url}api/state") as answer:
+        return json.load(answer)
+
+
+def test_killed_page_comes_back_at_its_port_and_no_bit_of_the_run_differs(
+    workplace: Workplace,
+) -> None:
+    reference = workplace.launch("mode=inline", config=CONFIG)
+    launched = workplace.launch(
+        "diagnostics.delay_ms=20", config={**CONFIG, "dashboard": {**PAGE, "fps": 20}}
+    )
+    before = served(launched)
+    assert launched.node("dashboard") == before.pid
+    with connect(f"ws://127.0.0.1:{before.port}/ws", max_size=None) as link:
+        link.send('{"type": "watch", "tiles": [0, 1, 2, 3], "fps": 20, "mode": "both"}')
+        for _ in range(6):  # it is drawn while it trains
+            ack(link, picture_of(link))
+        os.kill(before.pid, signal.SIGKILL)
+    after = served(launched, before)
+    assert after.url == before.url
+    eventually(lambda: state(after)["env_steps"] > 0, "figures of before")
+    assert launched.wait(60) == 0, launched.screen
+    assert reference.wait(60) == 0
+    assert digests(launched.run) == digests(reference.run)
+    pages = [each["facts"]["url"] for each in launched.events() if each["what"] == "page"]
+    assert pages == [before.url, before.url]
+    assert not list(launched.run.glob("*dashboard.json*"))
+    launched.assert_gone()
+
+
+@pytest.mark.slow
+def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        "stop.env_steps=1000000", "diagnostics.delay_ms=2", config={**CONFIG, "dashboard": PAGE}
+    )
+    page = served(launched)
+    told = watch(workplace, launched)
+    assert told.wait(30) == 0
+    assert f"serves its page itself: {page.url}" in told.screen
+    eventually(lambda: state(page)["updates"] > 64, "a checkpoint", 40)
+    launched.signal(signal.SIGINT)
+    assert launched.wait(30) == 130
+    launched.assert_gone()
+    resumed = workplace.resume(launched, "stop.env_steps=1000000")
+    again = served(resumed)
+    eventually(lambda: state(again)["env_steps"] > 0, "the history of before")
+    resumed.signal(signal.SIGINT)
+    assert resumed.wait(30) == 130
+    names = sorted(path.name for path in launched.run.iterdir())
+    ended = watch(workplace, launched)
+    eventually(lambda: "until Ctrl-C" in ended.screen, "a page of the ended run")
+    assert "has ended" in ended.screen
+    (url,) = re.findall(r"http://\S+/", ended.screen)
+    with urlopen(f"{url}api/state") as answer:
+        assert json.load(answer)["phase"] == "interrupted"
+    ended.signal(signal.SIGINT)
+    assert ended.wait(30) == 0
+    assert sorted(path.name for path in launched.run.iterdir()) == names
+    ended.assert_gone()
+
+
+def watch(workplace: Workplace, launched: Launched) -> Launched:
+    arguments = ["-m", "fast_core.cli", "watch", str(launched.run), "--port", "0"]
+    return workplace.start(arguments, home=launched.home)
