@@ -24,7 +24,7 @@ LOOK_S = 0.02  # between looks at the boards while somebody watches
 NOW_S = 0.3
 NEWS_S = 0.5
 WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`
-IDLE_S = 0.1
+UNWATCHED_S = 2.0  # between looks at the files while no browser is there
 CLOSE_S = 1.0
 MOST_CLIENTS = 32
 REFUSED, AGAIN, GONE = 1008, 1013, 1001  # codes with which a connection is closed
@@ -75,6 +75,7 @@ class Broadcast:
         self._seen: dict[int, int] = {}  # number of the last frame taken, by tile
         self._sequence = 0
         self._told: set[str] = set()
+        self._asked = asyncio.Event()  # something changed that the loop need not wait for
         self._wanted: dict[int, int] = {}
         self._tiles = frozenset[int]()
         self._interval_s = 0.0
@@ -100,7 +101,7 @@ class Broadcast:
                 due_want_s = now_s + WANT_S
                 self._want()
             if now_s >= due_news_s:
-                due_news_s = now_s + NEWS_S
+                due_news_s = now_s + (NEWS_S if self._connections else UNWATCHED_S)
                 self._tell_news()
                 for connection in self._connections:
                     if connection.client.is_stuck(now_s):
@@ -109,7 +110,16 @@ class Broadcast:
                 due_now_s = now_s + NOW_S
                 self._tell_now()
             self._look()
-            await asyncio.sleep(LOOK_S if self._wanted else IDLE_S)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until it is time to look again, or a browser wants something."""
+        if self._wanted:
+            await asyncio.sleep(LOOK_S)
+            return
+        self._asked.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._asked.wait(), NOW_S if self._connections else WANT_S)
 
     def end(self, text: str | Callable[[], str]) -> None:
         """Tell everybody what is new, and that there is no more."""
@@ -186,6 +196,7 @@ class Broadcast:
         self._tell_one(connection, _json.encode(self.source.hello()))
         connection.client.now = _json.encode(self.source.now())
         self._connections.add(connection)
+        self._asked.set()
         talks = [
             asyncio.create_task(self._listen(socket, connection)),
             asyncio.create_task(self._send(socket, connection)),
@@ -217,6 +228,7 @@ class Broadcast:
             connection.client.take(said)
             if not isinstance(said, Ack):
                 self._want()
+                self._asked.set()
             connection.wake.set()
 
     async def _send(self, socket: WebSocket, connection: Connection) -> None:

@@ -52,7 +52,10 @@ def understand(text: str | bytes) -> Watch | Ack | Enlarge:
     Raises:
         ValueError: It is nothing that the page would.
     """
-    return _said.decode(text)
+    try:
+        return _said.decode(text)
+    except RecursionError as error:
+        raise ValueError("JSON is nested too deeply") from error
 
 
 @dataclass

@@ -14,6 +14,7 @@ from fast_core.errors import ConfigError
 
 KEPT_S = 30.0
 KEPT_BYTES = 8 << 20  # of each tile
+ALL_BYTES = 64 << 20  # of all of them
 Form = Literal["gif", "mp4"]
 
 
@@ -31,11 +32,11 @@ class Reel:
         self.shots: deque[Shot] = deque()
         self._nbytes = 0
 
-    def add(self, shot: Shot) -> None:
+    def add(self, shot: Shot, most_bytes: int) -> None:
         """Keep a shot, and let those go that are too old or too many."""
         self.shots.append(shot)
         self._nbytes += len(shot.data)
-        while shot.at_s - self.shots[0].at_s > KEPT_S or self._nbytes > KEPT_BYTES:
+        while shot.at_s - self.shots[0].at_s > KEPT_S or self._nbytes > most_bytes:
             self._nbytes -= len(self.shots.popleft().data)
             if not self.shots:
                 return
@@ -55,7 +56,8 @@ class Clips:
 
     def add(self, tile: int, kind: Kind, at_s: float, data: bytes) -> None:
         """Keep an image file of a tile."""
-        self._reels.setdefault((tile, kind), Reel()).add(Shot(at_s, data))
+        reel = self._reels.setdefault((tile, kind), Reel())
+        reel.add(Shot(at_s, data), min(KEPT_BYTES, ALL_BYTES // len(self._reels)))
 
     def shots(self, tile: int, seconds: float) -> list[Shot]:
         """Those of the last ``seconds``: what was rendered, or else what the network saw."""
@@ -88,14 +90,15 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
 
     from PIL import Image
 
-    images = [Image.fromarray(as_rgb(shot.data)) for shot in shots]
-    images = [each for each in images if each.size == images[-1].size]
+    size = as_rgb(shots[-1].data).shape
+    frames = (frame for frame in map(as_rgb, (shot.data for shot in shots)) if frame.shape == size)
+    images = map(Image.fromarray, frames)  # one at a time: all of them may be gigabytes
     out = io.BytesIO()
-    images[0].save(
+    next(images).save(
         out,
         "GIF",
         save_all=True,
-        append_images=images[1:],
+        append_images=images,
         duration=max(20, round(1000 / fps)),
         loop=0,
     )

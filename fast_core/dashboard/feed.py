@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from fast_core.monitor.journal import JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.tail import Tail
 
+MOST_EVENTS = 200  # that are told first
 MOST_POINTS = 2_000  # of a chart's history
 # What is said of episodes, by what rows of metrics call it.
 _EPISODE = {
@@ -71,6 +73,7 @@ class Feed:
         lives: The number of each node's life, where it is not its first.
         away: Nodes that died and are not back.
         end: How the run ended, as far as it is written.
+        events: The last ones.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -106,7 +109,9 @@ class Feed:
             entry = _decoded(_entries, line)
             if entry is not None:
                 self._note(entry)
-                yield Event(entry.time_s, entry.what, entry.why)
+                event = Event(entry.time_s, entry.what, entry.why)
+                self.events.append(event)
+                yield event
 
     def _take_rows(self, lines: list[bytes]) -> Iterator[Rows]:
         new: dict[Kind, list[Record]] = {}
@@ -148,6 +153,7 @@ class Feed:
         self.histories: dict[Kind, History] = {kind: History() for kind in kinds}
 
     def _forget_events(self) -> None:
+        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.lives: dict[str, int] = {}
         self.away: set[str] = set()
         self.end = ""
@@ -171,5 +177,5 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
     """What a line says; None where it is none of ours, such as one that was cut short."""
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -19,6 +19,7 @@ from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import read_state
 from fast_core.screens.frame import Frame
 from fast_core.screens.served import read_served
+from fast_core.system.text import encodable
 
 ASK_S = 1.0
 ANSWER_S = 2.0
@@ -30,11 +31,11 @@ def facts_of(run: RunDirectory) -> RunFacts:
     state = read_state(run.path)
     running = state.state == "running"
     return RunFacts(
-        name=run.path.parent.name,
+        name=encodable(run.path.parent.name),
         seed=state.seed,
         algorithm=state.algorithm,
         environment=state.environment,
-        directory=str(run.path),
+        directory=encodable(str(run.path)),
         mode="",
         running=running,
         outcome=None if running else f"{state.state}: {state.text}",
@@ -86,6 +87,7 @@ class RunOnFile:
             frames=False,
             why_no_frames=why_no_frames(self.facts, "" if served is None else served.url),
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
+            events=tuple(self._feed.events),
         )
 
     def news(self) -> list[News]:

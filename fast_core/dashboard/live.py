@@ -21,6 +21,7 @@ from fast_core.dashboard.source import (
 )
 from fast_core.dashboard.tile_states import Best, TileStates
 from fast_core.dashboard.words import node_word
+from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
@@ -29,6 +30,7 @@ from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
+from fast_core.system.text import encodable
 
 _IDLE = (NodeState.WAITING, NodeState.STARTING)
 
@@ -56,12 +58,13 @@ class LiveRun:
         self._room = bytearray(self._layout.nbytes)
         self._newest: dict[int, Frame] = {}
         self._states, self._best = TileStates(plan, memory, self._stats), Best()
+        self._row_s, self._row_at_s = 0.0, time.monotonic()  # of the newest row, and when it came
         self.facts = RunFacts(
             name=config.name,
             seed=config.seed,
             algorithm=config.algorithm.name,
             environment=config.environment.id,
-            directory=plan.run_directory,
+            directory=encodable(plan.run_directory),
             mode=config.mode,
             running=True,
         )
@@ -84,6 +87,7 @@ class LiveRun:
             frames=True,
             why_no_frames="",
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
+            events=tuple(self._feed.events),
         )
 
     def news(self) -> list[News]:
@@ -102,8 +106,8 @@ class LiveRun:
         figures, now_s = Figures(self._feed), time.monotonic()
         nodes = tuple(self._node(name, now_s) for name in self._stats if self._is_there(name))
         return Now(
-            phase="training" if figures.env_steps else "starting",
-            elapsed_s=figures.elapsed_s,
+            phase="training" if figures.env_steps or self._steps() else "starting",
+            elapsed_s=self._elapsed_s(figures.elapsed_s, now_s),
             env_steps=figures.env_steps,
             updates=figures.updates,
             rates=figures.rates,
@@ -112,6 +116,17 @@ class LiveRun:
             nodes=nodes,
             tiles=tuple(map(self._tile, self._tiles)),
         )
+
+    def _steps(self) -> bool:
+        """Whether environments are stepped, as before the first row of metrics."""
+        column = int(StatsColumn.STEP)
+        return any(self._stats[name].words[column] for name in self._plan.names.env)
+
+    def _elapsed_s(self, row_s: float, now_s: float) -> float:
+        """Seconds of training: those of the newest row, and since."""
+        if row_s != self._row_s:
+            self._row_s, self._row_at_s = row_s, now_s
+        return row_s + now_s - self._row_at_s
 
     def _is_there(self, name: str) -> bool:
         """A spare node that never came has no state."""

@@ -23,7 +23,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
 from fast_core.screens.served import read_served
-from fast_core.system.text import encodable
+from fast_core.system.text import encodable, error_text
 
 # What says how a run stands.
 _FILES = (
@@ -243,6 +243,15 @@ class Overview:
         )
         if not os.access(path, os.R_OK | os.X_OK):
             return replace(row, text="its directory can't be read"), None
+        try:
+            return self._filled(row, run, running=running)
+        except Exception as error:  # of one run's files, which must not hide the others
+            return replace(row, text=f"its files can't be read: {error_text(error)}"), None
+
+    def _filled(
+        self, row: RunRow, run: RunDirectory, *, running: bool
+    ) -> tuple[RunRow, Configuration | None]:
+        path = run.path
         state = read_state(path, _NEAR_BYTES) if running else read_state(path)
         best, last = self._figures(state) if running else (state.best, state.last)
         configuration = self._configurations.read(run)

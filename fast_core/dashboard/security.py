@@ -7,9 +7,8 @@ import hmac
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fast_core.screens.access import TOKEN, is_loopback
 
@@ -100,27 +99,27 @@ class Access:
         """Whether the address of the page has the token in it, which is changed for a cookie."""
         if not self.token or scope["type"] != "http" or scope["path"] != "/":
             return False
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        return any(self._is_token(each) for each in query.get("token", ()))
+        # As it stands there, too: `+` and `=` are letters of base64.
+        query = scope.get("query_string", b"").decode("latin-1")
+        parts = [each.partition("=") for each in query.split("&")]
+        shown = [value for name, _, value in parts if name == "token"]
+        return any(self._is_token(each) or self._is_token(unquote(each)) for each in shown)
 
     def _shows(self, scope: Scope) -> bool:
         for value in _values(scope, b"authorization"):
             scheme, _, shown = value.partition(" ")
             if scheme.lower() == "bearer" and self._is_token(shown.strip()):
                 return True
+        # Not parsed further: other pages of this machine have the same jar, and any cookies.
         for value in _values(scope, b"cookie"):
-            try:
-                found = SimpleCookie(value).get(self.cookie)
-            except CookieError:
-                continue
-            if found is not None and hmac.compare_digest(
-                found.value.encode(), self.ticket.encode()
-            ):
-                return True
+            for each in value.split(";"):
+                name, _, ticket = each.partition("=")
+                if name.strip() == self.cookie and _equal(ticket.strip(), self.ticket):
+                    return True
         return False
 
     def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(), self.token.encode())
+        return _equal(shown, self.token)
 
     def _knows(self, host: str, scope: Scope) -> bool:
         name = _name(host)
@@ -177,6 +176,10 @@ async def _answer(send: Send, status: int, text: str, headers: list[tuple[bytes,
     given = [kind, size, *headers, *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": given})
     await send({"type": "http.response.body", "body": body})
+
+
+def _equal(shown: str, kept: str) -> bool:
+    return hmac.compare_digest(shown.encode(), kept.encode())
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

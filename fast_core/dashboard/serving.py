@@ -88,6 +88,7 @@ class Serving:
             lifespan="off",
             ws="websockets-sansio",
             ws_max_size=MOST_MESSAGE,
+            ws_per_message_deflate=False,  # pictures are compressed already
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

@@ -120,6 +120,15 @@ class Now(msgspec.Struct, frozen=True, kw_only=True, rename={"ahead": "async"}):
     tiles: tuple[TileNow, ...]
 
 
+class Event(msgspec.Struct, frozen=True):
+    """Something was decided; ``at`` is in seconds since the run began."""
+
+    at: float
+    kind: str
+    text: str
+    type: Literal["event"] = "event"
+
+
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """What a page is told first, and again where the history was replaced."""
 
@@ -131,6 +140,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     frames: bool
     why_no_frames: str
     history: dict[str, Columns]
+    events: tuple[Event, ...] = ()  # the last ones
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -139,15 +149,6 @@ class Rows(msgspec.Struct, frozen=True):
     kind: Kind
     rows: list[Record]
     type: Literal["rows"] = "rows"
-
-
-class Event(msgspec.Struct, frozen=True):
-    """Something was decided; ``at`` is in seconds since the run began."""
-
-    at: float
-    kind: str
-    text: str
-    type: Literal["event"] = "event"
 
 
 class End(msgspec.Struct, frozen=True):

@@ -99,7 +99,9 @@ def _planned(file: Path) -> int | None:
         seeds, variants = tree["seeds"], tree.get("variants") or (None,)
         count = len(seeds) if isinstance(seeds, list) else int(seeds)
         return count * len(variants) * math.prod(_lengths(tree.get("grid") or {}))
-    except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, yaml.YAMLError, ArithmeticError, RecursionError):
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -61,5 +61,5 @@ def decode_row(line: bytes) -> MetricsRow | None:
     """A row as it stands in the file; None for what is none."""
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -169,7 +169,7 @@ def _end(events: Path) -> JournalEntry | None:
     for line in reversed(_tail(events).splitlines()):
         try:
             entry = _entries.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if entry.what in ("start", "resume"):
             return None
@@ -191,7 +191,7 @@ def _figures(
             continue
         try:
             row = _rows.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         newest = newest or row
         mean = row.values.get(RETURN)
@@ -207,7 +207,7 @@ def _identity(config: Path) -> tuple[str, str, int | None]:
     try:
         tree = parsed(config.read_bytes())
         return str(tree["algorithm"]["name"]), str(tree["environment"]["id"]), int(tree["seed"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, OverflowError):
         return "", "", None
 
 
@@ -216,10 +216,13 @@ def parsed(config: bytes) -> Any:
 
     Raises:
         yaml.YAMLError: It is no YAML.
-        ValueError: It is not even text.
+        ValueError: It is not even text, or nested too deeply.
     """
     # The parser in C, where there is one, is ten times as fast as that of configurations.
-    return yaml.load(config, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    try:
+        return yaml.load(config, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _tail(path: Path, most: int = _TAIL_BYTES) -> bytes:

@@ -41,5 +41,5 @@ def read_served(path: Path) -> Served | None:
     """What a file says; None where there is none, or one that says nothing."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Served)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

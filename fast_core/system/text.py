@@ -9,7 +9,7 @@ def error_text(error: BaseException) -> str:
         text = str(error)
     except BaseException:  # a user's error may raise anything
         text = "<its text can't be made>"
-    return f"{type(error).__name__}: {text}"
+    return encodable(f"{type(error).__name__}: {text}")
 
 
 def encodable(text: str) -> str:

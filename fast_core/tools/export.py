@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 from fast_core.export import check_target, write
 from fast_core.policy import load_policy
-from fast_core.system import forks
 from fast_core.system.surroundings import write_result
+from fast_core.tools.unwinding import unwinding
 
 
 def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
@@ -28,18 +27,11 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
     target = check_target(file).absolute()  # user code may change the current folder
     policy = load_policy(path, checkpoint=checkpoint)
     # `fastloop` ends at once on these, which would leave what is being written.
-    before = {number: forks.take(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        exported = write(policy.config, policy.environment, policy.file.arrays(), target)
+        with unwinding():
+            exported = write(policy.config, policy.environment, policy.file.arrays(), target)
     except KeyboardInterrupt as interrupt:
         return 128 + int(interrupt.args[0])
-    finally:
-        for number, handler in before.items():
-            forks.give_back(number, handler)
     which = f"policy {policy.origin.source}, version {policy.version}"
     write_result(f"wrote {file} ({which}): {exported.summary}")
     return 0
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt(number)

@@ -31,6 +31,7 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.system import resources, usage
 from fast_core.tools.demo import environment_of, first_there
 from fast_core.tools.sweep.child import Child
+from fast_core.tools.unwinding import unwinding
 
 FOR_EVER_S = 1e9
 POLL_S, START_S, GRACE_S = 0.05, 300.0, 30.0
@@ -275,9 +276,13 @@ def median(rounds: Sequence[Figures]) -> Figures:
 
 
 def result(
-    config: RunConfig, plan: Plan, ones: Sequence[Figures], manys: Sequence[Figures]
+    config: RunConfig,
+    plan: Plan,
+    ones: Sequence[Figures],
+    manys: Sequence[Figures],
+    load: float,
 ) -> dict[str, Any]:
-    """Everything that was found, as one JSON object."""
+    """Everything that was found, as one JSON object; ``load`` is the machine's, before."""
     one, many = median(ones), median(manys)
     cores = resources.cores().granted
     speedup = many.env_steps_per_s / one.env_steps_per_s if one.env_steps_per_s else 0.0
@@ -298,7 +303,7 @@ def result(
         / min(a.env_steps_per_s for a in ones),
         "speedup_per_core": speedup / min(many.workers, cores),
         "memory_ratio": many.memory_bytes / max(one.memory_bytes, 1),
-        "load_1min": round(os.getloadavg()[0], 2),
+        "load_before": round(load, 2),
     }
 
 
@@ -340,7 +345,7 @@ def _row(name: str, one: float, many: float, digits: int = 0) -> tuple[str, str,
 
 def _words(found: dict[str, Any]) -> list[str]:
     """What the figures don't say by themselves."""
-    workers, cores, load = found["workers"], found["cores"], found["load_1min"]
+    workers, cores, load = found["workers"], found["cores"], found["load_before"]
     words = []
     if workers >= cores:
         words.append(
@@ -353,10 +358,15 @@ def _words(found: dict[str, Any]) -> list[str]:
             f"One worker alone keeps {busy:.1f} cores busy: with it the learner, which does the "
             "same work for each environment step on both sides."
         )
-    if load > cores + workers:
+    if load > cores / 4:
         words.append(
-            f"Other work was going on (load {load:g} on {cores} cores), so figures vary: look at "
-            "the spread of the rounds."
+            f"Other work was going on (load {load:g} on {cores} cores before this began), so "
+            "figures vary: look at the spread of the rounds, and at env steps/core s."
+        )
+    if found["speedup_per_core"] > 1.1:
+        words.append(
+            "The speed-up is more than the cores allow: several processes get more of a busy "
+            "machine than one does."
         )
     if not (found["one"]["episodes_per_hour"] and found["many"]["episodes_per_hour"]):
         words.append("On one side no episode ended; --seconds makes it longer.")
@@ -367,7 +377,7 @@ def run(asked: Asked, *, as_json: bool) -> int:
     """Compare one worker with several, and print it, or one JSON object.
 
     Returns:
-        The exit status.
+        The exit status; 128 + signal number when interrupted.
 
     Raises:
         FastLoopError: A run could not be started, or ended by itself.
@@ -380,6 +390,12 @@ def run(asked: Asked, *, as_json: bool) -> int:
             "rollout.shards of the configuration). Set --workers=2 or more."
         )
     plan = Plan(1, asked.seconds or 2.0) if asked.quick else Plan(3, asked.seconds or 10.0)
-    found = result(config, plan, *compare(config, many, plan))
+    load = os.getloadavg()[0]
+    try:
+        with unwinding():  # the run that is measured, and its folder
+            sides = compare(config, many, plan)
+    except KeyboardInterrupt as interrupt:
+        return 128 + int(interrupt.args[0])
+    found = result(config, plan, *sides, load)
     print(json.dumps(found) if as_json else table(found), flush=True)
     return 0

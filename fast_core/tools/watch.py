@@ -17,7 +17,7 @@ from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import find_runs
 from fast_core.screens.access import check_page, token, with_token
-from fast_core.screens.served import read_served
+from fast_core.screens.served import Served, read_served
 from fast_core.system.surroundings import expanded, write_result
 
 LOOK_S = 1.0
@@ -80,7 +80,7 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
     """
     run = RunDirectory.open(path)
     served = read_served(run.dashboard)
-    if served is not None and holder(run.lock_file) is not None and _listens(served.url):
+    if served is not None and holder(run.lock_file) is not None and _answers(served):
         write_result(f"{short(run.path)} serves its page itself: {with_token(served.url)}")
         if opens:
             webbrowser.open(served.url)
@@ -132,12 +132,13 @@ def _page(host: str, port: int | None) -> DashboardConfig:
     return page
 
 
-def _listens(url: str) -> bool:
-    place = urlsplit(url)
+def _answers(served: Served) -> bool:
+    """Whether somebody listens where a page is said to be."""
     try:
-        with socket.create_connection((place.hostname, place.port), 1.0):
+        host = urlsplit(served.url).hostname or ""
+        with socket.create_connection((host, served.port), LOOK_S):
             return True
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

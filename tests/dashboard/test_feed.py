@@ -106,3 +106,12 @@ def test_decisions_say_who_is_away_and_how_it_ended(tmp_path: Path) -> None:
     add(run.events, entry("resume", "all are ready"))
     found.catch_up()
     assert found.end == ""
+
+
+def test_last_decisions_are_kept_for_who_comes_later(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    add(run.events, "".join(entry("save", str(n)) for n in range(feed.MOST_EVENTS + 2)))
+    found = Feed(run)
+    found.catch_up()
+    assert len(found.events) == feed.MOST_EVENTS
+    assert (found.events[0].text, found.events[-1].text) == ("2", str(feed.MOST_EVENTS + 1))

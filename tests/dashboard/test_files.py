@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fast_core.dashboard import files
@@ -31,6 +33,12 @@ def test_ended_run_is_shown_from_its_files(run: RunOnFile) -> None:
     assert hello.history["evaluation"]["eval/return_mean"] == [1.0, 2.0]
     assert run.now().phase == "finished"
     assert run.news() == []
+
+
+def test_run_in_a_folder_whose_name_is_no_unicode_is_shown(tmp_path: Path) -> None:
+    source = RunOnFile(RunDirectory(made_run(tmp_path / os.fsdecode(b"\xff"), values=[1.0])))
+    assert "\\udcff" in msgspec.json.decode(msgspec.json.encode(source.hello()))["run"]["directory"]
+    source.close()
 
 
 def test_run_that_goes_on_is_asked_while_somebody_looks(

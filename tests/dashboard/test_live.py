@@ -103,6 +103,22 @@ def test_shares_are_those_of_the_last_seconds() -> None:
     assert meter.take(Reading(20.0, 0.1, 0.0)) == (None, None), "another process"
 
 
+def test_time_goes_on_between_rows_and_a_first_round_is_training(
+    stage: Stage, clock: list[float]
+) -> None:
+    live: Any = LiveRun(stage.plan, stage.memory, None, None)  # type: ignore[arg-type]
+    assert (live.now().phase, live.now().elapsed_s) == ("starting", 0.0)
+    stage.memory.all_stats()["env-1"].words[StatsColumn.STEP] = 3
+    clock[0] += 20.0
+    assert (live.now().phase, live.now().elapsed_s) == ("training", 20.0)
+    path = Path(stage.plan.run_directory) / "metrics.jsonl"
+    path.write_text('{"env_steps": 64, "updates": 4, "time_s": 21.5, "values": {}}\n')
+    live.news()
+    assert live.now().elapsed_s == 21.5
+    clock[0] += 1.0
+    assert (live.now().env_steps, live.now().elapsed_s) == (64, 22.5)
+
+
 def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
     plan = stage.plan
     wanted: list[dict[int, int]] = []

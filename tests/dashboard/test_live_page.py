@@ -31,7 +31,7 @@ EIGHT: dict[str, Any] = {
     "metrics": {"tensorboard": False, "interval_s": 0.2},
     "dashboard": {"enabled": True, "port": 0, "fps": 10, "cpu_share": 0.5},
     "diagnostics": {"delay_ms": 1},
-    "stop": {"time_s": 100},
+    "stop": {"time_s": 600},
 }
 
 
@@ -121,4 +121,5 @@ def recover(page: Visit, launched: Launched) -> None:
     page.until(lambda: page.page.locator("#connection[data-state=lost]").count(), "the loss")
     page.until(lambda: page.text("#connection") == "live", "the way back")
     page.until(lambda: page.points()["return"][0] >= rows, "the history")
+    page.until(lambda: "dashboard is gone" in page.text("#events"), "what was decided before")
     page.until(lambda: max(page.drawn()) > drawn, "pictures")

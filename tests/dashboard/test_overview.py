@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fast_core.dashboard import files
 from fast_core.dashboard import overview as overview_module
 from fast_core.dashboard.curves import METRICS, Curve
 from fast_core.dashboard.overview import News, Overview
@@ -204,6 +205,49 @@ def test_live_page_of_a_running_run_is_linked_without_its_token(
     (path / "dashboard.json").unlink()
     assert live() == ""
     lock.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("config.yaml", "name: a\nalgorithm: {name: ppo}\nenvironment: {id: x}\nseed: .inf\n"),
+        ("config.yaml", "name: a\nalgorithm: &a {name: *a}\nenvironment: {id: x}\nseed: 0\n"),
+        ("config.yaml", "[" * 5000 + "]" * 5000),
+        ("metrics.jsonl", '{"x":' + "[" * 5000 + "\n"),
+        ("events.jsonl", '{"x":' + "[" * 5000 + "\n"),
+        ("dashboard.json", '{"x":' + "[" * 5000),
+        ("../sweep.yaml", "seeds: .inf\n"),
+        ("../sweep.yaml", "seeds: 2\ngrid: &a {x: *a}\n"),
+    ],
+)
+def test_one_strange_file_hides_nothing_else(tmp_path: Path, file: str, text: str) -> None:
+    fine, strange = made_run(tmp_path, values=[1.0]), made_run(tmp_path, "name=b", values=[1.0])
+    (strange / file).write_text(text)
+    lock = RunDirectory(strange).lock()
+    news = looked(Overview(tmp_path))
+    lock.close()
+    assert msgspec.json.encode(news)
+    found = {row.name: row.state for row in news.runs}
+    assert found[str(fine.relative_to(tmp_path))] == "finished"
+    assert found[str(strange.relative_to(tmp_path))] == "running"
+    files.facts_of(RunDirectory(strange))
+
+
+def test_error_in_reading_one_run_is_said_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = made_run(tmp_path, values=[1.0]), made_run(tmp_path, values=[1.0])
+
+    def fails(run: Path) -> RunState:
+        if run == path:
+            raise MemoryError("too much")
+        return read_state(run)
+
+    monkeypatch.setattr(overview_module, "read_state", fails)
+    rows = {row.name: row for row in looked(Overview(tmp_path)).runs}
+    assert rows[str(other.relative_to(tmp_path))].state == "finished"
+    row = rows[str(path.relative_to(tmp_path))]
+    assert (row.state, row.text) == ("unknown", "its files can't be read: MemoryError: too much")
 
 
 def test_sweep_says_how_far_it_is(tmp_path: Path) -> None:

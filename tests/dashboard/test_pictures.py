@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import weakref
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fast_core.dashboard.clips import KEPT_BYTES, KEPT_S, Clips
+from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, Clips, Shot
 from fast_core.dashboard.pictures import Kind, as_rgb, encode, header, observed
 from fast_core.errors import ConfigError
 from tests.dashboard.served import make_frame
@@ -80,6 +81,11 @@ def test_reel_holds_the_last_seconds_and_no_more_bytes_than_it_may() -> None:
     for n in range(20):
         clips.add(1, Kind.RGB, n / 100, bytes(KEPT_BYTES // 4))
     assert len(clips.shots(1, 1000)) == 4
+    for tile in range(2, 34):
+        for n in range(20):
+            clips.add(tile, Kind.RGB, n / 100, bytes(KEPT_BYTES // 4))
+    kept = [len(shot.data) for tile in range(34) for shot in clips.shots(tile, 1000)]
+    assert sum(kept) <= 2 * ALL_BYTES
     clips.keep({1})
     assert clips.shots(0, 1000) == []
 
@@ -94,3 +100,27 @@ def test_film_has_the_frames_and_their_time() -> None:
         assert film.info["duration"] == 200
     with pytest.raises(ConfigError, match="no frames of this tile yet"):
         clips.film(clips.shots(3, 10), "gif")
+
+
+def test_film_is_made_of_one_picture_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of large ones, decoded, would be more than the run's machine can spare."""
+    made: list[weakref.ref[Image.Image]] = []
+    most, from_array = 0, Image.fromarray
+
+    def watched(pixels: np.ndarray) -> Image.Image:
+        nonlocal most
+        image = from_array(pixels)
+        made.append(weakref.ref(image))
+        most = max(most, sum(each() is not None for each in made))
+        return image
+
+    monkeypatch.setattr(Image, "fromarray", watched)
+    rng = np.random.default_rng(0)
+    reel = [
+        Shot(0.1 * n, encode(make_frame(picture=picture), Kind.RGB))
+        for n, picture in enumerate(rng.integers(0, 255, (20, 40, 60, 3), np.uint8))
+    ]
+    film = Clips().film(reel, "gif")
+    with Image.open(io.BytesIO(film)) as image:
+        assert (image.n_frames, image.size) == (20, (60, 40))  # type: ignore[attr-defined]
+    assert len(made) >= 20 and most <= 5

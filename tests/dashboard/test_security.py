@@ -93,3 +93,17 @@ def test_token_is_shown_in_three_ways_and_in_no_other() -> None:
 def test_cookie_of_one_port_is_not_that_of_another() -> None:
     one, other = (Access("127.0.0.1", port, TOKEN) for port in (8420, 8421))
     assert one.cookie != other.cookie
+
+
+@pytest.mark.parametrize("other", ['a={"b":1}', "a[b]=1", 'a="b', ";;", "\xe4"])
+def test_cookies_of_other_pages_of_this_machine_do_no_harm(other: str) -> None:
+    access = Access("127.0.0.1", 8420, TOKEN)
+    cookies = ("cookie", f"{other}; {access.cookie}={access.ticket}")
+    assert status(access, scope(("host", HOST), cookies, path="/ws")) == 200
+
+
+@pytest.mark.parametrize("shown", ["0123456789abc+e/f==", "0123456789abc%2Be%2Ff%3D%3D"])
+def test_token_of_base64_may_stand_in_the_address_as_it_is(shown: str) -> None:
+    access = Access("127.0.0.1", 8420, "0123456789abc+e/f==")
+    assert status(access, scope(("host", HOST), query=f"a=b&token={shown}")) == 200
+    assert status(access, scope(("host", HOST), query="token=0123456789abc e/f==")) == 401

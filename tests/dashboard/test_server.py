@@ -148,6 +148,7 @@ def test_token_becomes_a_cookie_that_other_pages_do_not_send(source: Pretend) ->
     "rubbish",
     [
         "rubbish",
+        '{"x":' + "[" * 3900,
         "[]",
         "{}",
         b"\x00\xff",
@@ -266,6 +267,7 @@ def test_clip_of_what_was_watched(server: PageServer) -> None:
 # --- slow browsers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_browser_that_reads_nothing_costs_nothing(
     server: PageServer, source: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,8 +283,12 @@ def test_browser_that_reads_nothing_costs_nothing(
         assert len(broadcast._newest) == 8, "one frame of each tile, whoever waits"
         source.coming = [Event(1.0, "x", "y" * 1000) for _ in range(9000)]
         assert all(age_ms < 1000 for *_, age_ms, _ in pictures(fast, 40))
-        eventually(lambda: len(broadcast._connections) == 1, "the slow one told to come again")
-        texts(fast, "now")
+
+        def alone() -> bool:
+            pictures(fast, 1)  # it goes on reading
+            return len(broadcast._connections) == 1
+
+        eventually(alone, "the slow one told to come again")
 
 
 def stall(server: PageServer) -> socket.socket:

@@ -17,6 +17,7 @@ from fast_core.envs.repeating import restore
 from fast_core.envs.retro import RetroGame
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver, random_actions
+from tests.forms import slow_but
 
 retro = pytest.importorskip("stable_retro")
 pytest.importorskip("cv2")
@@ -60,15 +61,15 @@ def test_step_is_so_many_frames_of_the_emulator_with_the_same_buttons(
     assert np.abs(steps[-1][0].mean((0, 1)) - shown.mean((0, 1))).max() < 1
 
 
-@pytest.mark.parametrize(
-    ("actions", "space"),
-    [
-        (FIRE, Discrete(3)),
-        ("discrete", Discrete(126)),
-        ("multi_discrete", MultiDiscrete([3, 3, 14])),
-        ("filtered", MultiBinary(12)),
-    ],
-)
+SPACES: list[tuple[Any, Any]] = [
+    (FIRE, Discrete(3)),
+    ("discrete", Discrete(126)),
+    ("multi_discrete", MultiDiscrete([3, 3, 14])),
+    ("filtered", MultiBinary(12)),
+]
+
+
+@pytest.mark.parametrize(("actions", "space"), slow_but(SPACES[3:], SPACES))
 def test_every_space_of_actions_can_be_learned_in(actions: Any, space: Any) -> None:
     kwargs = {"game": GAME, "actions": actions}
     config = EnvironmentConfig(id="fast_core.envs.retro:RetroGame", kwargs=kwargs)

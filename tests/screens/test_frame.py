@@ -75,3 +75,12 @@ def test_note_that_is_too_long_is_cut(letter: str) -> None:
     note = layout.unpack(bytes(room)).note
     assert note.endswith("...") and len(note.encode()) <= NOTE_BYTES
     assert set(note.removesuffix("...")) == {letter}
+
+
+def test_note_may_have_letters_that_utf8_has_not() -> None:
+    """As an error has that names a file whose name is no UTF-8: training went down with it."""
+    layout = FrameLayout((np.dtype("f4"), (2,)), (np.dtype("i8"), ()), 0, 3)
+    nothing = np.zeros(2, np.float32), np.int64(1), np.zeros(0, np.float32)
+    room = bytearray(layout.nbytes)
+    layout.pack(Frame(*range(8), 0.0, 0.0, "no file \udcff", None, *nothing), room)
+    assert layout.unpack(bytes(room)).note == "no file \\udcff"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.tools import parallel
 from fast_core.tools.parallel import (
     Asked,
     Figures,
@@ -96,7 +99,7 @@ def test_rates_are_from_the_end_of_a_round_to_that_of_another(tmp_path: Path) ->
 
 def test_what_is_found_is_the_median_and_the_spread() -> None:
     slow, fast = (Figures(8, rate, 1.0, 1.0, 1.0) for rate in (900.0, 3000.0))
-    found = result(config(), Plan(3, 5.0), [ONE] * 3, [slow, MANY, fast])
+    found = result(config(), Plan(3, 5.0), [ONE] * 3, [slow, MANY, fast], 0.0)
     assert median([slow, MANY, fast]).env_steps_per_s == 1800
     spread = (found["speedup_lowest"], found["speedup"], found["speedup_highest"])
     assert spread == (0.9, 1.8, 3.0)
@@ -104,7 +107,7 @@ def test_what_is_found_is_the_median_and_the_spread() -> None:
 
 
 def test_words_are_honest_about_cores() -> None:
-    found = result(config(), Plan(3, 5.0), [ONE], [MANY]) | {"cores": 2, "load_1min": 0.5}
+    found = result(config(), Plan(3, 5.0), [ONE], [MANY], 0.5) | {"cores": 2}
     shown = table(found)
     assert "env steps/s          1,000      1,800   1.80" in shown
     assert "episodes/h           3,600      7,200   2.00" in shown
@@ -112,8 +115,9 @@ def test_words_are_honest_about_cores() -> None:
     assert "8 workers and the learner share 2 cores" in shown
     assert "One worker alone keeps 1.5 cores busy" in shown
     assert "Other work" not in shown and "no episode ended" not in shown
-    crowded = table(found | {"cores": 16, "load_1min": 40.0})
-    assert "Other work was going on (load 40 on 16 cores)" in crowded
+    crowded = table(found | {"cores": 16, "load_before": 40.0, "speedup_per_core": 1.5})
+    assert "Other work was going on (load 40 on 16 cores" in crowded
+    assert "more than the cores allow" in crowded and "more than the cores allow" not in shown
     assert "learner share" not in crowded
 
 
@@ -123,3 +127,19 @@ def test_words_are_honest_about_cores() -> None:
 def test_one_thing_is_compared(asked: Asked) -> None:
     with pytest.raises(ConfigError, match="one configuration, or --env ID; got 'ppo_cartpole' and"):
         asked.config()
+
+
+def test_folder_is_gone_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> Figures:
+        assert len(list(tmp_path.iterdir())) == 1
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(parallel, "measure", interrupted)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # `fastloop` would be gone at once
+    try:
+        assert parallel.run(Asked(["ppo_cartpole"]), as_json=False) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.iterdir()) == []

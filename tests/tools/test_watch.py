@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fast_core.dashboard.serving import url_of
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.screens.served import Served
 from fast_core.tools.watch import folder_at, watch
 from tests.tools.made_runs import made_run
 
@@ -37,3 +42,16 @@ def test_sweep_and_folder_without_runs_yet_are_folders(tmp_path: Path) -> None:
 def test_nothing_is_refused_as_a_run_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run at"):
         watch(tmp_path / "runs", host="127.0.0.1", port=0, opens=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_page_that_a_run_serves_itself_is_found_at_its_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    run = RunDirectory(made_run(tmp_path, outcome=None))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with closing(run.lock()), socket.create_server((host, 0), family=family) as listening:
+        url, port = url_of(host, listening), listening.getsockname()[1]
+        Served(url, port, os.getpid()).write(run.dashboard)
+        assert watch(run.path, host="127.0.0.1", port=0, opens=False) == 0
+    assert f"serves its page itself: {url}" in capsys.readouterr().out

@@ -83,6 +83,11 @@ function hello(message) {
   Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
   if (other) forget();
   history.replace(message.history ?? {});
+  if (message.events?.length) {
+    find("events").replaceChildren();
+    page.events.length = 0;
+    message.events.forEach(addEvent);
+  }
   grid.setTiles(message.tiles);
   if (large.open) enlarge(large.tile.number, false);
   banner("");

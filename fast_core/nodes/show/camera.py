@@ -268,7 +268,11 @@ class Camera:
             if not studio.pace.due((shot.tile.number,), began_ns):
                 continue
             computed_ns = time.process_time_ns()
-            self._take(shot, scene, began_ns)
+            try:
+                self._take(shot, scene, began_ns)
+            except Exception as error:  # the run must not end for a picture
+                shot.hopeless = shot.note = f"no picture: taking it raised {error_text(error)}"
+                studio.say(shot.tile, shot.note)
             took_ns = time.monotonic_ns() - began_ns
             # A thread that has just been woken gets a core before those that compute all the time.
             # So where cores are scarce, drawing takes more from stepping than the time it lasts.

@@ -329,3 +329,19 @@ def test_evaluation_is_shown(stage: Stage) -> None:
         want(stage, EVALUATED)
     assert returns[0] == returns[1]
     node.close()
+
+
+def test_run_goes_on_whatever_taking_a_picture_raises(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(parts: object) -> object:
+        raise TypeError("a generator that is none")
+
+    monkeypatch.setattr(camera_module, "RandomStates", fail)
+    node = start()
+    want(stage, 0)
+    collect(stage, node)
+    number, frame = newest(stage, 0)
+    assert number == STEPS - 2, "all but the first, at which it was given up"
+    assert frame.picture is None
+    assert frame.note == "no picture: taking it raised TypeError: a generator that is none"
