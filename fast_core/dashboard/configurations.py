@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 
+import msgspec
 import yaml
 
-from fast_core.config.alike import compared
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, StopConfig
+from fast_core.config.alike import compared, within
 from fast_core.config.leaves import leaves_of
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import parsed
@@ -58,7 +61,7 @@ def _configuration(text: bytes) -> Configuration | None:
     if not isinstance(tree, dict) or not {"name", "algorithm", "environment"} <= tree.keys():
         return None
     try:
-        decisive = compared(leaves_of(tree))
+        decisive = compared(_completed(leaves_of(tree)))
     except RecursionError:  # an alias within what it stands for
         return None
     canonical = repr(sorted(decisive.items(), key=lambda item: item[0]))
@@ -67,3 +70,19 @@ def _configuration(text: bytes) -> Configuration | None:
         str(tree["name"]),
         decisive,
     )
+
+
+def _completed(found: dict[str, object]) -> dict[str, object]:
+    """With defaults for keys that were added to FastLoop since the run began."""
+    above = {key.rpartition(".")[0] for key in found}
+    lacking = {key: value for key, value in _defaults().items() if key not in found}
+    return found | {key: value for key, value in lacking.items() if key not in above}
+
+
+@cache
+def _defaults() -> dict[str, object]:
+    """Of every key but those of algorithms, which would have to be imported."""
+    stop, nothing = StopConfig(), AlgorithmConfig(name="")
+    config = RunConfig(name="", environment=EnvironmentConfig(id=""), algorithm=nothing, stop=stop)
+    leaves = leaves_of(msgspec.to_builtins(config))
+    return {key: value for key, value in leaves.items() if not within(key, "algorithm")}

@@ -44,15 +44,15 @@ class Dashboard(Node):
 
     def setup(self) -> None:
         """Begin to serve: at the port of the process before, if there was one."""
+        context, config = self.context, self.context.plan.config
+        if config.mode == "process":  # first, since what follows takes a second of a core
+            os.nice(NICENESS)
         # here, because the launcher imports this module and needs none of them
         from fast_core.dashboard.insight import Insights
         from fast_core.dashboard.live import LiveRun
         from fast_core.dashboard.server import PageServer
         from fast_core.dashboard.serving import listen
 
-        context, config = self.context, self.context.plan.config
-        if config.mode == "process":
-            os.nice(NICENESS)
         page, path = config.dashboard, RunDirectory(Path(context.plan.run_directory)).dashboard
         before = read_served(path) if context.life > 1 else None
         port = page.port if before is None else before.port

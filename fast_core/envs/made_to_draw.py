@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import TypeVar
 
 from gymnasium.envs.registration import load_env_creator
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 MODE = "rgb_array"
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
-_LIBRARIES = {"egl": ("libEGL.so.1",), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6")}
+_OSMESA = ("libOSMesa.so.8", "libOSMesa.so.6")
 
 
 def make_to_draw(
@@ -92,17 +93,32 @@ def let_draw_without_screen() -> None:
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it tells of itself
-    if "MUJOCO_GL" in os.environ:
+    if "MUJOCO_GL" in os.environ or find_spec("mujoco") is None:
         return
-    for name, libraries in _LIBRARIES.items():
-        if any(_loads(library) for library in libraries):
-            os.environ["MUJOCO_GL"] = name
-            return
+    if _egl_has_devices():
+        os.environ["MUJOCO_GL"] = "egl"
+    elif any(map(_load, _OSMESA)):
+        os.environ["MUJOCO_GL"] = "osmesa"
 
 
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
+def _egl_has_devices(library: str = "libEGL.so.1") -> bool:
+    """Whether EGL has anything to draw with; where it has not, MuJoCo may not even be imported."""
+    egl = _load(library)
+    if egl is None:
         return False
-    return True
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    address = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+    if not address:
+        return False
+    count = ctypes.c_int()
+    kind = ctypes.CFUNCTYPE(
+        ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)
+    )
+    return bool(kind(address)(0, None, ctypes.byref(count))) and count.value > 0
+
+
+def _load(library: str) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(library)
+    except OSError:
+        return None

@@ -30,6 +30,7 @@ from fast_core.envs.vector_source import (
     without_stack,
 )
 from fast_core.errors import ConfigError
+from fast_core.system.text import error_text
 
 Flags = NDArray[np.bool_]
 _OURS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info")
@@ -61,7 +62,7 @@ class EnvPoolSource:
     def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Read what the task is like; environments are made by `start`.
 
-        They are made so that they draw themselves if ``draws`` says so.
+        They are made so that they draw themselves if ``draws`` says so and they can.
 
         Raises:
             ConfigError: EnvPool is not installed, has no such task, or takes no such arguments.
@@ -92,7 +93,7 @@ class EnvPoolSource:
         self._ignored = np.broadcast_to(valid_action(action), (envs, *action.shape))
         self._pool: Any = None
         self._everywhere = np.arange(envs)
-        self._draws = draws
+        self._draws, self._why_not = draws, ""
 
     def _spec(self, config: EnvironmentConfig) -> Any:
         try:
@@ -114,21 +115,28 @@ class EnvPoolSource:
         self.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._pool = self._envpool.make_gymnasium(
-                self._id, num_envs=self._envs, env_seed=list(seeds), **self._made_with()
-            )
+            self._pool = self._make(list(seeds))
             obs, info = self._pool.reset()
         return self._ordered(obs, info, self._everywhere)
 
-    def _made_with(self) -> dict[str, Any]:
-        return {"render_mode": MODE} | self._kwargs if self._draws else self._kwargs
+    def _make(self, seeds: list[int]) -> Any:
+        make = partial(self._envpool.make_gymnasium, self._id, num_envs=self._envs, env_seed=seeds)
+        if self._draws and not self._why_not:
+            try:
+                return make(**self._made_to_draw())
+            except Exception as error:  # an older one may not know how to draw
+                self._why_not = f"it can't be made with render_mode {MODE!r}: {error_text(error)}"
+        return make(**self._kwargs)
+
+    def _made_to_draw(self) -> dict[str, Any]:
+        return {"render_mode": MODE} | self._kwargs
 
     def drawable(self, place: int) -> Drawable:
         """See `VectorSource.drawable`."""
-        return Drawable(partial(self._render, place))
+        return Drawable(partial(self._render, place), why_not=self._why_not)
 
     def _render(self, place: int) -> object:
-        try_drawing(self._id, self._made_with())
+        try_drawing(self._id, self._made_to_draw())
         return self._pool.render([place])[0]
 
     def set_attributes(self, values: Sequence[Values]) -> None:

@@ -83,7 +83,8 @@ class Scheduler:
         if run.ended:
             _after_the_end(run, event)
         else:
-            run.standstill.take(event, now_s)
+            if getattr(event, "node", None) not in run.optional.names:  # nothing waits for them
+                run.standstill.take(event, now_s)
             _dispatch(run, event)
             if not run.ended:
                 advance(run)

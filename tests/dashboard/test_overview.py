@@ -54,6 +54,17 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> N
     )
 
 
+def test_keys_that_came_later_tell_no_run_apart_from_older_ones(tmp_path: Path) -> None:
+    new = made_run(tmp_path, "seed=0", "environment.atari.noop_max=3", values=[1.0])
+    old = RunDirectory(made_run(tmp_path, "seed=1", "environment.atari.noop_max=3", values=[1.0]))
+    lines = old.config.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "no_reward" not in line]
+    assert len(kept) == len(lines) - 2
+    old.config.write_text("".join(kept))
+    news = looked(Overview(tmp_path))
+    assert [len(group.runs) for group in news.groups or ()] == [2], new
+
+
 def test_only_what_has_changed_is_told_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from fast_core.config import EnvironmentConfig
 from fast_core.envs import envpool_drawing
 from fast_core.envs.drawable import NotYet
 from fast_core.envs.envpool_drawing import try_drawing
+from fast_core.envs.vector_envpool import EnvPoolSource
 from tests.process.harness import eventually
 
 
@@ -42,6 +47,25 @@ def outcome(task: str) -> str:
     except RuntimeError as error:
         return str(error)
     return "drawn"
+
+
+def test_envpool_that_can_not_draw_trains_as_ever() -> None:
+    pytest.importorskip("envpool")
+    source: Any = EnvPoolSource(EnvironmentConfig(id="CartPole-v1"), 2, draws=True)
+    envpool, made = source._envpool, []
+
+    def make(task: str, **arguments: Any) -> Any:
+        made.append(arguments)
+        if "render_mode" in arguments:
+            raise TypeError("got an unexpected key 'render_mode'")
+        return envpool.make_gymnasium(task, **arguments)
+
+    source._envpool = SimpleNamespace(make_gymnasium=make)
+    source.start([1, 2])
+    source.start([3, 4])
+    assert len(made) == 3, "it is asked once"
+    assert "unexpected key 'render_mode'" in source.drawable(0).why_not
+    source.close()
 
 
 @pytest.mark.slow

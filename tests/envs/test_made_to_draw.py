@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 import gymnasium
@@ -144,3 +146,24 @@ def test_users_choice_of_what_draws_stays(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SDL_VIDEODRIVER", "kmsdrm")
     let_draw_without_screen()
     assert (os.environ["MUJOCO_GL"], os.environ["SDL_VIDEODRIVER"]) == ("glfw", "kmsdrm")
+
+
+_WITHOUT_DEVICES = """
+import os
+from fast_core.envs.made_to_draw import let_draw_without_screen
+let_draw_without_screen()
+print(os.environ.get("MUJOCO_GL"))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="EGL is Linux's")
+def test_an_egl_without_devices_is_not_what_draws() -> None:
+    """MuJoCo could not even be imported with it in many of its versions."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    without = kept | {"__EGL_VENDOR_LIBRARY_DIRS": "/nowhere"}  # where libEGL finds drivers
+    said = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_DEVICES], env=without, capture_output=True, text=True
+    )
+    assert said.stdout.strip() != "egl", said.stderr
+    assert said.returncode == 0

@@ -161,6 +161,8 @@ class Drawn(gymnasium.Env[np.ndarray, np.int64]):
                 time.sleep(0.05)
             case "hangs" if self._drawn > 1 and self._may_hang:
                 self._hangs = True
+                self.np_random.random()
+                random.random()
                 time.sleep(3600)
             case "changes its observation":
                 self._obs[:] = 7

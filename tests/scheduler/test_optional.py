@@ -128,6 +128,18 @@ def test_messages_reach_it_no_more_when_it_was_given_up_in_one_process() -> None
     assert scheduler.handle(NEWS, 0.0) == [], "nobody would ever take it out of its queue"
 
 
+def test_its_comings_and_goings_hide_no_standstill() -> None:
+    scheduler, now_s = begun(work_timeout_s=60.0, repeat_timeout_s=60.0), 0.0
+    scheduler.handle(Ready("page", 1), now_s)
+    while now_s < 60.0:
+        now_s = scheduler.next_wakeup_s() or now_s
+        sends = scheduler.handle(Tick(0.0), now_s)  # no node has been at work since the beginning
+        scheduler.handle(GONE, now_s)
+        scheduler.handle(Ready("page", 1), now_s)
+    assert any(isinstance(command, EndRun) for _, command in sends)
+    assert now_s == 60.0
+
+
 def test_its_death_does_not_pass_for_that_of_a_node_that_training_needs() -> None:
     scheduler = begun()
     sends = scheduler.handle(NodeExited("env0", "was killed", reaped=True), 0.0)

@@ -321,6 +321,7 @@ class Camera:
         shot.drawn = drawable.apart
         kept = RandomStates(drawable.parts)
         outcome = self._draw(drawable, limit_s)
+        moved = kept.put_back()
         if not outcome.returned:
             studio.first_s = NEXT_S
             note = f"no picture: render() did not return within {limit_s:g} s"
@@ -328,7 +329,6 @@ class Camera:
             studio.say(shot.tile, note)
             drawable.leave()
             return None
-        moved = kept.put_back()
         if outcome.error is not None:
             self._failed(shot, outcome.error)
             return None
