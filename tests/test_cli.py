@@ -301,6 +301,15 @@ def test_wrong_configuration_never_reaches_the_launcher(
     assert launcher.calls == []
 
 
+def test_port_without_a_page_is_no_page_in_vain(
+    launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", config, "--port", "9000"]) == 2
+    assert "--port is that of the page: add --dashboard" in capsys.readouterr().err
+    assert launcher.calls == []
+    assert main(["launch", config, "dashboard.enabled=true", "--port", "9000"]) == 0
+
+
 @pytest.mark.parametrize(
     "arguments", [["lanch"], ["launch"], ["eval", "r", "--episodes", "0"], ["launch", "--zzz"]]
 )

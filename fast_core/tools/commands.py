@@ -129,6 +129,8 @@ def launch(
     """Train as a configuration says."""
     asked = [*(overrides or ()), *(["mode=inline"] if inline else ()), *_page(dashboard, port)]
     run_config = _load(config, asked)
+    if port is not None and not run_config.dashboard.enabled:
+        raise ConfigError("--port is that of the page: add --dashboard, or leave it out.")
     from fast_core.launcher import launch as launch_run
 
     raise _end(launch_run(run_config, resume_from=resume))
