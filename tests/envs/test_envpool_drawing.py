@@ -39,8 +39,6 @@ def test_what_became_of_the_child_is_said(
 ) -> None:
     monkeypatch.setattr(envpool_drawing, "_SCRIPT", script)
     monkeypatch.setattr(envpool_drawing, "LIMIT_S", limit_s)
-    with pytest.raises(NotYet, match=task):
-        try_drawing(task, {"render_mode": "rgb_array"})
     assert says in eventually(lambda: outcome(task), "the child's end")
 
 
@@ -52,6 +50,15 @@ def outcome(task: str) -> str:
     except RuntimeError as error:
         return str(error)
     return "drawn"
+
+
+def test_nothing_is_known_while_the_child_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envpool_drawing, "_SCRIPT", "import time; time.sleep(60)")
+    with pytest.raises(NotYet, match="slow"):
+        try_drawing("slow", {})
+    child = envpool_drawing._trial("slow", "{}")._child
+    child.kill()
+    child.communicate()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ties processes")
