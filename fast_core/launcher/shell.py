@@ -81,7 +81,7 @@ from fast_core.run.names import DASHBOARD, METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
-from fast_core.screens.served import read_served
+from fast_core.screens.served import Served, read_served
 from fast_core.system.process_state import is_traced
 
 # The scheduler's decisions that say that every node is ready.
@@ -107,6 +107,7 @@ class Shell:
         lost: Nodes that died and come back.
         optional: Nodes that the run goes on without.
         away: Those of them that are not ready.
+        page: Where the page is served; None before it is.
         lives: How often each of them died so far.
         dying: Nodes whose end is known before their exit: when to help, and why.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -177,6 +178,7 @@ class Shell:
         settings = self._settle(settings)
         self.optional = frozenset(settings.optional)
         self.away = set(settings.optional)
+        self.page: Served | None = None
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
         self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
@@ -353,6 +355,7 @@ class Shell:
         self.coming.discard(node)
         self.away.discard(node)
         if node == DASHBOARD and (served := read_served(self.run.dashboard)):
+            self.page = served
             self._journal.write("page", f"served at {served.url}", {"url": served.url})
 
     def _is_death(self, event: Failed) -> bool:
