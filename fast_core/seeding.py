@@ -38,6 +38,7 @@ class Role(enum.IntEnum):
     REPLAY = 9
     PRIORITY = 10
     FRESH_EVALUATION = 11
+    HOST = 12
 
 
 def sequence(seed: int, role: Role, *key: int) -> np.random.SeedSequence:

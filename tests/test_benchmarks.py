@@ -64,6 +64,7 @@ QUICK = (
     "optimizers",
     "policy",
     "overview",
+    "embedding",
 )
 
 

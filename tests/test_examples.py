@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from examples.curriculum import GOAL, MovingGoal
+from examples.embedded_loop import Collector, Learner, Player, Reinforce
 from fast_core.algorithm import (
     Array,
     LearnerSetup,
@@ -24,6 +25,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.callbacks import Evaluation, LiveRun, Start
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
+from fast_core.integrations import AsyncTrainer
 from fast_core.launcher.topology import check_topology
 from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -63,6 +65,7 @@ CARTPOLE = EnvironmentSpec(
                 "pictures.yaml",
             ),
         ),
+        ("embedding.md", ("embedded_loop.py", "embedded_sb3.py")),
     ],
 )
 def test_code_in_the_documentation_is_the_examples_code(
@@ -306,3 +309,31 @@ def test_blueprint_of_replay_lacks_what_it_draws(module: Path) -> None:
     needed = "lacks policy_fields, replay, make_policy, make_algorithm;"
     with pytest.raises(ConfigError, match=needed):
         algorithm_config_type("own_replay:Own")
+
+
+def test_embedded_loop_learns_what_the_loop_by_hand_learns() -> None:
+    """Inline at degree 0, where both make the same calls."""
+    player, by_hand = Player(5), Reinforce()
+    for _ in range(20):
+        by_hand.update(player.play())
+        player.weights = by_hand.weights
+    learner = Learner()
+    collector = Collector(0, 5)
+    AsyncTrainer(collector=collector, learner=learner, backend="inline").run(max_train_iter=20)
+    assert (learner.weights == by_hand.weights).all() and learner.weights.any()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_embedded_sb3_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
+    import torch
+
+    from examples.embedded_sb3 import main
+
+    threads = torch.get_num_threads()
+    try:
+        main(max_env_step=2_048, backend="thread")
+    finally:
+        torch.set_num_threads(threads)
+    assert capsys.readouterr().out.startswith("2048 env steps (max_env_step: 2048)")

@@ -54,12 +54,18 @@ ALGOS_MAY_SEE = {
 OWNERS = {
     "zmq": {"fast_core.distributed.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
-    "cloudpickle": {"fast_core.api.sending", "fast_core.envs.pickled"},
+    "cloudpickle": {
+        "fast_core.api.sending",
+        "fast_core.envs.pickled",
+        "fast_core.integrations.remote",  # weights and data of a host are objects of its own
+        "fast_core.integrations.trainer",
+    },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
+        "fast_core.integrations.remote",  # a host's objects are made by its code alone
         "fast_core.tools.doctor",
         "fast_core.tools.sweep.child",
         "fast_core.export.header",  # the C compiler
@@ -213,12 +219,15 @@ def test_torch_is_imported_only_where_tensors_are_computed(graph: Imports) -> No
 
 @pytest.mark.parametrize("library", IMPURE)
 def test_scheduler_is_pure(library: str, graph: Imports) -> None:
-    assert {name for name in users(graph, library) if unit(name) == "fast_core.scheduler"} == set()
+    pure = ("fast_core.scheduler", "fast_core.integrations.coordinator")
+    assert [name for name in users(graph, library) if _within(name, pure)] == []
 
 
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
-    assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree"}
+    # A host's objects travel between its own processes.
+    senders = {"fast_core.integrations.remote", "fast_core.integrations.trainer"}
+    assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 
 # --- the checks themselves -----------------------------------------------------------------------

@@ -59,8 +59,9 @@ class Access:
 
     def __post_init__(self) -> None:
         own = () if is_loopback(self.host) else (socket.gethostname(), socket.getfqdn())
-        names = {self.host.strip("[]"), *self.hosts, *own}
-        object.__setattr__(self, "_names", frozenset(name.lower() for name in names))
+        names = {self.host, *self.hosts, *own}
+        known = frozenset(name.strip("[]").lower() for name in names)
+        object.__setattr__(self, "_names", known - {""})
 
     @property
     def cookie(self) -> str:

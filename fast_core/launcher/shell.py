@@ -81,6 +81,7 @@ from fast_core.run.names import DASHBOARD, METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
+from fast_core.screens.access import with_token
 from fast_core.screens.served import Served, read_served
 from fast_core.system.process_state import is_traced
 
@@ -357,6 +358,8 @@ class Shell:
         if node == DASHBOARD and (served := read_served(self.run.dashboard)):
             self.page = served
             self._journal.write("page", f"served at {served.url}", {"url": served.url})
+            if self.plan.config.mode == "inline":  # where no log of a node is shown
+                self._report(f"the page of this run: {with_token(served.url)}", "INFO")
 
     def _is_death(self, event: Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""

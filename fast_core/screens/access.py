@@ -31,6 +31,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_name(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return bool(host) and not any(letter in ":/@[]?#" or letter.isspace() for letter in host)
+
+
 def token() -> str:
     """What browsers have to show; empty where nothing is asked of them."""
     return os.environ.get(TOKEN, "")
@@ -45,7 +52,8 @@ def check_page(config: DashboardConfig) -> None:
     """See whether a page could be served, before anything starts.
 
     Raises:
-        ConfigError: A package is missing, or others could reach the page and need no token.
+        ConfigError: A package is missing, others could reach the page and need no token, or the
+            token or a name can't be one.
     """
     lacking = [name for module, name in _NEEDED.items() if find_spec(module) is None]
     if lacking:
@@ -59,6 +67,17 @@ def check_page(config: DashboardConfig) -> None:
             f"the environment variable {TOKEN} must have at least {LEAST_TOKEN} characters, so "
             f"that it can't be guessed; it has {len(token())}. `openssl rand -hex 16` makes one."
         )
+    if not all(33 <= ord(letter) <= 126 for letter in token()):
+        raise ConfigError(
+            f"the environment variable {TOKEN} may have ASCII letters, digits and signs only, and "
+            "no spaces, so that browsers can send it. `openssl rand -hex 16` makes one."
+        )
+    for name in config.hosts:
+        if not _is_name(name):
+            raise ConfigError(
+                "dashboard.hosts must be names or addresses alone, such as box.example, without "
+                f"http:// and without a port; got {name!r}."
+            )
     if not is_loopback(config.host) and not token():
         raise ConfigError(
             f"dashboard.host {config.host!r} can be reached from other machines, so it needs a "

@@ -43,6 +43,7 @@ def status(access: Access, asked: Any) -> int:
         ([("host", "evil.example@127.0.0.1:8420")], 421),
         ([("host", HOST), ("host", "evil.example")], 421),
         ([("host", "[::1")], 421),
+        ([("host", "a@b")], 421),
         ([("host", HOST), ("origin", f"http://{HOST}")], 200),
         ([("host", HOST), ("origin", "http://evil.example")], 403),
         ([("host", HOST), ("origin", "http://127.0.0.1:9")], 403),
@@ -54,7 +55,7 @@ def status(access: Access, asked: Any) -> int:
 def test_foreign_names_and_pages_are_refused(
     kind: str, headers: list[tuple[str, str]], expected: int
 ) -> None:
-    access = Access("127.0.0.1", 8420, hosts=("Box.example",))
+    access = Access("127.0.0.1", 8420, hosts=("Box.example", ""))
     assert status(access, scope(*headers, path="/ws", type=kind)) == expected
 
 

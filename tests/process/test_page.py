@@ -119,6 +119,15 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
     ended.assert_gone()
 
 
+@pytest.mark.slow
+def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None:
+    launched = workplace.launch("mode=inline", config={**CONFIG, "dashboard": PAGE})
+    assert launched.wait(60) == 0, launched.screen
+    (page,) = [each["facts"]["url"] for each in launched.events() if each["what"] == "page"]
+    assert launched.screen.count(f"the page of this run: {page}") == 1
+    launched.assert_gone()
+
+
 def watch(workplace: Workplace, launched: Launched) -> Launched:
     arguments = ["-m", "fast_core.cli", "watch", str(launched.run), "--port", "0"]
     return workplace.start(arguments, home=launched.home)

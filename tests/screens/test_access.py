@@ -51,6 +51,27 @@ def test_other_address_needs_a_token_that_is_no_guess(monkeypatch: pytest.Monkey
     check_page(page)
 
 
+@pytest.mark.parametrize("letters", ["0123456789abcdef \u00e4", "0123456789abcdef\udcff"])
+def test_token_that_no_browser_can_send_is_refused(
+    monkeypatch: pytest.MonkeyPatch, letters: str
+) -> None:
+    monkeypatch.setenv(TOKEN, letters)
+    with pytest.raises(ConfigError, match="ASCII") as refused:
+        check_page(DashboardConfig())
+    assert "0123" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["box.example", "::1", "[::1]", "192.168.0.7", "b\u00fccher"])
+def test_name_of_a_proxy_is_taken(name: str) -> None:
+    check_page(DashboardConfig(hosts=(name,)))
+
+
+@pytest.mark.parametrize("name", ["", "http://box", "box:80", "a/b", "a@b", "a b"])
+def test_what_no_name_is_would_let_nobody_in_and_is_said(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"dashboard\.hosts must be names"):
+        check_page(DashboardConfig(hosts=(name,)))
+
+
 def test_missing_package_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "find_spec", lambda name: None if name == "PIL" else name)
     remedy = re.escape("needs pillow: run `pip install 'fastloop[dashboard]'`")

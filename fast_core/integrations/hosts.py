@@ -1,0 +1,223 @@
+"""What a host's objects must have, what they may have, and one unit of work of each.
+
+A *host* is the program whose loop is taken over: it has a collector, a learner, and maybe a buffer
+and an evaluator, objects of any kind. What they may have beside the needed methods, with what is
+done where they don't:
+
+========= ============================================= ========================================
+collector `load_weights(state, version)`                acts with the learner's own model
+          `after_load()`                                nothing (clear caches there)
+          `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
+          `count_env_steps(data)`                       `len(data)`, or 1
+learner   `get_weights()`                               collectors share its model
+          `prepare_batch(batch)`                        as it is
+          `after_epoch()`                               nothing; an epoch is a round
+buffer    `is_trainable()`                              True
+evaluator `load_weights`, `after_load`                  as of a collector
+          `should_eval(train_iter)`                     True: after every round
+          `eval_kwargs(train_iter, envstep)`            `eval()` without arguments
+          `save_evaluated(weights)`                     nothing; called for the best so far
+========= ============================================= ========================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+from fast_core.errors import ConfigError
+
+Part = Literal["collector", "learner", "buffer", "evaluator"]
+Host = Any  # whatever the user has
+NEEDED: dict[Part, tuple[str, ...]] = {
+    "collector": ("collect",),
+    "learner": ("train",),
+    "buffer": ("push", "sample"),
+    "evaluator": ("eval",),
+}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A snapshot that nobody changes any more.
+
+    Attributes:
+        version: Calls of `train` before it was taken.
+        state: What the learner's `get_weights()` gave.
+    """
+
+    version: int
+    state: object
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What one `collect` gave, and how many environment steps that is."""
+
+    data: object
+    env_steps: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one `eval` came to.
+
+    Attributes:
+        result: What it returned.
+        score: The number in it: itself, or the second of a pair; None where there is none.
+        stop: The truth value in it: the first of a pair.
+    """
+
+    result: object
+    score: float | None
+    stop: bool
+
+
+def is_factory(given: Host, part: Part) -> bool:
+    """Whether ``given`` is what makes the part, not the part itself."""
+    return isinstance(given, type) or not (hasattr(given, NEEDED[part][0]) or not callable(given))
+
+
+def check(host: Host, part: Part, name: str, further: Iterable[tuple[str, str]] = ()) -> None:
+    """Refuse an object without a needed method.
+
+    Args:
+        host: The object.
+        part: What it is to be.
+        name: Its name for people.
+        further: Methods needed besides, each with the reason.
+
+    Raises:
+        ConfigError: Names the methods that are missing, and why they are needed.
+    """
+    needed = [(method, f"every {part} has it") for method in NEEDED[part]] + [*further]
+    for method, why in needed:
+        if not callable(getattr(host, method, None)):
+            raise ConfigError(
+                f"{name} needs a method {method}(); {type(host).__qualname__!r} has none ({why}). "
+                "Add it, or wrap the object in one that has it."
+            )
+
+
+class Collecting:
+    """A collector, and the weights that it has."""
+
+    method = "collect"
+
+    def __init__(self, host: Host) -> None:
+        self.host, self._loaded = host, -1
+
+    def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Collected:
+        """Load ``weights`` unless it has them, and collect once."""
+        self._loaded = _load(self.host, weights, self._loaded)
+        data = _call(self.host, "collect", "collect_kwargs", train_iter, envstep)
+        count = getattr(self.host, "count_env_steps", None)
+        if count is not None:
+            return Collected(data, int(count(data)))
+        return Collected(data, len(data) if isinstance(data, Sized) else 1)
+
+
+class Evaluating:
+    """An evaluator, and the weights that it has."""
+
+    method = "eval"
+
+    def __init__(self, host: Host) -> None:
+        self.host, self._loaded = host, -1
+        self._best: float | None = None
+
+    def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
+        """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
+        self._loaded = _load(self.host, weights, self._loaded)
+        verdict = _verdict(_call(self.host, "eval", "eval_kwargs", train_iter, envstep))
+        score = verdict.score
+        if score is not None and (self._best is None or score > self._best):
+            self._best = score
+            hook(self.host, "save_evaluated", None, weights)
+        return verdict
+
+
+class Learning:
+    """The learner and its buffer, which nobody else touches.
+
+    Attributes:
+        updates: Calls of `train` so far, the version of its weights.
+    """
+
+    def __init__(self, learner: Host, buffer: Host | None, pack: Callable[[Any], object]) -> None:
+        """Keep them; ``pack`` makes of weights what nobody changes any more."""
+        self._learner, self._buffer, self._pack = learner, buffer, pack
+        self.updates = 0
+
+    def train(self, rounds: Sequence[object], granted: int) -> tuple[int, dict[str, float]]:
+        """Take what a round collected, and train as often as it grants.
+
+        Returns:
+            How often it did, none while the buffer is not trainable, and the numbers of the last
+            call's result if that is a mapping.
+        """
+        buffer, told = self._buffer, None
+        if buffer is not None:
+            for data in rounds:
+                buffer.push(data)
+            if not hook(buffer, "is_trainable", True):
+                return 0, {}
+        for number in range(granted):
+            # Without a buffer collections take turns; they have equal shares of the updates.
+            batch = rounds[number % len(rounds)] if buffer is None else buffer.sample()
+            told = self._learner.train(hook(self._learner, "prepare_batch", batch, batch))
+            self.updates += 1
+        hook(self._learner, "after_epoch", None)
+        return granted, _numbers(told)
+
+    def weights(self) -> tuple[Weights | None, float]:
+        """A snapshot, None where the learner gives none, and the seconds that it took."""
+        get = getattr(self._learner, "get_weights", None)
+        if get is None:
+            return None, 0.0
+        began_s = time.monotonic()
+        state = self._pack(get())
+        return Weights(self.updates, state), time.monotonic() - began_s
+
+
+def hook(host: Host, name: str, default: object, *arguments: object) -> Any:
+    """What a method gives that a host may have, or the default."""
+    method = getattr(host, name, None)
+    return default if method is None else method(*arguments)
+
+
+def _load(host: Host, weights: Weights | None, loaded: int) -> int:
+    load = getattr(host, "load_weights", None)
+    if weights is None or load is None or weights.version == loaded:
+        return loaded
+    load(weights.state, weights.version)
+    hook(host, "after_load", None)
+    return weights.version
+
+
+def _call(host: Host, method: str, arguments: str, train_iter: int, envstep: int) -> object:
+    given: Mapping[str, Any] = hook(host, arguments, {}, train_iter, envstep)
+    call: Callable[..., object] = getattr(host, method)
+    result = call(**given)
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Awaitable[object]) -> object:
+    return await result
+
+
+def _verdict(result: object) -> Verdict:
+    stop, score = False, result
+    if isinstance(result, tuple) and len(result) == 2:
+        stop, score = bool(result[0]), result[1]
+    return Verdict(result, float(score) if isinstance(score, Real) else None, stop)
+
+
+def _numbers(told: object) -> dict[str, float]:
+    given = told.items() if isinstance(told, Mapping) else ()
+    return {str(name): float(each) for name, each in given if isinstance(each, Real)}

@@ -1,0 +1,305 @@
+"""`AsyncTrainer`: collector, learner and evaluator of a loop that is there already."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, cast
+
+import cloudpickle
+
+from fast_core.errors import ConfigError
+from fast_core.integrations.coordinator import AUTO, Coordinator, Statistics
+from fast_core.integrations.hosts import (
+    Collecting,
+    Evaluating,
+    Host,
+    Learning,
+    Part,
+    Weights,
+    check,
+    is_factory,
+)
+from fast_core.integrations.loop import Crew, Team, run_inline
+from fast_core.integrations.remote import Household, Remote
+from fast_core.seeding import Role, draw_seed
+
+Backend = Literal["inline", "thread", "process"]
+_NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}
+_MAY_BE_NONE = ("update_per_collect", "max_env_step", "max_train_iter")
+_GRACE_S = 5.0  # that processes get to leave by themselves when all is done
+# What makes of a learner's weights a snapshot that nobody changes: most give live ones. In one
+# thread they are loaded before they change; for processes they are pickled once for all.
+_PACK: dict[str, Callable[[Host], object]] = {
+    "inline": lambda state: state,
+    "thread": copy.deepcopy,
+    "process": cloudpickle.dumps,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Attributes:
+        policy: The learner's weights at the end; None where it has no `get_weights()`.
+        stats: The coordinator's last reading.
+        chosen_degree: The degree in force at the end.
+        why: Why it ended.
+        evaluations: What `eval` returned, with the version that it was about, in order.
+        decisions: What the run decided by itself, with the figures that caused it.
+    """
+
+    policy: Weights | None
+    stats: Statistics
+    chosen_degree: int
+    why: str
+    evaluations: tuple[tuple[int, object], ...]
+    decisions: tuple[str, ...]
+
+
+class AsyncTrainer:
+    """Runs any collector, learner and evaluator so that collecting overlaps training.
+
+    `fast_core.integrations.hosts` has the methods that a part must and may have.
+    ``backend="inline", off_policy_degree=0`` is the host's own loop, call for call:
+    evaluate if due, collect, push, sample and train as often as granted.
+    """
+
+    def __init__(
+        self,
+        *,
+        collector: Host,
+        learner: Host,
+        evaluator: Host | None = None,
+        buffer: Host | None = None,
+        backend: Backend = "thread",
+        off_policy_degree: int | Literal["auto"] = 0,
+        data_queue_size: int = 10,
+        enable_async_eval: bool = False,
+        num_collectors: int = 1,
+        update_per_collect: int | None = None,
+        replay_ratio: float | str | Fraction | None = None,
+        should_eval: Callable[[int], bool] | None = None,
+        seed: int = 0,
+        work_timeout_s: float | None = 600.0,
+    ) -> None:
+        """Take the parts; nothing starts, and no factory is called.
+
+        Args:
+            collector: An object, or a factory ``fn(rank, seed)`` of such; `process` and more than
+                one collector need the factory.
+            learner: Likewise; it stays in this process, as does the buffer.
+            evaluator: Likewise; None for none. With `process` a factory.
+            buffer: What takes collections (`push`) and gives batches (`sample`); without one
+                `train` gets the collections themselves.
+            backend: One thread, a thread for each part, or processes for collectors and evaluator.
+            off_policy_degree: Rounds of collections that may be ahead of training; -1 or "auto"
+                lets the run choose.
+            data_queue_size: Collections of one collector that may wait to be trained on; where
+                they do, it waits. None is ever dropped.
+            enable_async_eval: Whether work goes on while an evaluation runs.
+            num_collectors: Collections of one round.
+            update_per_collect: Calls of `train` for each collection; 1 if nothing is said, or
+            replay_ratio: for each environment step, a number or a fraction such as ``"1/3"``,
+                taken exactly.
+            should_eval: Asked with the number of updates before each round whether to evaluate;
+                the evaluator's own `should_eval` where it is in this process, else always.
+            seed: What factories' seeds are derived from.
+            work_timeout_s: Longest that one collection, evaluation or round of training may take;
+                None for no limit. Inline there is none.
+
+        Raises:
+            ConfigError: A number is out of range, or an object lacks a method.
+        """
+        degree = AUTO if off_policy_degree == "auto" else off_policy_degree
+        if backend == "inline" and degree == AUTO:
+            degree = 0  # nothing happens side by side
+        self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
+        self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
+        self._should_eval = should_eval
+        if backend not in _PACK:
+            raise ConfigError(f"backend must be one of {', '.join(_PACK)}; got {backend!r}")
+        _check_least(
+            ("off_policy_degree (-1 or 'auto' lets the run choose)", degree, AUTO),
+            ("data_queue_size", data_queue_size, 1),
+            ("num_collectors", num_collectors, 1),
+            ("update_per_collect", update_per_collect, 1),
+            ("seed", seed, 0),
+        )
+        if work_timeout_s is not None and not work_timeout_s > 0:
+            raise ConfigError(f"work_timeout_s must be above 0, or None; got {work_timeout_s!r}")
+        ratio = None if replay_ratio is None else _fraction(replay_ratio)
+        if update_per_collect is not None and ratio is not None:
+            raise ConfigError(
+                "update_per_collect and replay_ratio say the same in two ways; got "
+                f"{update_per_collect!r} and {replay_ratio!r}. Give one of them."
+            )
+        self._begin = functools.partial(
+            Coordinator,
+            collectors=num_collectors,
+            degree=degree,
+            queue_size=data_queue_size,
+            updates_per_collection=(update_per_collect or 1) if ratio is None else None,
+            replay_ratio=ratio,
+            replays=buffer is not None,
+            async_eval=enable_async_eval,
+        )
+        self._parts: dict[Part, Host | None] = {
+            "collector": collector,
+            "learner": learner,
+            "buffer": buffer,
+            "evaluator": evaluator,
+        }
+        self.coordinator = self._begin()
+        for part, given in self._parts.items():
+            if given is not None:
+                self._check_part(part, given)
+
+    def run(self, *, max_env_step: int | None = None, max_train_iter: int | None = None) -> Result:
+        """Collect and train until a limit is reached or an evaluation says stop.
+
+        Limits are reached by whole rounds, and what is collected by then is trained on.
+        `coordinator` can be asked meanwhile, from a call of any part in this process.
+
+        Raises:
+            ConfigError: A part that a factory made lacks a method; nothing was collected then.
+            NodeFailed: A part raised (its traceback is in the message, the error is the cause), was
+                killed, or did not come back in time. Inline the error itself.
+            KeyboardInterrupt: Ctrl-C; threads and processes are ended first.
+        """
+        if max_env_step is None and max_train_iter is None:
+            raise ConfigError("a run needs an end; give max_env_step or max_train_iter")
+        _check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
+        self.coordinator = coordinator = self._begin(
+            max_env_steps=max_env_step, max_updates=max_train_iter
+        )
+        with self._team() as team:
+            if self._backend == "inline":
+                run_inline(coordinator, team)
+            else:
+                Crew(coordinator, team, self._timeout_s).run()
+            weights, _ = team.learning.weights()
+        if weights is not None and self._backend == "process":
+            weights = Weights(weights.version, pickle.loads(cast("bytes", weights.state)))
+        return Result(
+            policy=weights,
+            stats=coordinator.statistics(),
+            chosen_degree=coordinator.degree,
+            why=coordinator.why,
+            evaluations=tuple(team.evaluations),
+            decisions=tuple(coordinator.decisions),
+        )
+
+    # --- what is refused ---------------------------------------------------------------------
+
+    def _check_part(self, part: Part, given: Host) -> None:
+        if is_factory(given, part):
+            return
+        if part in ("collector", "evaluator") and self._backend == "process":
+            raise ConfigError(
+                f"backend 'process' makes the {part} in a process of its own; got an object, "
+                f"{type(given).__qualname__!r}. Give a function fn(rank, seed) that makes one, or "
+                "take backend 'thread'."
+            )
+        if part == "collector" and self._collectors > 1:
+            raise ConfigError(
+                f"num_collectors is {self._collectors}, and one object can't collect twice at a "
+                "time. Give a function fn(rank, seed) that makes a collector."
+            )
+        check(given, part, f"the {part}", self._further(part))
+
+    def _further(self, part: Part) -> list[tuple[str, str]]:
+        """The method that a part needs because of how it is run, with the reason."""
+        apart = self._backend == "process"
+        ahead = self._backend == "thread" and self._degree != 0
+        evaluates = self._backend == "thread" and self._async_eval
+        why = "it is in a process of its own" if apart else "it acts while the learner trains"
+        if (part == "collector" and (apart or ahead)) or (
+            part == "evaluator" and (apart or evaluates)
+        ):
+            return [("load_weights", f"{why}, so it needs a model of its own")]
+        evaluates &= self._parts["evaluator"] is not None
+        if part == "learner" and (apart or ahead or evaluates):
+            return [("get_weights", "collectors or evaluator act with copies of its model")]
+        return []
+
+    # --- what is made ------------------------------------------------------------------------
+
+    def _made(self, part: Part, rank: int = 0) -> Host:
+        given = self._parts[part]
+        if given is None or not is_factory(given, part):
+            return given
+        host = given(rank, self._seed_of(part, rank))
+        check(host, part, f"the {part} that its factory made", self._further(part))
+        return host
+
+    def _seed_of(self, part: Part, rank: int) -> int:
+        return draw_seed(self._seed, Role.HOST, _NUMBERS[part], rank)
+
+    @contextlib.contextmanager
+    def _team(self) -> Iterator[Team]:
+        """All parts, made and checked, while the run goes on."""
+        learning = Learning(self._made("learner"), self._made("buffer"), _PACK[self._backend])
+        if self._backend != "process":
+            collectors = [Collecting(self._made("collector", k)) for k in range(self._collectors)]
+            host = self._made("evaluator")
+            evaluator = None if host is None else Evaluating(host)
+            asks: Callable[[int], bool] = getattr(host, "should_eval", _always)
+            yield Team(collectors, evaluator, learning, self._should_eval or asks, lambda: None)
+            return
+        household = Household()
+        try:
+            yield self._household_team(household, learning)
+            household.close(_GRACE_S)
+        finally:
+            household.close()
+
+    def _household_team(self, household: Household, learning: Learning) -> Team:
+        def start(part: Part, name: str, rank: int) -> Remote:
+            seed = self._seed_of(part, rank)
+            return household.start(part, name, self._parts[part], rank, seed)
+
+        collectors = [start("collector", f"collector-{k}", k) for k in range(self._collectors)]
+        evaluator = None
+        if self._parts["evaluator"] is not None:
+            evaluator = start("evaluator", "evaluator", 0)
+        for collector in collectors:
+            collector.wait_until_ready(self._timeout_s)
+        if evaluator is not None:
+            names = evaluator.wait_until_ready(self._timeout_s)
+            if "should_eval" in names and self._should_eval is None:
+                raise ConfigError(
+                    "the evaluator's should_eval() would be asked in a process of its own, before "
+                    "every round. Give AsyncTrainer(should_eval=...), which is asked here."
+                )
+        asks = self._should_eval or _always
+        return Team(collectors, evaluator, learning, asks, household.close)
+
+
+def _always(train_iter: int) -> bool:
+    return True
+
+
+def _fraction(ratio: float | str | Fraction) -> Fraction:
+    try:
+        # A float means what it is written as, not the binary number next to it.
+        exact = Fraction(str(ratio) if isinstance(ratio, float) else ratio)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ConfigError(f"replay_ratio must be a number or a fraction; got {ratio!r}") from error
+    if exact <= 0:
+        raise ConfigError(f"replay_ratio must be above 0; got {ratio!r}")
+    return exact
+
+
+def _check_least(*checks: tuple[str, object, int]) -> None:
+    for name, value, bound in checks:
+        if value is None and name in _MAY_BE_NONE:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < bound:
+            raise ConfigError(f"{name} must be a whole number, at least {bound}; got {value!r}")

@@ -1,0 +1,184 @@
+"""`AsyncTrainer` with collectors and evaluator in processes: errors, deaths, and what is left."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fast_core.errors import ConfigError, NodeFailed
+from fast_core.integrations import AsyncTrainer
+from tests.integrations.toy_hosts import (
+    Collector,
+    Evaluator,
+    Hanging,
+    Killed,
+    Learner,
+    Raising,
+    Simulating,
+)
+from tests.process.harness import GONE_WITHIN_S, ROOT, eventually, processes, read_process
+
+pytestmark = pytest.mark.process
+
+
+def children() -> list[int]:
+    return [each.pid for each in processes() if each.parent == os.getpid()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = children()
+    yield
+    eventually(lambda: children() == before, "no process is left", GONE_WITHIN_S)
+
+
+def failure(collector: Any, **changes: Any) -> NodeFailed:
+    trainer = AsyncTrainer(collector=collector, learner=Learner(), backend="process", **changes)
+    with pytest.raises(NodeFailed) as failed:
+        trainer.run(max_env_step=10**6)
+    return failed.value
+
+
+def test_processes_act_with_the_weights_they_are_sent() -> None:
+    learner = Learner()
+
+    class Local(Evaluator):  # as in a script, where no other process can import it
+        pass
+
+    trainer = AsyncTrainer(
+        collector=Collector,
+        learner=learner,
+        evaluator=Local,
+        backend="process",
+        num_collectors=2,
+        update_per_collect=2,
+    )
+    result = trainer.run(max_train_iter=12)
+    acted = [(batch[0][0], batch[0][1]) for batch in learner.batches]
+    assert acted == [(rank, v) for v in (0, 4, 8) for _ in range(2) for rank in (0, 1)]
+    assert result.evaluations == ((0, 0.0), (4, 4.0), (8, 8.0))
+    assert result.policy is not None and result.policy.state == {"n": 12}
+
+
+def test_error_comes_with_its_traceback_and_process() -> None:
+    failed = failure(Raising, off_policy_degree=1)
+    assert "collector-0 (process " in str(failed) and "raised in collect():" in str(failed)
+    assert "toy_hosts.py" in str(failed) and "ZeroDivisionError: the third one" in str(failed)
+    assert isinstance(failed.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.slow
+def test_killed_collector_is_named() -> None:
+    failed = str(failure(Killed, off_policy_degree=1, num_collectors=2))
+    assert "was killed by SIGKILL in collect()" in failed
+
+
+@pytest.mark.slow
+def test_collector_that_hangs_is_named_and_killed() -> None:
+    failed = failure(Hanging, work_timeout_s=5.0)
+    assert "(process " in str(failed) and "did not come back from collect()" in str(failed)
+    assert not getattr(failed, "__notes__", []), "nothing runs on"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("collector", "evaluator", "kind", "said"),
+    [
+        (Learner, None, ConfigError, "collector-0 needs a method collect(); 'Learner' has none"),
+        ((1).__add__, None, NodeFailed, "raised in its factory"),
+        (Collector, Collector, ConfigError, "evaluator needs a method eval()"),
+    ],
+)
+def test_part_that_is_made_wrong_is_refused(
+    collector: Any, evaluator: Any, kind: type[Exception], said: str
+) -> None:
+    if collector is Learner:
+        collector = functools.partial(made, Learner)
+    trainer = AsyncTrainer(
+        collector=collector, learner=Learner(), evaluator=evaluator, backend="process"
+    )
+    with pytest.raises(kind) as refused:
+        trainer.run(max_train_iter=3)
+    assert said in str(refused.value)
+
+
+def made(kind: Any, rank: int, seed: int) -> Any:
+    return kind()
+
+
+@pytest.mark.slow
+def test_evaluator_elsewhere_is_not_asked_whether_to_evaluate() -> None:
+    class Asked(Evaluator):
+        def should_eval(self, train_iter: int) -> bool:
+            return True
+
+    parts: dict[str, Any] = {"collector": Collector, "learner": Learner(), "evaluator": Asked}
+    with pytest.raises(ConfigError, match=r"Give AsyncTrainer\(should_eval=...\)"):
+        AsyncTrainer(**parts, backend="process").run(max_train_iter=3)
+    trainer = AsyncTrainer(**parts, backend="process", should_eval=lambda train_iter: False)
+    assert trainer.run(max_train_iter=3).evaluations == ()
+
+
+def test_factory_that_cannot_be_sent_is_refused() -> None:
+    lock = threading.Lock()
+    trainer = AsyncTrainer(collector=lambda rank, seed: lock, learner=Learner(), backend="process")
+    with pytest.raises(ConfigError, match="the factory of collector-0 can't be sent"):
+        trainer.run(max_train_iter=3)
+
+
+SCRIPT = """
+import functools, sys
+from fast_core.integrations import AsyncTrainer
+from tests.integrations.toy_hosts import Evaluator, Learner, Simulating
+AsyncTrainer(
+    collector=functools.partial(Simulating, folder=sys.argv[1]), learner=Learner(),
+    evaluator=Evaluator, backend="process", num_collectors=2, off_policy_degree=2,
+).run(max_train_iter=10**9)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, -signal.SIGINT), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_nothing_outlives_the_caller(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    """Neither its processes nor the simulators that they have started."""
+    caller = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    pids = eventually(
+        lambda: len(found := [*tmp_path.iterdir()]) == 4 and found, "two and their simulators"
+    )
+    numbers = [int(path.name.removeprefix("pid-")) for path in pids]
+    below = [each.pid for each in processes() if each.parent == caller.pid]
+    assert len(below) == 4, "two collectors, an evaluator and the watchdog"
+    os.kill(caller.pid, number)
+    assert caller.wait(20) == status
+    eventually(
+        lambda: not any(read_process(pid) for pid in (*numbers, *below)),
+        "all are gone",
+        GONE_WITHIN_S,
+    )
+
+
+def test_simulators_end_with_a_run_that_ends_well(tmp_path: Path) -> None:
+    trainer = AsyncTrainer(
+        collector=functools.partial(Simulating, folder=str(tmp_path)),
+        learner=Learner(),
+        backend="process",
+    )
+    trainer.run(max_train_iter=2)
+    assert [path for path in tmp_path.iterdir() if read_process(int(path.name[4:]))] == []

@@ -1,0 +1,315 @@
+"""`AsyncTrainer` around hosts that record what they are asked."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from fast_core.errors import ConfigError, NodeFailed
+from fast_core.integrations import AsyncTrainer
+from tests.integrations.toy_hosts import Collector, Evaluator, Learner, Raising
+
+
+class Recorded:
+    """All parts in one object: every call is noted."""
+
+    def __init__(self, evaluate_every: int) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.every, self.data = evaluate_every, 0
+
+    def collect(self) -> list[int]:
+        self.data += 1
+        self.calls.append(("collect", None))
+        return [self.data] * 3
+
+    def push(self, data: list[int]) -> None:
+        self.calls.append(("push", data))
+
+    def sample(self) -> int:
+        self.calls.append(("sample", None))
+        return self.data
+
+    def train(self, batch: int) -> None:
+        self.calls.append(("train", batch))
+
+    def should_eval(self, train_iter: int) -> bool:
+        self.calls.append(("should_eval", train_iter))
+        return train_iter % self.every == 0
+
+    def eval(self) -> tuple[bool, float]:
+        self.calls.append(("eval", None))
+        return False, 1.0
+
+
+def own_loop(host: Recorded, *, updates: int, limit: int) -> None:
+    """What a user had before."""
+    train_iter = 0
+    while train_iter < limit:
+        if host.should_eval(train_iter):
+            host.eval()
+        host.push(host.collect())
+        for _ in range(updates):
+            host.train(host.sample())
+            train_iter += 1
+
+
+def threads() -> set[str]:
+    return {each.name for each in threading.enumerate()} - {"MainThread"}
+
+
+def test_inline_at_degree_0_is_the_hosts_own_loop_call_for_call() -> None:
+    own, ours = Recorded(4), Recorded(4)
+    own_loop(own, updates=2, limit=20)
+    trainer = AsyncTrainer(
+        collector=ours,
+        learner=ours,
+        buffer=ours,
+        evaluator=ours,
+        backend="inline",
+        update_per_collect=2,
+    )
+    result = trainer.run(max_train_iter=20)
+    assert ours.calls == own.calls and len(own.calls) > 60
+    assert result.policy is None and result.stats.evaluations_run == 5
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_round_acts_with_the_weights_of_the_one_before_at_degree_0(backend: Any) -> None:
+    learner = Learner()
+    parts: dict[str, Any] = {"collector": Collector, "learner": learner, "backend": backend}
+    result = AsyncTrainer(**parts, num_collectors=2, update_per_collect=2).run(max_train_iter=12)
+    acted = [(batch[0][0], batch[0][1]) for batch in learner.batches]
+    assert acted == [(rank, v) for v in (0, 4, 8) for _ in range(2) for rank in (0, 1)]
+    assert result.policy is not None and result.policy.version == 12
+    assert not threads()
+
+
+def test_snapshots_never_change_and_asynchronous_evaluations_coalesce() -> None:
+    class Keeping(Evaluator):
+        loaded: list[tuple[dict[str, int], int]] = []
+
+        def load_weights(self, state: dict[str, int], version: int) -> None:
+            self.loaded.append((state, version))
+            super().load_weights(state, version)
+
+    learner = Learner(0.001)
+    evaluator = Keeping(wait_s=0.004)
+    trainer = AsyncTrainer(
+        collector=Collector(wait_s=0.001),
+        learner=learner,
+        evaluator=evaluator,
+        off_policy_degree=3,
+        enable_async_eval=True,
+    )
+    result = trainer.run(max_train_iter=40)
+    stats = result.stats
+    versions = [batch[0][1] for batch in learner.batches]
+    assert versions == sorted(versions) and stats.lag_max <= 3
+    assert all(state["n"] == version for state, version in evaluator.loaded)
+    assert all(result == version for version, result in result.evaluations)
+    assert stats.evaluations_coalesced and stats.rows_dropped == 0
+    assert stats.env_steps_trained == stats.env_steps_collected == 160
+
+
+def test_nothing_trains_during_a_synchronous_evaluation() -> None:
+    learner = Learner()
+
+    class Looking(Evaluator):
+        def eval(self) -> float:
+            before = learner.state["n"]
+            time.sleep(0.005)
+            assert learner.state["n"] == before == self.version
+            return 0.0
+
+    parts: dict[str, Any] = {"collector": Collector(), "learner": learner}
+    result = AsyncTrainer(**parts, evaluator=Looking(), off_policy_degree=3).run(max_train_iter=20)
+    assert [version for version, _ in result.evaluations] == [*range(20)]
+
+
+def test_collect_may_be_a_coroutine_and_take_arguments() -> None:
+    class Host(Collector):
+        seen: list[tuple[int, int]] = []
+
+        def collect_kwargs(self, train_iter: int, envstep: int) -> dict[str, int]:
+            return {"train_iter": train_iter, "envstep": envstep}
+
+        def count_env_steps(self, data: int) -> int:
+            return data
+
+        async def collect(self, train_iter: int, envstep: int) -> int:  # type: ignore[override]
+            self.seen.append((train_iter, envstep))
+            return 5
+
+    host = Host()
+    AsyncTrainer(collector=host, learner=Learner(), backend="inline").run(max_env_step=12)
+    assert host.seen == [(0, 0), (1, 5), (2, 10)]
+
+
+def test_best_evaluated_weights_are_saved_and_a_stop_ends_the_run() -> None:
+    class Host(Evaluator):
+        scores, saved = [1.0, 3.0, 2.0, 4.0], list[int]()
+
+        def eval(self) -> Any:
+            return len(self.scores) == 1, self.scores.pop(0)
+
+        def save_evaluated(self, weights: Any) -> None:
+            self.saved.append(weights.version)
+
+    host = Host()
+    parts: dict[str, Any] = {"collector": Collector(), "learner": Learner(), "evaluator": host}
+    result = AsyncTrainer(**parts).run(max_train_iter=100)
+    assert host.saved == [0, 1, 3] and result.why == "the evaluator said stop"
+    assert result.stats.updates == 3
+
+
+def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
+    class Buffer(list[Any]):
+        push = list.append
+
+        def sample(self) -> Any:
+            return self[-1]
+
+        def is_trainable(self) -> bool:
+            return len(self) >= 3
+
+    buffer = Buffer()
+    trainer = AsyncTrainer(
+        collector=Collector(), learner=Learner(), buffer=buffer, replay_ratio="1/2"
+    )
+    assert trainer.run(max_train_iter=4).stats.updates == 4 and len(buffer) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"collector": Learner()}, "the collector needs a method collect(); 'Learner' has none"),
+        ({"learner": Collector()}, "the learner needs a method train()"),
+        ({"buffer": [1]}, "the buffer needs a method push()"),
+        ({"evaluator": Collector()}, "the evaluator needs a method eval()"),
+        ({"backend": "process"}, "backend 'process' makes the collector in a process of its own"),
+        ({"num_collectors": 2}, "one object can't collect twice at a time"),
+        ({"collector": Recorded(1), "off_policy_degree": 1}, "a method load_weights()"),
+        ({"learner": Recorded(1), "off_policy_degree": -1}, "a method get_weights()"),
+        ({"backend": "ray"}, "backend must be one of inline, thread, process; got 'ray'"),
+        ({"off_policy_degree": -2}, "lets the run choose) must be a whole number, at least -1"),
+        ({"data_queue_size": 0}, "data_queue_size must be a whole number, at least 1; got 0"),
+        ({"replay_ratio": 0}, "replay_ratio must be above 0; got 0"),
+        ({"replay_ratio": "x"}, "replay_ratio must be a number or a fraction; got 'x'"),
+        ({"replay_ratio": 1, "update_per_collect": 1}, "say the same in two ways"),
+        ({"work_timeout_s": 0}, "work_timeout_s must be above 0"),
+    ],
+)
+def test_bad_input_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    parts: dict[str, Any] = {"collector": Collector(), "learner": Learner()}
+    with pytest.raises(ConfigError) as refused:
+        AsyncTrainer(**{**parts, **changes})
+    assert said in str(refused.value)
+
+
+def test_run_needs_an_end_and_factories_need_to_make_what_is_needed() -> None:
+    collector = Collector()
+    with pytest.raises(ConfigError, match="max_env_step or max_train_iter"):
+        AsyncTrainer(collector=collector, learner=Learner()).run()
+    trainer = AsyncTrainer(
+        collector=collector, learner=Learner(), evaluator=lambda rank, seed: collector
+    )
+    with pytest.raises(ConfigError, match="the evaluator that its factory made needs a method ev"):
+        trainer.run(max_train_iter=3)
+    assert collector.calls == 0
+
+
+def test_factories_get_rank_and_a_seed_of_their_own() -> None:
+    given: list[tuple[int, int]] = []
+
+    def make(rank: int, seed: int) -> Collector:
+        given.append((rank, seed))
+        return Collector(rank)
+
+    for seed in (0, 0, 1):
+        trainer = AsyncTrainer(collector=make, learner=Learner(), num_collectors=2, seed=seed)
+        trainer.run(max_train_iter=1)
+    assert [rank for rank, _ in given] == [0, 1] * 3
+    assert given[:2] == given[2:4] and len({seed for _, seed in given}) == 4
+
+
+def test_error_of_a_collector_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError, match="the third one"):
+        AsyncTrainer(collector=Raising(), learner=Learner(), backend="inline").run(max_env_step=99)
+    with pytest.raises(NodeFailed) as failed:
+        AsyncTrainer(collector=Raising(), learner=Learner()).run(max_env_step=99)
+    text = str(failed.value)
+    assert f"collector-0 (a thread of process {os.getpid()}) raised in collect()" in text
+    assert "toy_hosts.py" in text and "ZeroDivisionError: the third one" in text
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+    assert not threads()
+
+
+def test_call_that_does_not_come_back_is_named() -> None:
+    released = threading.Event()
+
+    class Hanging(Collector):
+        def collect(self) -> Any:
+            return self.wait_for_ever() if self.calls == 2 else super().collect()
+
+        def wait_for_ever(self) -> None:
+            released.wait(60)
+
+    trainer = AsyncTrainer(collector=Hanging(), learner=Learner(), work_timeout_s=0.2)
+    with pytest.raises(NodeFailed) as failed:
+        trainer.run(max_env_step=99)
+    assert "did not come back from collect() within 0.2 s (work_timeout_s)" in str(failed.value)
+    assert "wait_for_ever" in str(failed.value), "it says where"
+    assert "Still running" in failed.value.__notes__[0]
+    released.set()
+    for each in threading.enumerate():
+        if each is not threading.current_thread():
+            each.join(20)
+    assert not threads()
+
+
+def test_ctrl_c_ends_all_threads() -> None:
+    class Interrupting(Learner):
+        def train(self, batch: Any) -> dict[str, float]:
+            if self.state["n"] == 3:
+                _thread.interrupt_main()
+            return super().train(batch)
+
+    trainer = AsyncTrainer(collector=Collector(wait_s=0.01), learner=Interrupting())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(max_env_step=10**9)
+    assert not threads()
+
+
+def test_collecting_overlaps_training_above_degree_0_alone() -> None:
+    inside, most, lock = [0], [0], threading.Lock()
+
+    def note(change: int) -> None:
+        with lock:
+            inside[0] += change
+            most[0] = max(most[0], inside[0])
+
+    class Noting(Collector):
+        def collect(self) -> Any:
+            note(1)
+            data = super().collect()
+            note(-1)
+            return data
+
+    class NotingToo(Learner):
+        def train(self, batch: Any) -> dict[str, float]:
+            note(1)
+            told = super().train(batch)
+            note(-1)
+            return told
+
+    for degree, together in ((0, 1), (1, 2)):
+        most[0] = 0
+        collector, learner = Noting(wait_s=0.01), NotingToo(0.01)
+        trainer = AsyncTrainer(collector=collector, learner=learner, off_policy_degree=degree)
+        trainer.run(max_train_iter=10)
+        assert most[0] == together

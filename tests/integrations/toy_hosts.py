@@ -1,0 +1,81 @@
+"""Hosts for the tests of `AsyncTrainer`; collectors and evaluators of a run in processes too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Collector:
+    """Gives four steps, of the version that acted."""
+
+    def __init__(self, rank: int = 0, seed: int = 0, wait_s: float = 0.0) -> None:
+        self.rank, self.wait_s = rank, wait_s
+        self.version = self.calls = 0
+
+    def collect(self) -> list[tuple[int, int]]:
+        time.sleep(self.wait_s)
+        self.calls += 1
+        return [(self.rank, self.version)] * 4
+
+    def load_weights(self, state: dict[str, int], version: int) -> None:
+        assert state["n"] == version
+        self.version = version
+
+
+class Raising(Collector):
+    def collect(self) -> Any:
+        if self.calls == 2:
+            raise ZeroDivisionError("the third one")
+        return super().collect()
+
+
+class Hanging(Collector):
+    def collect(self) -> Any:
+        if self.calls == 2:
+            time.sleep(1_000)
+        return super().collect()
+
+
+class Killed(Collector):
+    def collect(self) -> Any:
+        if self.calls == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().collect()
+
+
+class Simulating(Collector):
+    """Has a simulator in a process of its own; both say who they are in a file of the folder."""
+
+    def __init__(self, rank: int, seed: int, folder: str) -> None:
+        super().__init__(wait_s=0.02)
+        simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+        for pid in (os.getpid(), simulator.pid):
+            Path(folder, f"pid-{pid}").touch()
+
+
+class Learner:
+    """Counts; `get_weights` gives what it changes itself, as most do."""
+
+    def __init__(self, wait_s: float = 0.0) -> None:
+        self.wait_s, self.state, self.batches = wait_s, {"n": 0}, list[Any]()
+
+    def train(self, batch: Any) -> dict[str, float]:
+        time.sleep(self.wait_s)
+        self.batches.append(batch)
+        self.state["n"] += 1
+        return {"loss": 1.0}
+
+    def get_weights(self) -> dict[str, int]:
+        return self.state
+
+
+class Evaluator(Collector):
+    def eval(self) -> float:
+        time.sleep(self.wait_s)
+        return float(self.version)
