@@ -19,6 +19,7 @@ from fast_core.dashboard.clips import Clips
 from fast_core.dashboard.pictures import Kind, encode, header
 from fast_core.dashboard.source import End, Source
 from fast_core.screens.frame import Frame
+from fast_core.system.text import error_text
 
 LOOK_S = 0.02  # between looks at the boards while somebody watches
 NOW_S = 0.3
@@ -86,6 +87,15 @@ class Broadcast:
         if kind not in self._told and len(self._told) < 20:
             self._told.add(kind)
             self._warn(f"the page refused somebody: {text} (said once)")
+
+    def _tell_fault(self, error: BaseException | None) -> None:
+        """Warn, once, of what ended a connection and should not have."""
+        gone = (WebSocketDisconnect, OSError, RuntimeError)  # a browser that has left
+        text = "" if error is None else error_text(error)
+        if not text or isinstance(error, gone) or text in self._told or len(self._told) > 30:
+            return
+        self._told.add(text)
+        self._warn(f"the page can't send what a browser wants: {text} (said once)")
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -203,7 +213,9 @@ class Broadcast:
             asyncio.create_task(connection.over.wait()),
         ]
         try:
-            await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
+            for each in ended:
+                self._tell_fault(each.exception())
         finally:
             self._connections.discard(connection)
             for each in talks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from fast_core.screens.watching import Watching
 from fast_core.system.text import encodable
 
 _IDLE = (NodeState.WAITING, NodeState.STARTING)
+LATE_S = 3.0  # after which it is said that nothing has come of a tile
 
 
 class LiveRun:
@@ -57,6 +59,7 @@ class LiveRun:
         self._layout = frame_layout(plan)
         self._room = bytearray(self._layout.nbytes)
         self._newest: dict[int, Frame] = {}
+        self._wanted_s: dict[int, float] = {}  # since when tiles are wanted
         self._states, self._best = TileStates(plan, memory, self._stats), Best()
         self._row_s, self._row_at_s = 0.0, time.monotonic()  # of the newest row, and when it came
         self.facts = RunFacts(
@@ -147,7 +150,7 @@ class LiveRun:
         frame = self._newest.get(tile.number)
         state = self._states.state(tile, self._feed.away)
         if frame is None:
-            return TileNow(tile.number, state.word, state.why)
+            return TileNow(tile.number, state.word, state.why or self._why_late(tile))
         return TileNow(
             tile.number,
             state.word,
@@ -160,8 +163,16 @@ class LiveRun:
             fps=frame.fps,
         )
 
+    def _why_late(self, tile: Tile) -> str:
+        wanted_s = self._wanted_s.get(tile.number, math.inf)
+        if time.monotonic() - wanted_s < LATE_S:
+            return ""
+        return f"{self._states.node_of(tile)} steps, but has drawn nothing of it yet"
+
     def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
         """Say which tiles are wanted, and whether what the policy thinks is."""
+        now_s = time.monotonic()
+        self._wanted_s = {tile: self._wanted_s.get(tile, now_s) for tile in intervals_ns}
         self._watching.want(intervals_ns, time.monotonic_ns(), insight=insight)
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:

@@ -70,7 +70,12 @@ class Dashboard(Node):
             warn=context.log.warning,
         )
         self._served = Served(server.url, server.port, os.getpid())
-        self._served.write(path)
+        try:
+            self._served.write(path)
+        except OSError as error:  # the disk may be full, and who is told the address can look
+            context.log.warning(
+                "can't write %s, so no other command finds the page: %s", path, error
+            )
         if port not in (0, server.port):
             context.log.warning("port %d is in use; the page is at %d", port, server.port)
         context.log.info("the page of this run: %s", with_token(server.url))

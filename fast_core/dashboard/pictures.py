@@ -86,7 +86,8 @@ def _side_by_side(obs: NDArray[np.uint8]) -> Pixels:
 
 
 def _bars(values: NDArray[np.float64]) -> Pixels:
-    values = np.nan_to_num(values[:MOST_BARS], nan=0.0, posinf=0.0, neginf=0.0)
+    values = values[:MOST_BARS] if values.size else np.zeros(1)  # no picture is empty
+    values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     scale = max(1.0, float(np.abs(values).max(initial=0.0)))
     lengths = np.rint(values / scale * _LONG).astype(int)
     place = np.arange(-_LONG, _LONG + 1)

@@ -23,12 +23,20 @@ class Served(msgspec.Struct, frozen=True):
     pid: int
 
     def write(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it, whole or not at all.
+
+        Raises:
+            OSError: It can't be written.
+        """
         partial = path.with_name(f".{path.name}.{self.pid}")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(self))
-        os.replace(partial, path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(self))
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink()
+            raise
 
     def remove(self, path: Path) -> None:
         """Take it away, unless it is another's by now."""

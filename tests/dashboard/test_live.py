@@ -18,6 +18,7 @@ from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeState
 from fast_core.screens.tiles import tiles
+from fast_core.screens.watching import Watching
 from tests.dashboard.served import make_frame
 from tests.nodes.stage import Stage, make_config
 
@@ -117,6 +118,26 @@ def test_time_goes_on_between_rows_and_a_first_round_is_training(
     assert live.now().elapsed_s == 21.5
     clock[0] += 1.0
     assert (live.now().env_steps, live.now().elapsed_s) == (64, 22.5)
+
+
+def test_tile_of_which_nothing_comes_for_long_says_so(stage: Stage, clock: list[float]) -> None:
+    nothing: Any = None
+    watching: Any = Watching(memoryview(bytearray(8 * 40)).cast("q"))
+    live = LiveRun(stage.plan, stage.memory, watching, nothing)
+    stats = stage.memory.all_stats()
+    both = [stats[name].words for name in ("env-0", "env-1")]
+
+    def notes(after_s: float) -> list[str]:
+        clock[0] += after_s
+        for shard, words in enumerate(both):
+            words[StatsColumn.SHARD] = shard
+            words[StatsColumn.STATE] = NodeState.STEPPING
+            words[StatsColumn.ENV_STEPS] += 1
+        live.want({0: 5}, insight=False)
+        return [each.note for each in live.now().tiles[:2]]
+
+    assert notes(0) == notes(2) == ["", ""]
+    assert notes(2) == ["env-0 steps, but has drawn nothing of it yet", ""], "of what is wanted"
 
 
 def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:

@@ -102,6 +102,10 @@ def test_film_has_the_frames_and_their_time() -> None:
         clips.film(clips.shots(3, 10), "gif")
 
 
+def test_nothing_seen_is_a_picture_too() -> None:
+    assert as_rgb(encode(make_frame(obs=np.zeros((0, 8), np.float32)), Kind.OBSERVATION)).any()
+
+
 def test_film_is_made_of_one_picture_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of large ones, decoded, would be more than the run's machine can spare."""
     made: list[weakref.ref[Image.Image]] = []

@@ -15,11 +15,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from fast_core.dashboard import clients, serving
+from fast_core.dashboard import broadcast, clients, serving
+from fast_core.dashboard.pictures import Kind
 from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import End, Event
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.screens.frame import Frame
 from tests.dashboard.served import Pretend, picture_of, served
 from tests.dashboard.served import ack as drawn
 from tests.process.harness import eventually
@@ -175,6 +177,21 @@ def test_rubbish_ends_the_connection_and_nothing_else(
         texts(fine, "now", 2)
     server.check()
     assert len(said) <= 1
+
+
+def test_what_can_not_be_sent_is_said_once(
+    server: PageServer, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(frame: Frame, kind: Kind) -> bytes:
+        raise TypeError("no picture")
+
+    monkeypatch.setattr(broadcast, "encode", fails)
+    for _ in range(2):
+        with talk(server) as link, pytest.raises(ConnectionClosed):
+            say(link, type="watch", tiles=[0])
+            texts(link, "never")
+    assert said == ["the page can't send what a browser wants: TypeError: no picture (said once)"]
+    server.check()
 
 
 # --- frames --------------------------------------------------------------------------------------

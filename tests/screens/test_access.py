@@ -94,3 +94,8 @@ def test_where_it_is_served_is_for_its_user_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     path.write_text("{")
     assert read_served(path) is None
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError):
+        served.write(path)
+    assert list(tmp_path.iterdir()) == [path], "and no part of it"
