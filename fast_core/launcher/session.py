@@ -13,6 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
@@ -43,6 +45,7 @@ from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.screens.served import Served
 from fast_core.system import remains
 
 
@@ -185,9 +188,19 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     if shell.end.again and shell.rest_callbacks(hurry):
         assert shell.end.cause is not None
         report = _report(shell, session)
-        return LostPart(plan.config, shell.end.cause, report, summary, callbacks)
+        config = _at_its_port(plan.config, shell.page)
+        return LostPart(config, shell.end.cause, report, summary, callbacks)
     shell.end_callbacks(hurry)
     return _finish(shell, session, display, trace)
+
+
+def _at_its_port(config: RunConfig, page: Served | None) -> RunConfig:
+    """With the page where browsers look for it, if it is served."""
+    if page is None:
+        return config
+    return msgspec.structs.replace(
+        config, dashboard=msgspec.structs.replace(config.dashboard, port=page.port)
+    )
 
 
 def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:

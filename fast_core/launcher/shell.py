@@ -82,7 +82,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
 from fast_core.scheduler.statistics import Statistics
 from fast_core.screens.access import with_token
-from fast_core.screens.served import read_served
+from fast_core.screens.served import Served, read_served
 from fast_core.system.process_state import is_traced
 
 # The scheduler's decisions that say that every node is ready.
@@ -108,6 +108,7 @@ class Shell:
         lost: Nodes that died and come back.
         optional: Nodes that the run goes on without.
         away: Those of them that are not ready.
+        page: Where the page is served; None before it is.
         lives: How often each of them died so far.
         dying: Nodes whose end is known before their exit: when to help, and why.
         restoring: Since when env nodes step open episodes again, and how far they are.
@@ -178,6 +179,7 @@ class Shell:
         settings = self._settle(settings)
         self.optional = frozenset(settings.optional)
         self.away = set(settings.optional)
+        self.page: Served | None = None
         evaluator = () if settings.evaluator is None else (settings.evaluator,)
         self._awaited = (*settings.working_nodes, *plan.names.policy, *evaluator)
         self._scheduler = Scheduler(settings, scheduler_state)
@@ -354,6 +356,7 @@ class Shell:
         self.coming.discard(node)
         self.away.discard(node)
         if node == DASHBOARD and (served := read_served(self.run.dashboard)):
+            self.page = served
             self._journal.write("page", f"served at {served.url}", {"url": served.url})
             if self.plan.config.mode == "inline":  # where no log of a node is shown
                 self._report(f"the page of this run: {with_token(served.url)}", "INFO")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,8 +39,6 @@ def test_what_became_of_the_child_is_said(
 ) -> None:
     monkeypatch.setattr(envpool_drawing, "_SCRIPT", script)
     monkeypatch.setattr(envpool_drawing, "LIMIT_S", limit_s)
-    with pytest.raises(NotYet, match=task):
-        try_drawing(task, {"render_mode": "rgb_array"})
     assert says in eventually(lambda: outcome(task), "the child's end")
 
 
@@ -47,6 +50,35 @@ def outcome(task: str) -> str:
     except RuntimeError as error:
         return str(error)
     return "drawn"
+
+
+def test_nothing_is_known_while_the_child_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envpool_drawing, "_SCRIPT", "import time; time.sleep(60)")
+    with pytest.raises(NotYet, match="slow"):
+        try_drawing("slow", {})
+    child = envpool_drawing._trial("slow", "{}")._child
+    child.kill()
+    child.communicate()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ties processes")
+def test_child_that_hangs_does_not_outlive_who_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    script = f"import pathlib, time; pathlib.Path({str(there)!r}).touch(); time.sleep(60)"
+    monkeypatch.setattr(envpool_drawing, "_SCRIPT", script)
+    begun: list[subprocess.Popen[str]] = []
+
+    def draw() -> None:
+        begun.append(envpool_drawing._Trial("hangs", "{}")._child)
+        eventually(there.exists, "the child")
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    thread.join()
+    begun[0].communicate(timeout=30)
+    assert begun[0].returncode == -signal.SIGKILL
 
 
 def test_envpool_that_can_not_draw_trains_as_ever() -> None:

@@ -75,6 +75,20 @@ def test_killed_page_comes_back_at_its_port_and_no_bit_of_the_run_differs(
 
 
 @pytest.mark.slow
+def test_run_that_comes_back_has_its_page_where_it_was(workplace: Workplace) -> None:
+    launched = workplace.launch(
+        "supervision.restarts.optimizer=1",
+        "diagnostics.delay_ms=10",
+        config={**CONFIG, "dashboard": PAGE},
+    )
+    page = served(launched)
+    launched.await_training()
+    os.kill(launched.node("optimizer-0"), signal.SIGKILL)
+    assert served(launched, page).url == page.url
+    assert launched.wait(60) == 0, launched.screen
+
+
+@pytest.mark.slow
 def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
     launched = workplace.launch(
         "stop.env_steps=1000000", "diagnostics.delay_ms=2", config={**CONFIG, "dashboard": PAGE}

@@ -10,7 +10,6 @@ import numpy as np
 from fast_core.algorithm import Algorithm, Array, Insightful
 from fast_core.memory import Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
-from fast_core.policy.checked import check_methods
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.structures import INSIGHTS
 from fast_core.screens.watching import WATCHING, Watching
@@ -27,8 +26,8 @@ class InsightBoards:
     changed, at most once a second and for at most a hundredth of the time. Else an optimizer looks
     at the clock and a word of shared memory in each turn.
 
-    What the learner's `insight_parameters` raises is logged, and nothing is published any more:
-    a page that shows a run must not end it.
+    What the learner's `insight_parameters` raises, or that it has none, is logged, and nothing is
+    published any more: a page that shows a run must not end it.
 
     Concurrency: the first optimizer is the only writer of each viewer's ``insights``; whoever
     shows the run reads them whenever it likes. Publishing waits for nobody.
@@ -36,15 +35,10 @@ class InsightBoards:
 
     @classmethod
     def of(cls, context: NodeContext, algorithm: Algorithm) -> InsightBoards | None:
-        """Those of the first optimizer; None where no viewer has yielded any.
-
-        Raises:
-            ConfigError: The learner has no `insight_parameters`, though its blueprint has fields.
-        """
+        """Those of the first optimizer; None where no viewer has yielded any."""
         families = {row.family for row in context.plan.own}
         if context.rank or not families >= {WATCHING, INSIGHTS}:
             return None
-        check_methods(algorithm, "make_algorithm", ("insight_parameters",))
         return cls(context, algorithm)
 
     def __init__(self, context: NodeContext, algorithm: Algorithm) -> None:

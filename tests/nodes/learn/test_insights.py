@@ -16,7 +16,6 @@ from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import DashboardConfig, DiagnosticsConfig, RunConfig
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.source import Insight
-from fast_core.errors import ConfigError
 from fast_core.events import Assign
 from fast_core.memory import Structure, Trace, WeightBoard
 from fast_core.nodes.collect.env import EnvNode
@@ -222,14 +221,19 @@ def test_learner_that_raises_is_asked_no_more_and_trains_on(
     assert "no more insights are published: RuntimeError: no critic" in caplog.text
 
 
-def test_learner_without_what_its_blueprint_names_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_learner_without_what_its_blueprint_names_trains_on(
+    pair: Pair, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     from fast_core.algos.ppo.learner import PPO
 
     monkeypatch.delattr(PPO, "insight_parameters")
-    with pytest.raises(ConfigError, match=r"make_algorithm.*lacks insight_parameters"):
-        make_pair(tmp_path)
+    viewer = Looking(pair.stage)
+    with caplog.at_level(logging.ERROR, "fastloop"):
+        clock.now_ns = viewer.now_ns = clock.now_ns + 2_000_000_000
+        viewer.look()
+        assert pair.round(0).updates == 2
+    assert "no more insights are published: AttributeError" in caplog.text
+    assert "insight_parameters" in caplog.text
 
 
 def test_frame_is_thought_about_as_the_learner_does(pair: Pair, clock: SimpleNamespace) -> None:
