@@ -152,7 +152,7 @@ class Broadcast:
         self.source.want(self._wanted, insight=large)
         for tile in self._newest.keys() - self._wanted.keys():
             del self._newest[tile]
-        self.clips.keep(self._wanted)
+        self.clips.keep(self._wanted, time.monotonic())
 
     def _look(self) -> None:
         """Take new frames, and wake whoever may want one."""

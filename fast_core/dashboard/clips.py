@@ -13,6 +13,7 @@ from fast_core.dashboard.pictures import Kind, as_rgb
 from fast_core.errors import ConfigError
 
 KEPT_S = 30.0
+UNWATCHED_S = 60.0
 KEPT_BYTES = 8 << 20  # of each tile
 ALL_BYTES = 64 << 20  # of all of them
 Form = Literal["gif", "mp4"]
@@ -43,16 +44,19 @@ class Reel:
 
 
 class Clips:
-    """Reels of the tiles that are watched; of others nothing is kept."""
+    """Reels of the tiles that are watched, or were a moment ago: who pauses may want a clip."""
 
     def __init__(self) -> None:
         self._reels: dict[tuple[int, Kind], Reel] = {}
+        self._watched_s: dict[int, float] = {}  # when each tile was watched last
         self._busy = threading.Lock()
 
-    def keep(self, tiles: Collection[int]) -> None:
-        """Let all other tiles' shots go."""
-        for each in [each for each in self._reels if each[0] not in tiles]:
-            del self._reels[each]
+    def keep(self, tiles: Collection[int], now_s: float) -> None:
+        """These are watched; let the shots of those go that nobody watched for `UNWATCHED_S`."""
+        self._watched_s |= dict.fromkeys(tiles, now_s)
+        for each in [*self._reels]:
+            if now_s - self._watched_s.get(each[0], now_s) > UNWATCHED_S:
+                del self._reels[each]
 
     def add(self, tile: int, kind: Kind, at_s: float, data: bytes) -> None:
         """Keep an image file of a tile."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, Clips, Shot
+from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, UNWATCHED_S, Clips, Shot
 from fast_core.dashboard.pictures import Kind, as_rgb, encode, header, observed
 from fast_core.errors import ConfigError
 from tests.dashboard.served import make_frame
@@ -86,8 +86,11 @@ def test_reel_holds_the_last_seconds_and_no_more_bytes_than_it_may() -> None:
             clips.add(tile, Kind.RGB, n / 100, bytes(KEPT_BYTES // 4))
     kept = [len(shot.data) for tile in range(34) for shot in clips.shots(tile, 1000)]
     assert sum(kept) <= 2 * ALL_BYTES
-    clips.keep({1})
-    assert clips.shots(0, 1000) == []
+    clips.keep({0, 1}, 100.0)
+    clips.keep({1}, 100.0 + UNWATCHED_S)
+    assert clips.shots(0, 1000), "who pauses may still want a clip"
+    clips.keep({1}, 101.0 + UNWATCHED_S)
+    assert clips.shots(0, 1000) == [] and clips.shots(1, 1000)
 
 
 def test_film_has_the_frames_and_their_time() -> None:
