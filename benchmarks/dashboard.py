@@ -33,7 +33,7 @@ FPS = 5.0
 ALONE = ("nodes.env.count=1", "nodes.optimizer.threads=1")
 RACES = {
     "cartpole": (replace(ppo_throughput.RACE, last_round=300, quick_last_round=100), ()),
-    "halfcheetah": (ppo_halfcheetah.RACE, ()),
+    "halfcheetah": (replace(ppo_halfcheetah.RACE, last_round=200, quick_last_round=80), ()),
     "pong": (replace(ppo_pong.RACE, last_round=7), ppo_pong.QUIET),
 }
 QUICK = ("cartpole", "halfcheetah")
