@@ -42,6 +42,7 @@ from fast_core.system.resources import oom_kills
 NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
+LAST_WORDS_S = 0.02
 FORCED_GRACE_S = 0.3
 TERMINATE_GRACE_S = 0.3
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
@@ -358,12 +359,20 @@ class Supervisor:
         except NodeFailed:
             pass  # the fork server is gone; the kernel has killed every node
         else:
+            self._hear_last()
             for child in self._tree.living():
                 if child.name != PROBE:
                     text = self._describe_kill(child.name)
                     self._shell.decide("kill", text)
                     self._shell.progress.log(LogLine("launcher", "WARNING", text))
         self._tree.close(TERMINATE_GRACE_S)
+
+    def _hear_last(self) -> None:
+        """What nodes said last may come after the news that they are gone."""
+        heard, until_s = True, time.monotonic() + FORCED_GRACE_S  # one that lives may go on and on
+        while heard and time.monotonic() < until_s:
+            self._hub.wait(LAST_WORDS_S, ())
+            heard = self._shell.receive()
 
     def _describe_kill(self, name: str) -> str:
         limit_s = self._grace_s if self._interrupts.count > 1 else self._plan.grace_s(name)

@@ -354,7 +354,8 @@ def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
         assert child.pid
         signals.append(number)
 
-    shell.receive = lambda: None
+    arriving = ["its", "last", "words"]  # which come after the news that it is gone
+    shell.receive = lambda: bool(child.status and arriving and arriving.pop())
     given = SimpleNamespace(
         children=tree.children,
         living=lambda: [child] if child.status is None else [],
@@ -369,3 +370,4 @@ def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
     supervisor._specs = {"env-0": topology(stage.plan)[0]}
     supervisor._stop()
     assert signals == [signal.SIGTERM]
+    assert arriving == []
