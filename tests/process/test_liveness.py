@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any
 
@@ -86,7 +87,8 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
     launched.assert_gone()
     assert f"First cause: node '{node}" in launched.screen
     assert f"{state} for " in launched.screen
-    assert "within 1 s (supervision.repeat_timeout_s" in last_line(launched)
+    # 1 s, or longer where a busy machine took its time over what came before
+    assert re.search(r"within [\d.]+ s \(supervision\.repeat_timeout_s", last_line(launched))
     assert place in launched.screen
 
 
