@@ -46,7 +46,7 @@ def both(kind: str, **changes: Any) -> tuple[Any, Any, np.ndarray]:
 def test_probabilities_of_one_choice_are_exact(recurrent: Any) -> None:
     own, said, _ = both("discrete", recurrent=recurrent)
     assert 1 / 64 < min(own.probabilities[0]) < 0.3, "all are drawn"
-    np.testing.assert_allclose(said.probabilities[0], own.probabilities[0], atol=1e-6)
+    np.testing.assert_allclose(said.probabilities[0], own.probabilities[0], atol=1e-5)
     assert said.value is None
 
 
@@ -59,7 +59,7 @@ def test_probabilities_of_several_choices_are_near() -> None:
 
 def test_mean_of_a_box_is_exact_and_its_deviation_near() -> None:
     own, said, _ = both("box")
-    np.testing.assert_allclose(said.mean, own.mean, rtol=1e-6)
+    np.testing.assert_allclose(said.mean, own.mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(said.std, own.std, rtol=0.3)
 
 
