@@ -158,7 +158,8 @@ def faulty(workplace: Workplace, point: str) -> Launched:
     launched = workplace.launch(config=HANDED, environment={handover_faults.VARIABLE: point})
     assert launched.wait(60) == 0, launched.screen
     launched.assert_gone()
-    assert len(lost(launched)) == len(back(launched)) >= 1
+    # The run may end before the last one is back.
+    assert len(back(launched)) >= 1 and len(lost(launched)) - len(back(launched)) in (0, 1)
     return launched
 
 
