@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -384,3 +385,36 @@ class Coordinator:
         spent.settled(publish_s, self._ess)
         if (why := self._auto.settled(spent)) is not None:
             self.decisions.append(f"degree {why}")
+
+
+class Questions:
+    """What may be asked of a coordinator while threads work with it; they hold ``lock``."""
+
+    def __init__(self, coordinator: Coordinator, lock: AbstractContextManager[object]) -> None:
+        self._coordinator, self._lock = coordinator, lock
+
+    @property
+    def degree(self) -> int:
+        """See `Coordinator.degree`."""
+        with self._lock:
+            return self._coordinator.degree
+
+    def can_collect(self) -> bool:
+        """See `Coordinator.can_collect`."""
+        with self._lock:
+            return self._coordinator.can_collect()
+
+    def can_train(self) -> bool:
+        """See `Coordinator.can_train`."""
+        with self._lock:
+            return self._coordinator.can_train()
+
+    def can_evaluate(self) -> bool:
+        """See `Coordinator.can_evaluate`."""
+        with self._lock:
+            return self._coordinator.can_evaluate()
+
+    def statistics(self) -> Statistics:
+        """See `Coordinator.statistics`."""
+        with self._lock:
+            return self._coordinator.statistics()

@@ -52,8 +52,8 @@ class Loop:
         orders: Collections that may begin, by collector.
     """
 
-    def __init__(self, coordinator: Coordinator, team: Team) -> None:
-        self.changed = threading.Condition()
+    def __init__(self, coordinator: Coordinator, team: Team, changed: threading.Condition) -> None:
+        self.changed = changed
         self.orders: dict[int, RolloutOrder] = {}
         self.coordinator, self._team = coordinator, team
         self._data: dict[RolloutOrder, object] = {}
@@ -120,9 +120,9 @@ class Loop:
             self._advance()
 
 
-def run_inline(coordinator: Coordinator, team: Team) -> None:
+def run_inline(coordinator: Coordinator, team: Team, changed: threading.Condition) -> None:
     """Take every step in this thread; errors are the host's own."""
-    loop = Loop(coordinator, team)
+    loop = Loop(coordinator, team, changed)
     loop.begin()
     while not coordinator.finished:
         if coordinator.start_evaluation():
@@ -160,11 +160,17 @@ class _Thread:
 class Crew:
     """A thread for each part; the caller's thread watches over them."""
 
-    def __init__(self, coordinator: Coordinator, team: Team, timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        team: Team,
+        changed: threading.Condition,
+        timeout_s: float | None,
+    ) -> None:
         """Start nothing; ``timeout_s`` limits each step, None for no limit."""
-        self._loop, self._coordinator = Loop(coordinator, team), coordinator
+        self._loop, self._coordinator = Loop(coordinator, team, changed), coordinator
         self._team, self._timeout_s = team, timeout_s
-        self._changed, self._ended = self._loop.changed, threading.Event()
+        self._changed, self._ended = changed, threading.Event()
         self._over = False
         self._failure: BaseException | None = None
         self._threads: list[_Thread] = []

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ from typing import Literal, cast
 import cloudpickle
 
 from fast_core.errors import ConfigError
-from fast_core.integrations.coordinator import AUTO, Coordinator, Statistics
+from fast_core.integrations.coordinator import AUTO, Coordinator, Questions, Statistics
 from fast_core.integrations.hosts import (
     Collecting,
     Evaluating,
@@ -69,6 +70,9 @@ class AsyncTrainer:
     `fast_core.integrations.hosts` has the methods that a part must and may have.
     ``backend="inline", off_policy_degree=0`` is the host's own loop, call for call:
     evaluate if due, collect, push, sample and train as often as granted.
+
+    Attributes:
+        coordinator: Answers at any time, from any thread, which side may work and how it stands.
     """
 
     def __init__(
@@ -156,7 +160,8 @@ class AsyncTrainer:
             "buffer": buffer,
             "evaluator": evaluator,
         }
-        self.coordinator = self._begin()
+        self._changed = threading.Condition()
+        self.coordinator = Questions(self._begin(), self._changed)
         for part, given in self._parts.items():
             if given is not None:
                 self._check_part(part, given)
@@ -176,14 +181,13 @@ class AsyncTrainer:
         if max_env_step is None and max_train_iter is None:
             raise ConfigError("a run needs an end; give max_env_step or max_train_iter")
         _check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
-        self.coordinator = coordinator = self._begin(
-            max_env_steps=max_env_step, max_updates=max_train_iter
-        )
+        coordinator = self._begin(max_env_steps=max_env_step, max_updates=max_train_iter)
+        self.coordinator = Questions(coordinator, self._changed)
         with self._team() as team:
             if self._backend == "inline":
-                run_inline(coordinator, team)
+                run_inline(coordinator, team, self._changed)
             else:
-                Crew(coordinator, team, self._timeout_s).run()
+                Crew(coordinator, team, self._changed, self._timeout_s).run()
             weights, _ = team.learning.weights()
         if weights is not None and self._backend == "process":
             weights = Weights(weights.version, pickle.loads(cast("bytes", weights.state)))

@@ -62,6 +62,25 @@ def threads() -> set[str]:
     return {each.name for each in threading.enumerate()} - {"MainThread"}
 
 
+def test_who_asks_waits_for_those_that_work() -> None:
+    ours = Recorded(4)
+    trainer = AsyncTrainer(collector=ours, learner=ours, buffer=ours)
+    answers: list[object] = []
+
+    def ask() -> None:
+        asked = trainer.coordinator
+        answers.extend([asked.can_collect(), asked.can_train(), asked.can_evaluate()])
+        answers.extend([asked.degree, asked.statistics().updates])
+
+    asking = threading.Thread(target=ask)
+    with trainer._changed:
+        asking.start()
+        asking.join(0.1)
+        assert answers == []
+    asking.join(10)
+    assert answers == [True, False, False, 0, 0]
+
+
 def test_inline_at_degree_0_is_the_hosts_own_loop_call_for_call() -> None:
     own, ours = Recorded(4), Recorded(4)
     own_loop(own, updates=2, limit=20)
