@@ -87,23 +87,8 @@ class FrameLayout(NamedTuple):
         picture = frame.picture
         height, width = (0, 0) if picture is None else picture.shape[:2]
         note = _cut(frame.note)
-        _HEADER.pack_into(
-            out,
-            0,
-            frame.taken_ns,
-            frame.shard,
-            frame.env,
-            frame.episode,
-            frame.seed,
-            frame.step,
-            frame.version,
-            frame.incarnation,
-            height,
-            width,
-            frame.total,
-            frame.fps,
-            note,
-        )
+        begin = frame[: Frame._fields.index("total")]
+        _HEADER.pack_into(out, 0, *begin, height, width, frame.total, frame.fps, note)
         place = _HEADER.size
         parts = (frame.obs, frame.action, frame.state)
         for part, size in zip(parts, self._sizes, strict=True):
@@ -114,21 +99,7 @@ class FrameLayout(NamedTuple):
 
     def unpack(self, data: bytes) -> Frame:
         """The frame in ``data``, which its arrays share memory with."""
-        (
-            taken_ns,
-            shard,
-            env,
-            episode,
-            seed,
-            step,
-            version,
-            incarnation,
-            height,
-            width,
-            total,
-            fps,
-            note,
-        ) = _HEADER.unpack_from(data)
+        *begin, height, width, total, fps, note = _HEADER.unpack_from(data)
         place = _HEADER.size
         parts = []
         forms = (self.obs, self.action, (np.dtype(np.float32), (self.state,)))
@@ -140,21 +111,8 @@ class FrameLayout(NamedTuple):
         if height:
             flat = np.frombuffer(data, np.uint8, height * width * 3, place)
             picture = flat.reshape(height, width, 3)
-        return Frame(
-            taken_ns,
-            shard,
-            env,
-            episode,
-            seed,
-            step,
-            version,
-            incarnation,
-            total,
-            fps,
-            note.rstrip(b"\0").decode("utf-8", "replace"),
-            picture,
-            *parts,
-        )
+        text = note.rstrip(b"\0").decode("utf-8", "replace")
+        return Frame._make([*begin, total, fps, text, picture, *parts])
 
 
 def _cut(text: str) -> bytes:
