@@ -7,12 +7,12 @@ import time
 
 from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures, why_no_frames
-from fast_core.dashboard.meters import Meter, Reading
-from fast_core.dashboard.source import End, Hello, Insight, News, NodeNow, Now, RunFacts
-from fast_core.dashboard.words import node_word, phase_word
+from fast_core.dashboard.meters import Meters
+from fast_core.dashboard.source import End, Hello, Insight, News, Now, RunFacts
+from fast_core.dashboard.words import phase_word
 from fast_core.errors import TransportError
 from fast_core.launcher.control import client
-from fast_core.launcher.control.messages import NodeStatus, Status, StatusRequest
+from fast_core.launcher.control.messages import Status, StatusRequest
 from fast_core.launcher.control.opening import find
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
@@ -56,7 +56,7 @@ class RunOnFile:
         self._run, self.facts = run, facts_of(run)
         self._feed = Feed(run)
         self._feed.catch_up()
-        self._meters: dict[str, Meter] = {}
+        self._meters = Meters()
         self._status: Status | None = None
         self._asked_s = 0.0
         self._closing = threading.Event()
@@ -118,14 +118,9 @@ class RunOnFile:
             rates=figures.rates,
             ahead=figures.ahead,
             best_tile=None,
-            nodes=tuple(map(self._node, status.nodes)) if status is not None else (),
+            nodes=tuple(map(self._meters.node, status.nodes)) if status is not None else (),
             tiles=(),
         )
-
-    def _node(self, node: NodeStatus) -> NodeNow:
-        meter = self._meters.setdefault(node.name, Meter())
-        busy, waiting = meter.take(Reading(time.monotonic(), node.busy_s, node.waiting_s))
-        return NodeNow(node.name, node_word(node.state), node.doing_s, busy, waiting, node.life)
 
     def want(self, intervals_ns: dict[int, int], *, insight: bool = False) -> None:
         """There are no tiles."""

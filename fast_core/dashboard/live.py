@@ -9,7 +9,7 @@ from pathlib import Path
 from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures
 from fast_core.dashboard.insight import Insights
-from fast_core.dashboard.meters import Meter, Reading
+from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.source import (
     Hello,
     Insight,
@@ -21,7 +21,7 @@ from fast_core.dashboard.source import (
     TileNow,
 )
 from fast_core.dashboard.tile_states import Best, TileStates
-from fast_core.dashboard.words import node_word
+from fast_core.launcher.shown.node_status import node_status
 from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
@@ -33,7 +33,6 @@ from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
 from fast_core.system.text import encodable
 
-_IDLE = (NodeState.WAITING, NodeState.STARTING)
 LATE_S = 3.0  # after which it is said that nothing has come of a tile
 
 
@@ -53,7 +52,7 @@ class LiveRun:
         self._feed = Feed(RunDirectory(Path(plan.run_directory)))
         self._feed.catch_up()
         self._stats = memory.all_stats()
-        self._meters = {name: Meter() for name in self._stats}
+        self._meters = Meters()
         self._tiles = tiles(config)
         self._boards = {each.number: memory.frames(each.number) for each in self._tiles}
         self._layout = frame_layout(plan)
@@ -96,8 +95,7 @@ class LiveRun:
     def news(self) -> list[News]:
         """What was written since the last call."""
         void, news = self._feed.read()
-        found: list[News] = [*((self.hello(),) if void else ()), *news]
-        return found
+        return [*((self.hello(),) if void else ()), *news]
 
     def outcome(self) -> str:
         """How the run ended, once its node is told to stop."""
@@ -106,11 +104,11 @@ class LiveRun:
 
     def now(self) -> Now:
         """The run at this moment."""
-        figures, now_s = Figures(self._feed), time.monotonic()
-        nodes = tuple(self._node(name, now_s) for name in self._stats if self._is_there(name))
+        figures = Figures(self._feed)
+        nodes = tuple(self._node(name) for name in self._stats if self._is_there(name))
         return Now(
             phase="training" if figures.env_steps or self._steps() else "starting",
-            elapsed_s=self._elapsed_s(figures.elapsed_s, now_s),
+            elapsed_s=self._elapsed_s(figures.elapsed_s),
             env_steps=figures.env_steps,
             updates=figures.updates,
             rates=figures.rates,
@@ -125,8 +123,9 @@ class LiveRun:
         column = int(StatsColumn.STEP)
         return any(self._stats[name].words[column] for name in self._plan.names.env)
 
-    def _elapsed_s(self, row_s: float, now_s: float) -> float:
+    def _elapsed_s(self, row_s: float) -> float:
         """Seconds of training: those of the newest row, and since."""
+        now_s = time.monotonic()
         if row_s != self._row_s:
             self._row_s, self._row_at_s = row_s, now_s
         return row_s + now_s - self._row_at_s
@@ -135,16 +134,11 @@ class LiveRun:
         """A spare node that never came has no state."""
         return name not in self._plan.names.spare or self._stats[name].words[0] != 0
 
-    def _node(self, name: str, now_s: float) -> NodeNow:
-        row = self._stats[name].snapshot()
-        state = NodeState(row.state)
-        doing_s = max(0.0, now_s - row.state_since_ns / 1e9) if row.state_since_ns else 0.0
-        idle = state in _IDLE
-        busy_s = row.busy_ns / 1e9 + (0.0 if idle else doing_s)
-        waiting_s = row.waiting_ns / 1e9 + (doing_s if idle else 0.0)
-        busy, waiting = self._meters[name].take(Reading(now_s, busy_s, waiting_s))
-        word = "dead" if name in self._feed.away else node_word(state.name.lower())
-        return NodeNow(name, word, doing_s, busy, waiting, self._feed.lives.get(name, 1))
+    def _node(self, name: str) -> NodeNow:
+        row = self._stats[name]
+        state = NodeState(row.words[StatsColumn.STATE]).name.lower()
+        word = "dead" if name in self._feed.away else state
+        return self._meters.node(node_status(name, word, row, self._feed.lives.get(name, 1)))
 
     def _tile(self, tile: Tile) -> TileNow:
         frame = self._newest.get(tile.number)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import NamedTuple
+
+from fast_core.dashboard.source import NodeNow
+from fast_core.dashboard.words import node_word
+from fast_core.launcher.control.messages import NodeStatus
 
 SPAN_S = 5.0
 
@@ -41,3 +46,16 @@ class Meter:
         if busy_s + waiting_s <= 0:
             return None, None
         return busy_s / (busy_s + waiting_s), waiting_s / (busy_s + waiting_s)
+
+
+class Meters:
+    """One for each node."""
+
+    def __init__(self) -> None:
+        self._meters: dict[str, Meter] = {}
+
+    def node(self, node: NodeStatus) -> NodeNow:
+        """What the page says of a node that is so now."""
+        meter = self._meters.setdefault(node.name, Meter())
+        busy, waiting = meter.take(Reading(time.monotonic(), node.busy_s, node.waiting_s))
+        return NodeNow(node.name, node_word(node.state), node.doing_s, busy, waiting, node.life)
