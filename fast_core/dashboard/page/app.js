@@ -3,12 +3,13 @@
 import { Charts } from "./charts.js";
 import { save } from "./clip.js";
 import { Connection } from "./connection.js";
-import { find, forgetColours, make, mark, put, show, tell } from "./dom.js";
+import { find, make, mark, put, show, tell } from "./dom.js";
 import { Grid } from "./grid.js";
 import { History } from "./history.js";
 import { Help, listen } from "./keys.js";
 import { Large } from "./large.js";
-import { keep, language, settings, theme } from "./settings.js";
+import { applyTheme, listenToPreferences, showPreferences } from "./preferences.js";
+import { keep, language, settings } from "./settings.js";
 import { Timeline } from "./timeline.js";
 import { count, duration, fill, number, say, word } from "./words.js";
 
@@ -270,17 +271,11 @@ function showChoices() {
   mark(find("pause"), "aria-pressed", page.paused);
   put(find("pause"), say(page.paused ? "go_on" : "pause"));
   document.body.classList.toggle("paused", page.paused);
-  const other = theme() === "dark" ? "light" : "dark";
-  put(find("theme"), say(`to_${other}`));
-  mark(find("theme"), "aria-label", say(`to_${other}_label`));
-  put(find("language"), say("other_language"));
-  mark(find("language"), "lang", language() === "zh" ? "en" : "zh-Hans");
+  showPreferences();
 }
 
 function setTheme(chosen) {
-  if (chosen) keep("theme", chosen);
-  document.documentElement.dataset.theme = theme();
-  forgetColours();
+  applyTheme(chosen);
   showChoices();
   charts.changed();
   timeline.draw();
@@ -311,7 +306,7 @@ function clip() {
 }
 
 function begin() {
-  document.documentElement.dataset.theme = theme();
+  applyTheme(null);
   show(find("all-runs"), /\/run\/[^/]+\/$/.test(location.pathname)); // one of a folder's
   fill(document);
   grid.setLayout(settings.layout);
@@ -320,8 +315,7 @@ function begin() {
   showChoices();
   texts();
   find("pause").addEventListener("click", pause);
-  find("theme").addEventListener("click", () => setTheme(theme() === "dark" ? "light" : "dark"));
-  find("language").addEventListener("click", () => setLanguage(language() === "zh" ? "en" : "zh"));
+  listenToPreferences(setTheme, setLanguage);
   find("open-help").addEventListener("click", () => help.open());
   find("clip").addEventListener("click", clip);
   find("clip-format").addEventListener("change", (event) => keep("format", event.target.value));
@@ -332,7 +326,6 @@ function begin() {
     showChoices();
     charts.changed();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => settings.theme ?? setTheme(null));
   document.addEventListener("visibilitychange", watch);
   listen({
     pause,

@@ -1,12 +1,13 @@
 // The page of all runs of a folder: asks what has changed, and shows it.
 
 import "./overview_words.js";
-import { find, forgetColours, make, mark, put, show, tell } from "./dom.js";
+import { find, make, mark, put, show, tell } from "./dom.js";
 import { Drawn } from "./drawn.js";
 import { Folder } from "./folder.js";
+import { applyTheme, listenToPreferences, showPreferences } from "./preferences.js";
 import { groupColumns, runColumns } from "./run_columns.js";
 import { SeedCurves } from "./seed_curves.js";
-import { keep, language, settings, theme } from "./settings.js";
+import { keep, settings } from "./settings.js";
 import { showSweeps } from "./sweep_list.js";
 import { Table } from "./table.js";
 import { fill, say } from "./words.js";
@@ -147,19 +148,19 @@ function texts() {
 
 function showChoices() {
   for (const button of find("spreads").children) mark(button, "aria-pressed", button.dataset.spread === settings.spread);
-  const other = theme() === "dark" ? "light" : "dark";
-  put(find("theme"), say(`to_${other}`));
-  mark(find("theme"), "aria-label", say(`to_${other}_label`));
-  put(find("language"), say("other_language"));
-  mark(find("language"), "lang", language() === "zh" ? "en" : "zh-Hans");
+  showPreferences();
 }
 
 function setTheme(chosen) {
-  if (chosen) keep("theme", chosen);
-  document.documentElement.dataset.theme = theme();
-  forgetColours();
+  applyTheme(chosen);
   showChoices();
   draw();
+}
+
+function setLanguage(chosen) {
+  keep("language", chosen);
+  texts();
+  folder.say();
 }
 
 function keys(event) {
@@ -171,7 +172,7 @@ function keys(event) {
 }
 
 function begin() {
-  document.documentElement.dataset.theme = theme();
+  applyTheme(null);
   find("filter").value = page.filter;
   texts();
   find("filter").addEventListener("input", (event) => {
@@ -197,13 +198,7 @@ function begin() {
       curves.soon();
     });
   }
-  find("theme").addEventListener("click", () => setTheme(theme() === "dark" ? "light" : "dark"));
-  find("language").addEventListener("click", () => {
-    keep("language", language() === "zh" ? "en" : "zh");
-    texts();
-    folder.say();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => settings.theme ?? setTheme(null));
+  listenToPreferences(setTheme, setLanguage);
   document.addEventListener("keydown", keys);
   setInterval(() => document.hidden || runs.draw(), 10_000); // ages
   folder.begin();
