@@ -383,8 +383,8 @@ class Shell:
             self._report(f"{node} is gone: {event.cause}; it is started anew")
         life = self.lives[node] = self.lives.get(node, 0) + 1
         if event.report is not None:
-            where = str(self.run.path)
-            text = survived_report(event.report, incarnation=life, run_directory=where)
+            where, again = str(self.run.path), node not in self.optional
+            text = survived_report(event.report, incarnation=life, run_directory=where, again=again)
             add_crash(self.run, text, self.progress)
 
     def _drop(self, event: Failed) -> None:
