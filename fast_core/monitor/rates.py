@@ -10,6 +10,8 @@ from fast_core.monitor.view import StopCondition
 
 _SAMPLES_PER_WINDOW = 50
 
+FOR_EVER_S = 1000 * 86_400.0
+
 
 class Rate:
     """Growth of a counter per second over the last seconds.
@@ -59,14 +61,17 @@ def per_second(count: float, elapsed_s: float) -> float:
 
 
 def time_left_s(stop: StopCondition, rate: float) -> float | None:
-    """Seconds until a counter reaches its limit at this rate; None where nobody can know."""
+    """Seconds until a counter reaches its limit at this rate; None where nobody can know.
+
+    More than `FOR_EVER_S` is as good as no limit.
+    """
     if stop.current is None or stop.name == "score":
         return None
     remaining = max(stop.limit - stop.current, 0.0)
     if remaining == 0:
         return 0.0
     left = remaining / rate if rate > 0 else math.inf
-    return left if math.isfinite(left) else None
+    return left if left < FOR_EVER_S else None
 
 
 def nearest_stop(

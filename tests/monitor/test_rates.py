@@ -94,6 +94,7 @@ def test_time_left_is_what_remains_over_the_rate() -> None:
     assert time_left_s(StopCondition("env_steps", 1200, 1000), 100.0) == 0.0
     assert time_left_s(StopCondition("env_steps", 400, 1000), 0.0) is None
     assert time_left_s(StopCondition("updates", None, 1000), 5.0) is None
+    assert time_left_s(StopCondition("time_s", 5, 1e9), 1.0) is None, "it is for ever"
     assert time_left_s(StopCondition("score", 400.0, 475.0), 5.0) is None
 
 
