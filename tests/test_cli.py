@@ -125,6 +125,15 @@ def test_options_of_the_page_are_keys(launcher: Launcher, config: str) -> None:
     assert launcher.calls == [("launch", expected, None), ("resume", Path("runs/a"), page)]
 
 
+def test_port_of_a_page_that_is_not_asked_for_is_refused(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_bytes(Path(config).read_bytes())  # as a run has it
+    for command in (["launch", config], ["resume", str(tmp_path)]):
+        assert main([*command, "--port", "9000"]) == 2
+        assert "--port is that of the page: add --dashboard" in capsys.readouterr().err
+
+
 def test_page_that_may_not_be_served_is_refused_before_anything_starts(
     config: str,
     tmp_path: Path,

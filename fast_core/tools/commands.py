@@ -129,8 +129,7 @@ def launch(
     """Train as a configuration says."""
     asked = [*(overrides or ()), *(["mode=inline"] if inline else ()), *_page(dashboard, port)]
     run_config = _load(config, asked)
-    if port is not None and not run_config.dashboard.enabled:
-        raise ConfigError("--port is that of the page: add --dashboard, or leave it out.")
+    _check_port(port, run_config)
     from fast_core.launcher import launch as launch_run
 
     raise _end(launch_run(run_config, resume_from=resume))
@@ -144,6 +143,11 @@ def resume(
     overrides = [*(overrides or ()), *_page(dashboard, port)]
     if (run / "sweep.yaml").is_file():
         sweep(run, overrides)
+    if port is not None and not dashboard:
+        from fast_core.launcher.run import load_run_config
+        from fast_core.monitor.run_directory import RunDirectory
+
+        _check_port(port, load_run_config(RunDirectory.open(run), overrides))
     from fast_core.launcher import resume as resume_run
 
     raise _end(resume_run(run, overrides))
@@ -515,6 +519,11 @@ def validate(
     else:
         name, environment = run_config.algorithm.name, run_config.environment.id
         typer.echo(f"{config} is valid: run {run_config.name!r}, {name} on {environment}.")
+
+
+def _check_port(port: int | None, config: RunConfig) -> None:
+    if port is not None and not config.dashboard.enabled:
+        raise ConfigError("--port is that of the page: add --dashboard, or leave it out.")
 
 
 def _page(dashboard: bool, port: int | None) -> list[str]:
