@@ -13,15 +13,7 @@ from difflib import get_close_matches
 from fast_core.errors import SegmentError, TopologyError
 from fast_core.events import Assign, Message, Transform
 from fast_core.launcher.wiring import ExtraNode
-from fast_core.memory import (
-    ANYONE,
-    EXECUTOR,
-    STAGES,
-    Doorbell,
-    EvaluationSlot,
-    Ring,
-    Structure,
-)
+from fast_core.memory import ANYONE, EXECUTOR, STAGES, Doorbell, EvaluationSlot, Ring, Structure
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, structures, watching

@@ -337,7 +337,8 @@ def test_end_is_told_and_nothing_is_left(source: Pretend) -> None:
         with pytest.raises(ConnectionClosed):
             texts(link, "never")
     assert source.closed
-    eventually(lambda: threading.active_count() == before, "no thread")
+    # one of a test before may have been on its way out
+    eventually(lambda: threading.active_count() <= before, "no thread")
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", server.port))
 
