@@ -84,12 +84,17 @@ def _takes_mode(creator: Callable[..., object]) -> bool:
     return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in takes)
 
 
+def has_screen(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether windows can be opened, as far as one can tell."""
+    return not sys.platform.startswith("linux") or any(environ.get(name) for name in _SCREENS)
+
+
 def let_draw_without_screen() -> None:
     """Without a screen, let SDL draw in memory and MuJoCo with a library that is there.
 
     Before anything is imported that draws. What the user has set stays.
     """
-    if not sys.platform.startswith("linux") or any(os.environ.get(name) for name in _SCREENS):
+    if has_screen():
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it tells of itself

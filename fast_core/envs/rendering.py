@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -13,33 +13,30 @@ from gymnasium.envs.registration import load_env_creator
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
+from fast_core.envs.made_to_draw import has_screen, let_draw_without_screen
 from fast_core.envs.making import make_env, registered
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 Mode = Literal["human", "rgb_array"]
-_WITHOUT_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}
-_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> EnvironmentConfig:
     """The same environment, made to draw: ``human`` in a window, ``rgb_array`` as images.
 
-    For images on a machine without a screen it also lets MuJoCo draw on the GPU and SDL in
-    memory, unless the user has said in MUJOCO_GL and SDL_VIDEODRIVER what they should do.
+    For images on a machine without a screen it also does as `let_draw_without_screen`.
 
     Raises:
         ConfigError: It can't be made, or has no such mode, or there is no screen.
     """
     if config.backend == "envpool":
         raise ConfigError(
-            f"environment {config.id!r} can't be drawn: EnvPool has no pictures, and its "
-            "environments are not quite Gymnasium's of that name"
+            f"environment {config.id!r} of EnvPool can't be drawn here; its environments are not "
+            "quite Gymnasium's of that name. Watch it while it trains: --dashboard."
         )
     config = evaluated(config)
-    if mode == "rgb_array" and not has_screen():
-        for name, value in _WITHOUT_SCREEN.items():  # they are read at the first drawing
-            os.environ.setdefault(name, value)
+    if mode == "rgb_array":
+        let_draw_without_screen()
     modes = render_modes(config, place)
     # Gymnasium shows the images of an environment that has no window of its own.
     if mode not in modes and not (mode == "human" and "rgb_array" in modes):
@@ -59,11 +56,6 @@ def render_modes(config: EnvironmentConfig, place: Place = ALONE) -> tuple[str, 
         return tuple(mode for mode in env.metadata.get("render_modes", ()) if mode)
     finally:
         env.close()
-
-
-def has_screen(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether windows can be opened, as far as one can tell."""
-    return not sys.platform.startswith("linux") or any(environ.get(name) for name in _SCREENS)
 
 
 def check_screen(config: EnvironmentConfig) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from fast_core.algorithm import Policy
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
@@ -20,6 +18,7 @@ from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.actor import Actor
 from fast_core.run.changes import evaluated
+from fast_core.screens.picture import smaller
 
 FOLDER = "videos"
 KEY = "evaluation.video_every"
@@ -167,7 +166,7 @@ class Gif:
         """Append a frame of the large one, if it is one of those that are kept."""
         every = max(1, round(fps / GIF_FPS))
         if self._seen % every == 0 and self._seen < GIF_S * fps:
-            self._file.add(smaller(frame), fps / every)
+            self._file.add(smaller(frame, GIF_WIDTH), fps / every)
         self._seen += 1
 
     def finish(self) -> None:
@@ -177,12 +176,3 @@ class Gif:
     def close(self) -> None:
         """See `VideoFile.close`."""
         self._file.close()
-
-
-def smaller(frame: Frame) -> Frame:
-    """``frame`` of at most `GIF_WIDTH`, each pixel the mean of a square."""
-    size = -(-frame.shape[1] // GIF_WIDTH)
-    height, width = (length // size for length in frame.shape[:2])
-    squares = frame[: height * size, : width * size].reshape(height, size, width, size, 3)
-    mean: Frame = squares.mean((1, 3)).astype(np.uint8)
-    return mean

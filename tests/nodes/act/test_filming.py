@@ -15,7 +15,8 @@ from fast_core.envs.instance import Instance
 from fast_core.envs.probe import probe
 from fast_core.events import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from fast_core.nodes.act.filming import smaller
+from fast_core.nodes.act.filming import GIF_WIDTH
+from fast_core.screens.picture import smaller
 from tests.envs.driver import toy
 from tests.envs.toy import Lone
 from tests.nodes.stage import Stage, drain, make_config
@@ -160,6 +161,6 @@ def test_gif_is_no_wider_than_tensorboard_shows(
 ) -> None:
     frame = np.zeros((*size, 3), np.uint8)
     frame[::2] = 100
-    small = smaller(frame)
+    small = smaller(frame, GIF_WIDTH)
     assert small.shape == (*expected, 3)
     assert abs(float(small.mean()) - 50) < 1
