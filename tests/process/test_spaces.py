@@ -87,7 +87,7 @@ def there(request: pytest.FixtureRequest) -> None:
 
 
 def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(60) == 0, launched.screen
+    assert launched.wait(180) == 0, launched.screen
     found = digests(launched.run)
     assert sorted(found) == list(range(TICKETS))
     assert len(set(found.values())) == TICKETS, "learning must change the learner"
@@ -116,8 +116,13 @@ def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["dict with mask, several choices", "mask in the info", "stacked frames"]
-    + ["a game in words", "TextWorld"],
+    [
+        "dict with mask, several choices",
+        "mask in the info",
+        "stacked frames",
+        "a game in words",
+        "TextWorld",
+    ],
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
