@@ -63,6 +63,7 @@ OWNERS = {
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
+        "fast_core.envs.stored_stories",  # what makes a story leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # a host's objects are made by its code alone
