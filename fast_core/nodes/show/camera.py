@@ -35,6 +35,10 @@ TRIES = 5
 _TRY_AGAIN_NS = 1_000_000_000  # after the first failure; twice as long after each more
 _LOOK_NS = 50_000_000
 _SOON_NS = 200_000_000
+# Where rollouts follow each other in this time it is enough to look in one step of each. A look in
+# every step takes some 2 us: a thirtieth of a step of eight quick environments.
+_OFTEN_NS = 50_000_000
+_GOLDEN = 0.618  # so that the one step is another each time
 _PROGRESS = int(StatsColumn.PROGRESS)
 _PUT_BACK = "render() draws from random number generators of the run; they are put back each time"
 
@@ -210,25 +214,27 @@ class Camera:
         self._viewers = tuple(viewer.words for viewer in studio.viewers)
         self._next_ns = 0
         self._rollout_ns = 0  # when the last rollout began
+        self._at = 0.0  # where in it there was a look
 
     def stepping(
         self,
         step: Step,
+        steps: int,
         seen: Callable[[int], Array],
         state: NDArray[np.float32] | None,
         version: Callable[[int], int],
         incarnation: int,
-    ) -> Step:
-        """``step`` of a rollout, from its first one on, with a look before each.
+    ) -> list[Step]:
+        """What takes each of the ``steps`` of a rollout: ``step``, with a look before it.
 
-        Where rollouts follow each other so quickly that it is enough to look before each of
-        them, and nobody watches, it is ``step`` itself. ``seen`` and ``version`` give what the
-        policy saw in the step, and its version.
+        Where rollouts follow each other quickly that is so in one step only, and nowhere if nobody
+        watches. ``seen`` and ``version`` give what the policy saw in a step, and its version.
         """
         now_ns = time.monotonic_ns()
-        soon, self._rollout_ns = now_ns - self._rollout_ns < _SOON_NS, now_ns
-        if soon and not self.watched:
-            return step
+        since_ns, self._rollout_ns = now_ns - self._rollout_ns, now_ns
+        taken = [step] * steps
+        if since_ns < _SOON_NS and not self.watched:
+            return taken
         viewers, due, number = self._viewers, self.due, 0
 
         def watched(action: Array, **results: Array) -> None:
@@ -240,7 +246,12 @@ class Camera:
             number += 1
             step(action, **results)
 
-        return watched
+        if since_ns >= _OFTEN_NS:
+            return [watched] * steps
+        self._at = (self._at + _GOLDEN) % 1
+        number = int(self._at * steps)
+        taken[number] = watched
+        return taken
 
     @property
     def watched(self) -> bool:
@@ -255,8 +266,8 @@ class Camera:
         pace = self._studio.pace
         self._studio.look(now_ns)
         due = pace.due(self._by_tile, now_ns)
-        soon_ns = min(pace.next_ns(tile) for tile in self._by_tile)
-        self._next_ns = 0 if due else min(max(now_ns, soon_ns), now_ns + _LOOK_NS)
+        look_ns, soon_ns = now_ns + _LOOK_NS, pace.next_ns(self._by_tile)
+        self._next_ns = 0 if due else look_ns if soon_ns is None else min(soon_ns, look_ns)
         return [self._by_tile[tile] for tile in due]
 
     def take(self, shots: Iterable[Shot], scene: Scene) -> None:

@@ -36,7 +36,7 @@ class EveryStep(Pace):
     def due(self, tiles: Iterable[int], now_ns: int) -> list[int]:
         return [tile for tile in tiles if self._wanted[tile]]
 
-    def next_ns(self, tile: int) -> int:
+    def next_ns(self, tiles: Iterable[int]) -> int | None:
         return 0
 
 
@@ -44,6 +44,7 @@ class EveryStep(Pace):
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(camera_module, "Pace", EveryStep)
     monkeypatch.setattr(camera_module, "_LOOK_NS", 0)
+    monkeypatch.setattr(camera_module, "_OFTEN_NS", 0)
     dashboard = DashboardConfig(enabled=True, tiles=TILES, cpu_share=1.0)
     made = Stage(tmp_path, make_config(dashboard=dashboard))
     made.memory.weights().publish(0, made.memory.parameters.empty())
@@ -188,6 +189,20 @@ def test_only_what_is_watched_is_drawn(stage: Stage, start: Callable[[], EnvNode
     assert boards == [-1, -1, STEPS - 1]
 
 
+def test_rollouts_that_follow_quickly_are_looked_at_in_one_step_each_never_the_same(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(camera_module, "_OFTEN_NS", 10**18)
+    node, seen = start(), []
+    want(stage, 0)
+    for rollout_id in range(1, 6):
+        collect(stage, node, rollout_id=rollout_id)
+        number, frame = newest(stage, 0)
+        assert number == rollout_id - 1
+        seen.append(frame.step % STEPS)
+    assert len(set(seen)) > 2
+
+
 def test_viewer_that_is_gone_gets_nothing(stage: Stage, start: Callable[[], EnvNode]) -> None:
     node = start()
     want(stage, 0, ago_ns=STALE_NS + 1)
@@ -201,7 +216,7 @@ def test_run_without_page_steps_its_environments_itself(
     plain, steps = Stage(tmp_path), []
     stepping = EnvGroup.stepping
 
-    def note(group: EnvGroup, *given: object) -> Callable[..., None]:
+    def note(group: EnvGroup, *given: object) -> list[Callable[..., None]]:
         steps.append((stepping(group, *given), group.batch.step))  # type: ignore[arg-type]
         return steps[-1][0]
 
@@ -210,7 +225,7 @@ def test_run_without_page_steps_its_environments_itself(
     node = EnvNode(plain.context("env-0"))
     node.setup()
     collect(plain, node)
-    assert [taken == own for taken, own in steps] == [True]
+    assert [taken == [own] * STEPS for taken, own in steps] == [True]
     node.close()
     plain.close()
 
