@@ -119,6 +119,7 @@ class Studio:
         room: Where frames are packed.
         first_s: How long the first picture of an environment may take.
         hanging: Tiles whose `render` did not come back, and what to say of that.
+        drawn_elsewhere: Tiles that all who want them draw themselves, where they have a pose.
     """
 
     def __init__(self, context: NodeContext, viewers: Sequence[str]) -> None:
@@ -136,6 +137,7 @@ class Studio:
         self.room = bytearray(self.layout.nbytes)
         self.first_s = FIRST_S
         self.hanging: dict[int, str] = {}
+        self.drawn_elsewhere: set[int] = set()
         self._held: set[int] = set()
         self._looked_ns = 0
         self._said: set[str] = set()
@@ -180,8 +182,13 @@ class Studio:
             return
         self._looked_ns = now_ns
         for tile in self._held:
-            wanted = [viewer.interval_ns(tile, now_ns) for viewer in self.viewers]
-            self.pace.want(tile, min((each for each in wanted if each > 0), default=0))
+            wanted = {viewer: viewer.interval_ns(tile, now_ns) for viewer in self.viewers}
+            wanted = {viewer: interval_ns for viewer, interval_ns in wanted.items() if interval_ns}
+            self.pace.want(tile, min(wanted.values(), default=0))
+            if all(viewer.draws for viewer in wanted):
+                self.drawn_elsewhere.add(tile)
+            else:
+                self.drawn_elsewhere.discard(tile)
 
     def say(self, tile: Tile, what: str) -> None:
         """Log it, once of all tiles."""
@@ -296,7 +303,8 @@ class Camera:
         if present is None:
             return
         studio, place, tile = self._studio, shot.place, shot.tile
-        picture = self._picture(shot, now_ns)
+        pose = self._pose(shot)
+        picture = self._picture(shot, now_ns) if pose is None else None
         frame = Frame(
             taken_ns=now_ns,
             shard=-1 if tile.shard is None else tile.shard,
@@ -313,12 +321,20 @@ class Camera:
             obs=scene.obs[place],
             action=scene.action[place],
             state=np.zeros(0, np.float32) if scene.state is None else scene.state[place],
+            pose=pose,
         )
         studio.layout.pack(frame, studio.room)
         shot.board.publish(shot.number, studio.room)
         shot.number += 1
 
     # --- pictures ------------------------------------------------------------------------------
+
+    def _pose(self, shot: Shot) -> NDArray[np.float64] | None:
+        """What its viewers draw it from, if they do."""
+        if shot.tile.shard is None or shot.tile.number not in self._studio.drawn_elsewhere:
+            return None
+        pose = self._source.drawable(shot.place).pose
+        return None if pose is None else pose()
 
     def _picture(self, shot: Shot, now_ns: int) -> Picture | None:
         """The picture, or None; the shot's note says why."""
@@ -329,6 +345,8 @@ class Camera:
             shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
+        if not shot.drawn:
+            drawable.fit(studio.width)
         shot.drawn = drawable.apart
         kept = RandomStates(drawable.parts)
         outcome = self._draw(drawable, limit_s)

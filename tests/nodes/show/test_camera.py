@@ -23,7 +23,7 @@ from fast_core.nodes.show import camera as camera_module
 from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
-from fast_core.screens.watching import STALE_NS, Watching
+from fast_core.screens.watching import STALE_NS, Watching, watching_words
 from tests.nodes.stage import Stage, drain, make_config, order, stacked
 
 TILES, EVALUATED = 3, 3  # environments 0 and 1 of shard 0, 0 of shard 1; and the evaluator's
@@ -69,10 +69,10 @@ def start(stage: Stage) -> Iterator[Callable[[], EnvNode]]:
         node.close()
 
 
-def want(stage: Stage, *tiles: int, ago_ns: int = 0) -> None:
+def want(stage: Stage, *tiles: int, ago_ns: int = 0, draws: bool = False) -> None:
     """Watch these tiles, every frame of them."""
     words = stage.memory.at(Trace, "watching/dashboard").words
-    Watching(words).want(dict.fromkeys(tiles, 1), time.monotonic_ns() - ago_ns)
+    Watching(words).want(dict.fromkeys(tiles, 1), time.monotonic_ns() - ago_ns, draws=draws)
 
 
 def collect(stage: Stage, node: EnvNode, shard: int = 0, rollout_id: int = 1) -> None:
@@ -228,6 +228,40 @@ def test_run_without_page_steps_its_environments_itself(
     assert [taken == [own] * STEPS for taken, own in steps] == [True]
     node.close()
     plain.close()
+
+
+def test_viewer_that_draws_is_given_the_pose_unless_another_does_not(
+    stage: Stage, start: Callable[[], EnvNode]
+) -> None:
+    node = start()
+    want(stage, 0, draws=True)
+    collect(stage, node)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is None and frame.pose is not None and frame.note == ""
+    np.testing.assert_array_equal(frame.pose.astype(np.float32), frame.obs)
+    camera = node._shards[0].groups[0].camera
+    assert camera is not None
+    other = Watching(memoryview(bytearray(8 * watching_words(TILES + 1))).cast("q"))
+    other.want({0: 1}, time.monotonic_ns())
+    camera._studio.viewers.append(other)
+    collect(stage, node, rollout_id=2)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is not None and frame.pose is None
+
+
+def test_pose_of_what_has_changing_attributes_is_not_given(tmp_path: Path) -> None:
+    environment = EnvironmentConfig(id="CartPole-v1", attributes={"length": 0.7})
+    config = make_config(dashboard=DashboardConfig(enabled=True), environment=environment)
+    stage = Stage(tmp_path, config)
+    stage.memory.weights().publish(0, stage.memory.parameters.empty())
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    want(stage, 0, draws=True)
+    collect(stage, node)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is not None and frame.pose is None
+    node.close()
+    stage.close()
 
 
 def test_successor_numbers_its_frames_on(stage: Stage, start: Callable[[], EnvNode]) -> None:
