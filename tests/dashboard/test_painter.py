@@ -65,14 +65,26 @@ def test_picture_is_that_of_the_environment_at_the_pose(painter: Painter) -> Non
     env.close()
 
 
-def test_of_what_waits_the_newest_of_each_tile_is_drawn(painter: Painter) -> None:
-    with painter._lock:  # it can take nothing meanwhile
-        for number in range(5):
-            for tile in (0, 1):
-                painter._asked[tile] = number, posed(0, 0, 0, 0)
-    painter.ask(0, 5, posed(0, 0, 0, 0))
-    eventually(lambda: painter.painted(0) and painter.painted(1))
-    assert [painter.painted(tile)[0] for tile in (0, 1)] == [5, 4]  # type: ignore[index]
+def test_of_what_waits_the_newest_of_each_tile_is_drawn(
+    painter: Painter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render, draws, drawn = CartPoleEnv.render, threading.Event(), list[float]()
+
+    def wait(env: CartPoleEnv) -> object:
+        draws.wait(20)
+        assert env.state is not None
+        drawn.append(env.state[0])
+        return render(env)
+
+    monkeypatch.setattr(CartPoleEnv, "render", wait)
+    painter.ask(0, 0, posed(0, 0, 0, 0))
+    eventually(lambda: not painter._asked)  # it draws that
+    for number in range(1, 5):
+        for tile in (0, 1):
+            painter.ask(tile, number, posed(number / 10, 0, 0, 0))
+    draws.set()
+    eventually(lambda: len(drawn) == 3 and not painter._asked)
+    assert drawn == [0.0, 0.4, 0.4]
 
 
 def test_environment_that_can_not_be_drawn_is_left_to_env_nodes(
