@@ -356,7 +356,9 @@ def test_state_holds_only_what_checkpoints_can(make_environment, make_learner):
     check(make_learner(ppo(), make_environment()).state_dict())
 
 
-def test_loaded_learner_steps_with_the_rate_that_is_left(make_environment, make_learner, make_batch):
+def test_loaded_learner_steps_with_the_rate_that_is_left(
+    make_environment, make_learner, make_batch
+):
     config = ppo(gradient="autograd", learning_rate=1e-2, learning_rate_schedule="linear")
     environment = make_environment()
     learner = make_learner(config, environment)
