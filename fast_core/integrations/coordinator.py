@@ -96,6 +96,7 @@ class Coordinator:
         self._tickets = Tickets(collectors, 0)
         self._orders: dict[int, RolloutOrder] = {}  # of what runs, by collector
         self._rows: dict[RolloutOrder, int] = {}  # of what is collected and has not trained
+        self._grants: dict[RolloutOrder, int] | None = None  # likewise, if collectors say it
         self._merged: deque[Round] = deque()
         self._training = False
         self._times = Times(
@@ -190,8 +191,18 @@ class Coordinator:
                 self._orders[order.shard] = order
         return [order for _, collect in orders for order in collect.rollouts]
 
-    def collected(self, collector: int, version: int, env_steps: int, now_s: float) -> None:
-        """A collector's collection is complete: ``env_steps`` of ``version`` and newer."""
+    def collected(
+        self,
+        collector: int,
+        version: int,
+        env_steps: int,
+        now_s: float,
+        updates: int | None = None,
+    ) -> None:
+        """A collector's collection is complete: ``env_steps`` of ``version`` and newer.
+
+        It grants ``updates``; None: as all do. Either all of a run say it or none does.
+        """
         self._times.pass_until(now_s)
         order, node = self._orders.pop(collector), str(collector)
         names = (order.incarnation, order.slot, order.rollout_id, order.ticket)
@@ -199,6 +210,8 @@ class Coordinator:
         assert rollout is not None and version >= order.min_version
         self._times.completed(node, rollout.began_s, now_s)
         self._rows[order] = env_steps
+        if updates is not None:
+            self._grants = {**(self._grants or {}), order: updates}
         self._collected_rows += env_steps
         self._collected += 1
         self._tickets.complete(rollout)
@@ -249,6 +262,8 @@ class Coordinator:
             publish_s=publish_s,
         )
         rows = sum(self._rows.pop(order) for order in granted.orders)
+        if self._grants is not None:
+            self._grants = {k: v for k, v in self._grants.items() if k not in granted.orders}
         self._settled.settle(event, rows)
         self._ledger.release(rollouts)
         self._times.settled(whole=True)
@@ -330,6 +345,8 @@ class Coordinator:
     def _promised(self) -> int:
         """Updates made, and those that what has begun will grant as far as that is known."""
         tickets, settled = self._tickets, self._settled
+        if self._grants is not None:
+            return settled.updates + sum(self._grants.values())
         begun = self._granted(tickets.started, self._collected_rows)
         done = self._granted(tickets.settled * tickets.shards, settled.env_steps)
         return settled.updates + begun - done
@@ -356,8 +373,10 @@ class Coordinator:
             before = self._granted((tickets.merged - 1) * tickets.shards, self._merged_rows)
             orders = tuple(rollout.order for rollout in rollouts)
             self._merged_rows += sum(self._rows[order] for order in orders)
-            granted = self._granted(tickets.merged * tickets.shards, self._merged_rows)
-            self._merged.append(Round(tickets.merged - 1, orders, granted - before))
+            updates = self._granted(tickets.merged * tickets.shards, self._merged_rows) - before
+            if self._grants is not None:
+                updates = sum(self._grants[order] for order in orders)
+            self._merged.append(Round(tickets.merged - 1, orders, updates))
             self._times.training = True
 
     def _steer(self, publish_s: float, granted: int) -> None:

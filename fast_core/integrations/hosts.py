@@ -9,6 +9,7 @@ collector `load_weights(state, version)`                acts with the learner's 
           `after_load()`                                nothing (clear caches there)
           `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
           `count_env_steps(data)`                       `len(data)`, or 1
+          `count_updates(data)`                         as `AsyncTrainer` is told to
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
           `after_epoch()`                               nothing; an epoch is a round
@@ -61,10 +62,17 @@ class Weights:
 
 @dataclass(frozen=True)
 class Collected:
-    """What one `collect` gave, and how many environment steps that is."""
+    """What one `collect` gave.
+
+    Attributes:
+        data: It.
+        env_steps: How many environment steps that is.
+        updates: Calls of `train` that it grants; None where the collector doesn't say.
+    """
 
     data: object
     env_steps: int
+    updates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,10 +128,10 @@ class Collecting:
         """Load ``weights`` unless it has them, and collect once."""
         self._loaded = _load(self.host, weights, self._loaded)
         data = _call(self.host, "collect", "collect_kwargs", train_iter, envstep)
-        count = getattr(self.host, "count_env_steps", None)
-        if count is not None:
-            return Collected(data, int(count(data)))
-        return Collected(data, len(data) if isinstance(data, Sized) else 1)
+        plain = len(data) if isinstance(data, Sized) else 1
+        env_steps = int(hook(self.host, "count_env_steps", plain, data))
+        updates = hook(self.host, "count_updates", None, data)
+        return Collected(data, env_steps, None if updates is None else int(updates))
 
 
 class Evaluating:

@@ -33,6 +33,7 @@ class Team:
         should_eval: Whether to evaluate after so many updates.
         end: Ends the processes of collectors and evaluator at once, if they have any.
         tell: Takes a line for people about each step of the run.
+        attend: Told of the version that an evaluation begins with, then of it and the result.
         evaluations: What `eval` returned so far, with the version that it was about.
     """
 
@@ -42,6 +43,7 @@ class Team:
     should_eval: Callable[[int], bool]
     end: Callable[[], None]
     tell: Callable[[str], object] | None = None
+    attend: Callable[[int, object], None] = lambda version, result: None
     evaluations: list[tuple[int, object]] = field(default_factory=list)
 
 
@@ -100,7 +102,7 @@ class Loop:
         with self.changed:
             self._data[order] = got.data
             now_s = time.monotonic()
-            self.coordinator.collected(order.shard, version, got.env_steps, now_s)
+            self.coordinator.collected(order.shard, version, got.env_steps, now_s, got.updates)
             self._advance()
 
     def train(self, given: Round) -> None:
@@ -140,8 +142,10 @@ class Loop:
         with self.changed:
             weights, updates = self._weights, self.coordinator.updates
             env_steps = self.coordinator.env_steps
-        version = updates if weights is None else weights.version
+            version = updates if weights is None else weights.version
+            self._team.attend(version, None)
         verdict = self._team.evaluator(weights, updates, env_steps)
+        self._team.attend(version, verdict.result)
         with self.changed:
             self._team.evaluations.append((version, verdict.result))
             self.coordinator.evaluated(stop=verdict.stop)

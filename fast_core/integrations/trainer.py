@@ -95,6 +95,7 @@ class AsyncTrainer:
         buffer_size: int | None = None,
         batch_size: int | None = None,
         should_eval: Callable[[int], bool] | None = None,
+        on_evaluation: Callable[[int, object], None] | None = None,
         seed: int = 0,
         work_timeout_s: float | None = 600.0,
         debug_log: bool | Callable[[str], object] = False,
@@ -129,6 +130,8 @@ class AsyncTrainer:
             batch_size: Rows of a batch, likewise.
             should_eval: Asked with the number of updates before each round whether to evaluate;
                 the evaluator's own `should_eval` where it is in this process, else always.
+            on_evaluation: Told in this process of the version that an evaluation begins with, with
+                None, and then of that version with what `eval` returned; by the evaluator's thread.
             seed: What factories' seeds are derived from.
             work_timeout_s: Longest that one collection, evaluation or round of training may take;
                 None for no limit. Inline there is none.
@@ -152,7 +155,7 @@ class AsyncTrainer:
             degree = 0  # nothing happens side by side
         self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
         self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
-        self._should_eval = should_eval
+        self._should_eval, self._attend = should_eval, on_evaluation or _nothing
         if backend not in _BACKENDS:
             raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
         self._sync_interval = weight_sync_interval
@@ -283,7 +286,9 @@ class AsyncTrainer:
             evaluator = None if host is None else Evaluating(host)
             asks: Callable[[int], bool] = getattr(host, "should_eval", _always)
             asks = self._should_eval or asks
-            yield Team(collectors, evaluator, learning, asks, lambda: None, self._tell)
+            yield Team(
+                collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
+            )
             return
         household = Household()
         try:
@@ -314,7 +319,8 @@ class AsyncTrainer:
                     "every round. Give AsyncTrainer(should_eval=...), which is asked here."
                 )
         asks = self._should_eval or _always
-        return Team(collectors, evaluator, learning, asks, household.close, self._tell)
+        end, tell = household.close, self._tell
+        return Team(collectors, evaluator, learning, asks, end, tell, self._attend)
 
 
 def _same(state: object) -> object:
@@ -323,3 +329,7 @@ def _same(state: object) -> object:
 
 def _always(train_iter: int) -> bool:
     return True
+
+
+def _nothing(version: int, result: object) -> None:
+    pass

@@ -317,6 +317,33 @@ def test_debug_log_has_a_line_for_each_round_and_evaluation(
     assert capsys.readouterr().err.startswith("AsyncTrainer: round 0: version 1, sent in ")
 
 
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_collections_may_say_what_they_grant(backend: Any) -> None:
+    class Granting(Collector):
+        def count_updates(self, data: list[tuple[int, int]]) -> int:
+            return (self.calls - 1) % 3
+
+    learner = Learner()
+    parts: dict[str, Any] = {"learner": learner, "backend": backend}
+    result = AsyncTrainer(collector=Granting, **parts).run(max_train_iter=7)
+    assert result.why == "7 updates (max_train_iter: 7)"  # 0 1 2 0 1 2 0 1
+    assert [batch[0][1] for batch in learner.batches] == [0, 1, 1, 3, 4, 4, 6]
+    assert result.stats.rounds_trained == 8 and result.stats.updates == 7
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_evaluations_are_told_of_when_they_begin_and_end(backend: Any) -> None:
+    told: list[tuple[int, object]] = []
+    AsyncTrainer(
+        collector=Collector,
+        learner=Learner(),
+        evaluator=Evaluator,
+        backend=backend,
+        on_evaluation=lambda version, result: told.append((version, result)),
+    ).run(max_train_iter=2)
+    assert told == [(0, None), (0, 0.0), (1, None), (1, 1.0)]
+
+
 def test_run_needs_an_end_and_factories_need_to_make_what_is_needed() -> None:
     collector = Collector()
     with pytest.raises(ConfigError, match="max_env_step or max_train_iter"):
