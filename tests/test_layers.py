@@ -234,7 +234,7 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    names = ("remote", "parcels", "transport", "tensors", "gops.evaluation")
+    names = ("remote", "parcels", "transport", "tensors")
     senders = {f"fast_core.integrations.{name}" for name in names}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
