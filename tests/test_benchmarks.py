@@ -53,7 +53,8 @@ SHORTER: dict[str, dict[str, Any]] = {
     "dsac_gops": {
         "QUICK_PEER_S": 0.3,
         "CASES": {
-            name: replace(case, quick_last=case.first + 200) for name, case in dsac_gops.CASES.items()
+            name: replace(case, quick_last=case.first + 200)
+            for name, case in dsac_gops.CASES.items()
         },
     },
     "rounds": {"TASKS": {"pendulum": replace(PENDULUM, quick_last=10_000)}},
