@@ -89,12 +89,12 @@ class Household:
 
         Processes that have nothing to do get ``grace_s`` to leave as any Python program does.
         """
-        members, self._members = self._members, []
-        for member in members:
+        for member in self._members:
             member.dismiss()
         deadline_s = time.monotonic() + grace_s
-        for member in members:
-            member.kill(max(deadline_s - time.monotonic(), 0.0))
+        while self._members:  # one at a time: a second Ctrl-C may come meanwhile
+            self._members[-1].kill(max(deadline_s - time.monotonic(), 0.0))
+            self._members.pop()
         if not self._closed:
             self._closed = True
             self._watchdog.close()
