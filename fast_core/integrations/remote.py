@@ -28,7 +28,7 @@ from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
 from fast_core.integrations.transport import Incoming, Link, Parcel, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import held_back
+from fast_core.launcher.processes.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.text import error_text
@@ -89,12 +89,15 @@ class Household:
 
         Processes that have nothing to do get ``grace_s`` to leave as any Python program does.
         """
-        for member in self._members:
+        undisturbed(functools.partial(self._close, grace_s))
+
+    def _close(self, grace_s: float) -> None:
+        members, self._members = self._members, []
+        for member in members:
             member.dismiss()
         deadline_s = time.monotonic() + grace_s
-        while self._members:  # one at a time: a second Ctrl-C may come meanwhile
-            self._members[-1].kill(max(deadline_s - time.monotonic(), 0.0))
-            self._members.pop()
+        for member in members:
+            member.kill(max(deadline_s - time.monotonic(), 0.0))
         if not self._closed:
             self._closed = True
             self._watchdog.close()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 
 class Collector:
@@ -106,13 +105,17 @@ class Giving(Collector):
     def collect(self) -> Any:
         if self.what == "exit":
             sys.exit(3)
-        loss = torch.ones(2, requires_grad=True).sum()
         return {
             "lock": lambda: [threading.Lock()],
             "generator": lambda: (number for number in range(3)),
             "odd": lambda: [Odd()],
-            "graph": lambda: {"obs": np.ones(200_000), "loss": loss},
+            "graph": self.graph,
         }[self.what]()
+
+    def graph(self) -> Any:
+        import torch  # here, since most processes need none
+
+        return {"obs": np.ones(200_000), "loss": torch.ones(2, requires_grad=True).sum()}
 
     def count_env_steps(self, data: Any) -> int:
         return 4
