@@ -82,6 +82,7 @@ TENSORS = (
     "fast_core.export",
     "fast_core.integrations.gops",  # GOPS's own
     "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
+    "fast_core.integrations.lightzero",  # LightZero's own
 )
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
@@ -234,7 +235,7 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    names = ("remote", "parcels", "transport", "tensors")
+    names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
     senders = {f"fast_core.integrations.{name}" for name in names}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
