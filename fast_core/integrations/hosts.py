@@ -35,8 +35,8 @@ from typing import Any, Literal
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.results import (
+    Coroutines,
     Verdict,
-    awaited,
     figures,
     refuse_generator,
     rows,
@@ -134,15 +134,20 @@ class Collecting:
 
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
+        self._coroutines = Coroutines()
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Collected:
         """Load ``weights`` unless it has them, and collect once."""
         self._loaded = _load(self.host, weights, self._loaded)
-        data = _call(self.host, "collect", "collect_kwargs", train_iter, envstep)
+        data = _call(self.host, self._coroutines, "collect", "collect_kwargs", train_iter, envstep)
         refuse_generator(data)
         env_steps = int(getattr(self.host, "count_env_steps", rows)(data))
         updates = hook(self.host, "count_updates", None, data)
         return Collected(data, env_steps, None if updates is None else int(updates))
+
+    def close(self) -> None:
+        """End the loop of its coroutines."""
+        self._coroutines.close()
 
 
 class Evaluating:
@@ -152,17 +157,24 @@ class Evaluating:
 
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
+        self._coroutines = Coroutines()
         self._best: float | None = None
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
         """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
         self._loaded = _load(self.host, weights, self._loaded)
-        told = verdict(_call(self.host, "eval", "eval_kwargs", train_iter, envstep))
+        told = verdict(
+            _call(self.host, self._coroutines, "eval", "eval_kwargs", train_iter, envstep)
+        )
         score = told.score
         if score is not None and (self._best is None or score > self._best):
             self._best = score
             hook(self.host, "save_evaluated", None, weights)
         return told
+
+    def close(self) -> None:
+        """End the loop of its coroutines."""
+        self._coroutines.close()
 
 
 class Reanalysis:
@@ -285,8 +297,10 @@ def _load(host: Host, weights: Weights | None, loaded: int) -> int:
     return weights.version
 
 
-def _call(host: Host, method: str, arguments: str, train_iter: int, envstep: int) -> object:
+def _call(
+    host: Host, coroutines: Coroutines, method: str, arguments: str, train_iter: int, envstep: int
+) -> object:
     given: Mapping[str, Any] = hook(host, arguments, {}, train_iter, envstep)
     call: Callable[..., object] = getattr(host, method)
     result = call(**given)
-    return awaited(result)
+    return coroutines.result(result)

@@ -212,10 +212,11 @@ def serve(descriptor: int, parent: int) -> None:
             return frozenset(dir(served.part.host))
 
         if served.answer(make):
-            while True:
-                (version, train_iter, envstep), state = link.receive()
-                work = functools.partial(served.work, version, state, train_iter, envstep)
-                served.answer(work)
+            with contextlib.closing(served.part):
+                while True:
+                    (version, train_iter, envstep), state = link.receive()
+                    work = functools.partial(served.work, version, state, train_iter, envstep)
+                    served.answer(work)
 
 
 class _Served:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Sized
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, cast
@@ -86,30 +87,47 @@ def refuse_generator(result: object) -> None:
         )
 
 
-def awaited(result: object) -> object:
-    """The result itself, or what it comes to if it is a coroutine."""
-    if not inspect.isawaitable(result):
-        return result
+class Coroutines:
+    """The event loop of one host, in which all of its calls run; one thread at a time.
+
+    So what a call has opened, such as a connection, is there for the next one.
+    """
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._elsewhere: ThreadPoolExecutor | None = None
+
+    def result(self, given: object) -> object:
+        """``given`` itself, or what it comes to if it is a coroutine."""
+        if not inspect.isawaitable(given):
+            return given
+        if not _has_loop():
+            return self._run(given)
+        # As in a notebook: this thread has a loop that runs, and may have only one.
+        self._elsewhere = self._elsewhere or ThreadPoolExecutor(1, "coroutines")
+        return self._elsewhere.submit(self._run, given).result()
+
+    def _run(self, given: Awaitable[object]) -> object:
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(_awaited(given))
+
+    def close(self) -> None:
+        """End what its calls have left running; may be called twice, and while one goes on."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            # In a thread where no loop runs; a call that can't be ended goes on in this one.
+            with contextlib.suppress(RuntimeError), ThreadPoolExecutor(1) as thread:
+                thread.submit(runner.close).result()
+        if self._elsewhere is not None:
+            self._elsewhere.shutdown(wait=False)
+
+
+def _has_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_awaited(result))
-    # As in a notebook: a thread may have one loop, and another thread takes this one.
-    came: list[object] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            came.append(asyncio.run(_awaited(result)))
-        except BaseException as error:  # of user code, for the thread that waits
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="coroutine", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return came[0]
+        return False
+    return True
 
 
 async def _awaited(result: Awaitable[object]) -> object:

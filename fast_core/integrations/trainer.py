@@ -301,9 +301,14 @@ class AsyncTrainer:
             evaluator = None if host is None else Evaluating(host)
             asks: Callable[[int], bool] = getattr(host, "should_eval", _always)
             asks = self._should_eval or asks
-            yield Team(
-                collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
-            )
+            try:
+                yield Team(
+                    collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
+                )
+            finally:
+                for each in (*collectors, evaluator):
+                    if each is not None:
+                        each.close()
             return
         household = Household()
         try:

@@ -86,17 +86,40 @@ def test_columns_count_as_their_rows() -> None:
             steps(odd)
 
 
-def test_coroutine_can_be_collected_where_a_loop_runs_already() -> None:
-    class Awaited(Collector):
-        async def collect(self) -> Any:  # type: ignore[override]
-            await asyncio.sleep(0)
-            return [threading.current_thread().name]
+class Connected(Collector):
+    """Has something open that belongs to the loop of its first call, as a client's connection."""
+
+    reader: asyncio.Task[None] | None = None
+
+    async def collect(self) -> Any:  # type: ignore[override]
+        if self.reader is None:
+            self.asked: asyncio.Queue[asyncio.Future[int]] = asyncio.Queue()
+            self.reader = asyncio.create_task(self.answer())
+        answer = asyncio.get_running_loop().create_future()
+        await self.asked.put(answer)
+        return [await asyncio.wait_for(answer, 20)]
+
+    async def answer(self) -> None:
+        while True:
+            (await self.asked.get()).set_result(self.version)
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_calls_of_a_coroutine_have_one_loop(backend: Any, in_loop: bool) -> None:
+    """Also where another loop runs already, as in a notebook."""
+    collector, learner = Connected(), Learner()
 
     async def notebook() -> Any:
-        return run(backend="inline", collector=Awaited())
+        return run(backend=backend, collector=collector, learner=learner)
 
-    assert asyncio.run(notebook()).stats.updates == 3
-    assert run(backend="inline", collector=Awaited()).stats.updates == 3
+    result = (
+        asyncio.run(notebook())
+        if in_loop
+        else run(backend=backend, collector=collector, learner=learner)
+    )
+    assert result.stats.updates == 3 and learner.batches == [[0], [1], [2]]
+    assert collector.reader is not None and collector.reader.done(), "nothing is left of it"
 
 
 def test_trainer_runs_again_but_not_twice_at_once() -> None:
