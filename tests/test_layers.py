@@ -36,8 +36,8 @@ LEVELS = {
     "fast_core.node": 7,  # the name under which users import `nodes.node`
     "fast_core.launcher": 7,
     "fast_core.dashboard": 8,
+    "fast_core.integrations": 8,
     "fast_core.tools": 9,
-    "fast_core.integrations": 9,
     "fast_core.api": 10,  # what `fast_core` offers, which imports it when it is asked for
     "fast_core.cli": 10,
 }
@@ -58,11 +58,12 @@ OWNERS = {
         "fast_core.api.sending",
         "fast_core.envs.pickled",
         "fast_core.integrations.remote",  # weights and data of a host are objects of its own
-        "fast_core.integrations.trainer",
+        "fast_core.integrations.parcels",
     },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
+        "fast_core.envs.stored_stories",  # what makes a story leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # a host's objects are made by its code alone
@@ -70,11 +71,19 @@ OWNERS = {
         "fast_core.tools.sweep.child",
         "fast_core.export.header",  # the C compiler
     },
-    "multiprocessing": set(),  # the launcher forks from a server of its own
+    # The launcher forks from a server of its own; GOPS's scripts ask it for cores.
+    "multiprocessing": {"fast_core.integrations.gops.script"},
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
-TENSORS = ("fast_core.algos", "fast_core.nodes", "fast_core.export")
+TENSORS = (
+    "fast_core.algos",
+    "fast_core.nodes",
+    "fast_core.export",
+    "fast_core.integrations.gops",  # GOPS's own
+    "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
+    "fast_core.integrations.lightzero",  # LightZero's own
+)
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
@@ -213,7 +222,7 @@ def test_processes_are_forked_in_the_launcher_only() -> None:
 
 
 def test_torch_is_imported_only_where_tensors_are_computed(graph: Imports) -> None:
-    strangers = {name for name in users(graph, "torch") if unit(name) not in TENSORS}
+    strangers = {name for name in users(graph, "torch") if not _within(name, TENSORS)}
     assert strangers == set()
 
 
@@ -226,7 +235,8 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    senders = {"fast_core.integrations.remote", "fast_core.integrations.trainer"}
+    names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
+    senders = {f"fast_core.integrations.{name}" for name in names}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 

@@ -443,6 +443,113 @@ def doctor() -> None:
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
+@app.command(context_settings={"allow_interspersed_args": False})
+def gops(
+    script: Annotated[
+        Path, typer.Argument(metavar="SCRIPT", help="A training script of GOPS, as it is.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
+    ] = None,
+    degree: Annotated[
+        str | None,
+        typer.Option(
+            "--off-policy-degree",
+            metavar="N",
+            help="Rounds of samples that may be ahead of training; -1 or auto: the run chooses. "
+            "By default 0, that is GOPS's own order, for serial trainers, else 1.",
+        ),
+    ] = None,
+    samplers: Annotated[
+        int | None,
+        typer.Option(
+            "--num-samplers", min=1, metavar="N", help="Of serial trainers; others say it."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Calls of a sampler's sample() that make a round."),
+    ] = None,
+    async_eval: Annotated[
+        bool, typer.Option(help="Whether training goes on while an evaluation runs.")
+    ] = True,
+    tensorboard: Annotated[
+        bool, typer.Option(help="Whether the script's start_tensorboard() starts a server.")
+    ] = True,
+) -> None:
+    """Run a training script of GOPS with FastLoop's trainers, without Ray."""
+    from fast_core.integrations.gops.script import run_script
+
+    raise typer.Exit(
+        run_script(
+            script,
+            arguments or [],
+            off_policy_degree=degree,
+            num_samplers=samplers,
+            samples_per_round=samples,
+            enable_async_eval=async_eval,
+            tensorboard=tensorboard,
+        )
+    )
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def lightzero(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A configuration of LightZero's, as it is.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its own arguments.")
+    ] = None,
+    degree: Annotated[
+        str | None,
+        typer.Option(
+            "--off-policy-degree",
+            metavar="N",
+            help="Collections that may be ahead of training, 1 by default; -1 or auto: the run "
+            "chooses.",
+        ),
+    ] = None,
+    collectors: Annotated[
+        int | None, typer.Option("--num-collectors", min=1, metavar="N", help="1 by default.")
+    ] = None,
+    async_training: Annotated[
+        bool | None,
+        typer.Option(
+            "--async-training/--own-loop",
+            help="Whether collecting goes on while the learner trains, or LightZero's own loop.",
+        ),
+    ] = None,
+    async_eval: Annotated[
+        bool | None,
+        typer.Option(
+            "--async-eval/--no-async-eval", help="Whether both go on while an evaluation runs."
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="process, the default, or thread: where collectors are."),
+    ] = None,
+) -> None:
+    """Train a configuration of LightZero's with collecting and evaluating beside training.
+
+    Options win over the keys of the same names in its main_config.policy.
+    """
+    from fast_core.integrations.lightzero.script import run_config
+
+    raise typer.Exit(
+        run_config(
+            config,
+            arguments or [],
+            off_policy_degree=degree,
+            num_collectors=collectors,
+            enable_async_training=async_training,
+            enable_async_eval=async_eval,
+            async_backend=backend,
+        )
+    )
+
+
 @demo_app.command()
 def screens(
     overrides: Overrides = None,
