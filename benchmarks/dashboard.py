@@ -15,8 +15,8 @@ each node's time (`dashboard.cpu_share`), and the page and who watches theirs of
 ``env_cpu_us_per_step`` and ``page_cores`` are the processor time of the env nodes by env step, and
 of the page's process by time: they tell more than rates where the machine has other work.
 
-A task that has had `LIMIT_S` begins no further round, so that the whole ends in some twenty minutes
-also on a machine that is busy.
+The whole is bounded on a machine that is busy, too: a run ends after `RUN_LIMIT_S`, and its rate is
+that of what it has done by then; a task that has had `LIMIT_S` begins no further round.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ PAGE = ("dashboard.enabled=true", "dashboard.port=0")
 VARIANTS = {"without": (), "unwatched": PAGE, "watched": PAGE}
 ROUNDS = 5
 LIMIT_S = 240.0
+RUN_LIMIT_S = 90.0
 POLL_S = 0.2
 
 
@@ -82,7 +83,7 @@ def used(race: Race, run: Launched) -> Figures:
 
 def rate(race: Race, last_round: int, variant: str, *overrides: str) -> dict[str, float]:
     """Env steps per second of a variant, and what its viewer saw if it is watched."""
-    given = (*race.limits(last_round), *VARIANTS[variant], *overrides)
+    given = (*race.limits(last_round), f"stop.time_s={RUN_LIMIT_S}", *VARIANTS[variant], *overrides)
     with launched(race.config, given) as run:
         told = "{}"
         if variant == "watched":
