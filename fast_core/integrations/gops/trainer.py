@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import os
@@ -15,7 +16,7 @@ import torch
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.gops.evaluation import Evaluations
-from fast_core.integrations.gops.hosts import Collector, make_collector
+from fast_core.integrations.gops.hosts import Collector, Work, make_collector
 from fast_core.integrations.gops.learning import Learner, OwnSamples, PublishingLearner, Replay
 from fast_core.integrations.gops.options import Options
 from fast_core.integrations.gops.ray_stand_in import Actor, Recipe
@@ -172,27 +173,26 @@ class FastLoopTrainer:
             data_queue_size=options.data_queue_size,
             **updates,
         )
+        method = "sample" if self._replays else "sample_with_replay_format"
+        work = Work(method=method, calls=samples)
         if self._inline:
+            sampler = self._samplers[0] = _made(self._samplers[0])
+            sampler.networks = self.networks
             return trainer(
-                collector=self._own_collector(samples),
+                collector=Collector(sampler, work, self._on("cpu") or contextlib.nullcontext),
                 learner=self._learner(Learner, self._on("cuda") if not self._replays else None),
                 backend="inline",
             )
         recipes = [sampler.recipe for sampler in self._samplers]
         part = acting_part(self.networks, recipes[0].creator)
-        kept = [*self._given.get("additional_info", {})]
+        kept = tuple(self._given.get("additional_info", {}))
+        work = dataclasses.replace(work, kept=kept, part=part)
         self._set_threads(count)
         return trainer(
-            collector=functools.partial(make_collector, recipes, samples, kept, part),
+            collector=functools.partial(make_collector, recipes, work),
             learner=self._learner(functools.partial(PublishingLearner, part), None),
             backend="process",
         )
-
-    def _own_collector(self, samples: int) -> Collector:
-        sampler = self._samplers[0]
-        sampler = self._samplers[0] = _made(sampler)
-        sampler.networks = self.networks
-        return Collector(sampler, samples, self._on("cpu") or contextlib.nullcontext)
 
     def _learner(self, kind: Callable[..., Learner], training: Callable[[], Any] | None) -> Learner:
         if self._cuda and training is None:
