@@ -58,11 +58,12 @@ OWNERS = {
         "fast_core.api.sending",
         "fast_core.envs.pickled",
         "fast_core.integrations.remote",  # weights and data of a host are objects of its own
-        "fast_core.integrations.trainer",
+        "fast_core.integrations.parcels",
     },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
+        "fast_core.envs.stored_stories",  # what makes a story leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # a host's objects are made by its code alone
@@ -80,6 +81,8 @@ TENSORS = (
     "fast_core.nodes",
     "fast_core.export",
     "fast_core.integrations.gops",  # GOPS's own
+    "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
+    "fast_core.integrations.lightzero",  # LightZero's own
 )
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
@@ -232,11 +235,8 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    senders = {
-        "fast_core.integrations.remote",
-        "fast_core.integrations.trainer",
-        "fast_core.integrations.gops.evaluation",
-    }
+    names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
+    senders = {f"fast_core.integrations.{name}" for name in names}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 

@@ -23,6 +23,11 @@ MOST_DEGREE = 1000
 DEFAULT_STEPS = 32  # of a rollout, where rollout.steps is auto and there is no replay
 
 
+def legacy_degree(buffer: int, batch: int) -> int:
+    """The fixed off-policy degree of an older rule, of the rows of a buffer and of a batch."""
+    return min(max(1, buffer // batch // 10), MOST_DEGREE)
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every group of keys; a key that is not a field is refused.
 
@@ -811,8 +816,8 @@ class DashboardConfig(Section, frozen=True):
         Meta(
             gt=0,
             le=1,
-            description="Share of its time that a node spends on drawing, at most; beyond it there "
-            "are fewer frames a second.",
+            description="Share of its time that a node spends on drawing, at most, and of a core "
+            "the page where it waits for one; beyond it there are fewer frames a second.",
         ),
     ] = 0.03
 
@@ -969,7 +974,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
         if self.batch_rows is None:  # refused by the rules
             return 1
         buffer = self.replay.capacity if self.replays else self.rows_per_ticket
-        return min(max(1, buffer // self.batch_rows // 10), MOST_DEGREE)
+        return legacy_degree(buffer, self.batch_rows)
 
     @property
     def replays(self) -> bool:

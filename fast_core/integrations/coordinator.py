@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 
 from fast_core.events import RolloutOrder, RolloutReady, Trained
+from fast_core.integrations.statistics import Statistics
 from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.degree import Auto, AutoState, Spent, effective_share
 from fast_core.scheduler.ledger import Ledger
@@ -43,57 +43,6 @@ class Round:
     updates: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """A reading of the coordinator.
-
-    Attributes:
-        mode: ``sync`` at degree 0, ``async`` above it, ``auto`` where the run chooses.
-        degree: Rounds that may be collected ahead of training.
-        rounds_collected: Rounds that all collections come to.
-        rounds_merged: Rounds that train or have trained.
-        rounds_trained: Rounds that have.
-        env_steps_collected: Environment steps of all collections.
-        env_steps_trained: Those of rounds that have trained.
-        updates: Calls of `train`.
-        lag_now: Mean age of the weights that acted in the last round, in updates.
-        lag_mean: Mean of that over all rounds.
-        lag_max: Largest age of any.
-        collecting_s: Seconds that collectors had work, as their mean.
-        collecting_waits_s: Seconds that they had none.
-        training_s: Seconds that a round was there to train on.
-        training_waits_s: Seconds that none was.
-        evaluations_run: Evaluations that have a result.
-        evaluations_coalesced: Those that a newer one replaced before they began.
-        rows_dropped: Environment steps that were collected and never handed on: 0 at the end of
-            every run that does not fail.
-        ess: Effective sample size of the last round, as a share of its rows; None where `train`
-            returns nothing that tells it.
-        clip_fraction: Share of its ratios that were clipped; likewise.
-    """
-
-    mode: Way
-    degree: int
-    rounds_collected: int
-    rounds_merged: int
-    rounds_trained: int
-    env_steps_collected: int
-    env_steps_trained: int
-    updates: int
-    lag_now: float
-    lag_mean: float
-    lag_max: int
-    collecting_s: float
-    collecting_waits_s: float
-    training_s: float
-    training_waits_s: float
-    evaluations_run: int
-    evaluations_coalesced: int
-    rows_dropped: int
-    ess: float | None
-    clip_fraction: float | None
-
-
 class Coordinator:
     """Decides who works next; every call costs time in proportion to what it starts.
 
@@ -113,6 +62,7 @@ class Coordinator:
         replay_ratio: Fraction | None,
         replays: bool,
         async_eval: bool,
+        sync_interval: int = 1,
         max_env_steps: int | None = None,
         max_updates: int | None = None,
     ) -> None:
@@ -126,12 +76,15 @@ class Coordinator:
             replay_ratio: updates that an environment step grants.
             replays: Whether batches are drawn from a buffer, where rows are old anyway.
             async_eval: Whether work goes on while an evaluation runs.
+            sync_interval: Rounds of training between two exchanges of weights, at most the degree
+                and one; they count as rounds that are collected ahead.
             max_env_steps: No round begins once so many environment steps are collected.
             max_updates: None begins once what has begun comes to so many updates.
         """
         self._per_collection, self._ratio = updates_per_collection, replay_ratio
         self._max_env_steps, self._max_updates = max_env_steps, max_updates
-        self._async_eval = async_eval
+        self._async_eval, self._sync_interval = async_eval, sync_interval
+        self._exchanged = self._exchanged_version = 0  # settled rounds, version of those weights
         self._auto = None
         if degree == AUTO:
             most = min(MOST_AUTO, queue_size)
@@ -143,6 +96,7 @@ class Coordinator:
         self._tickets = Tickets(collectors, 0)
         self._orders: dict[int, RolloutOrder] = {}  # of what runs, by collector
         self._rows: dict[RolloutOrder, int] = {}  # of what is collected and has not trained
+        self._grants: dict[RolloutOrder, int] | None = None  # likewise, if collectors say it
         self._merged: deque[Round] = deque()
         self._training = False
         self._times = Times(
@@ -187,6 +141,15 @@ class Coordinator:
         return self._due and not self._evaluating
 
     @property
+    def exchange_due(self) -> bool:
+        """Whether weights are to be exchanged now or, while a round trains, at its end.
+
+        They are as soon as otherwise nothing could be collected any more, whatever the interval.
+        """
+        since = self._tickets.settled + self._training - self._exchanged
+        return since >= min(self._sync_interval, self.degree + 1)
+
+    @property
     def finished(self) -> bool:
         """Whether the end has been decided and nothing is open any more: the queue is drained."""
         idle = self._tickets.quiescent and not self._due and not self._evaluating
@@ -213,16 +176,33 @@ class Coordinator:
         self._times.held = self._holds
         if count <= 0 or not self._ledger.has_idle:
             return []
-        version = self._settled.version
-        orders = start_rollouts(self._ledger, self._tickets, count, self.degree, version, now_s)
+        orders = start_rollouts(
+            self._ledger,
+            self._tickets,
+            count,
+            self.degree,
+            self._exchanged_version,
+            now_s,
+            self._exchanged,
+        )
         for node, collect in orders:
             self._times.ordered(node, len(collect.rollouts))
             for order in collect.rollouts:
                 self._orders[order.shard] = order
         return [order for _, collect in orders for order in collect.rollouts]
 
-    def collected(self, collector: int, version: int, env_steps: int, now_s: float) -> None:
-        """A collector's collection is complete: ``env_steps`` of ``version`` and newer."""
+    def collected(
+        self,
+        collector: int,
+        version: int,
+        env_steps: int,
+        now_s: float,
+        updates: int | None = None,
+    ) -> None:
+        """A collector's collection is complete: ``env_steps`` of ``version`` and newer.
+
+        It grants ``updates``; None: as all do. Either all of a run say it or none does.
+        """
         self._times.pass_until(now_s)
         order, node = self._orders.pop(collector), str(collector)
         names = (order.incarnation, order.slot, order.rollout_id, order.ticket)
@@ -230,6 +210,8 @@ class Coordinator:
         assert rollout is not None and version >= order.min_version
         self._times.completed(node, rollout.began_s, now_s)
         self._rows[order] = env_steps
+        if updates is not None:
+            self._grants = {**(self._grants or {}), order: updates}
         self._collected_rows += env_steps
         self._collected += 1
         self._tickets.complete(rollout)
@@ -249,8 +231,18 @@ class Coordinator:
         now_s: float,
         metrics: Mapping[str, float] | None = None,
         publish_s: float = 0.0,
+        *,
+        exchanged: bool = True,
     ) -> None:
-        """The round has trained with ``updates`` of those granted, and its weights are there."""
+        """The round has trained with ``updates`` of those granted.
+
+        Args:
+            updates: How many.
+            now_s: When.
+            metrics: What `train` told.
+            publish_s: Seconds that it took to take a snapshot.
+            exchanged: Whether there is one, of the weights of now.
+        """
         self._times.pass_until(now_s)
         self._training = False
         granted = self._merged.popleft()
@@ -270,13 +262,21 @@ class Coordinator:
             publish_s=publish_s,
         )
         rows = sum(self._rows.pop(order) for order in granted.orders)
+        if self._grants is not None:
+            self._grants = {k: v for k, v in self._grants.items() if k not in granted.orders}
         self._settled.settle(event, rows)
         self._ledger.release(rollouts)
         self._times.settled(whole=True)
         self._times.training = self._tickets.training > 0
         self._ess = effective_share(event.metrics)
         self._clip_fraction = event.metrics.get("clip_fraction")
+        if exchanged:
+            self.exchanged()
         self._steer(publish_s, granted.updates)
+
+    def exchanged(self) -> None:
+        """Collections that begin from now on act with the weights of now."""
+        self._exchanged, self._exchanged_version = self._tickets.settled, self._settled.version
 
     def want_evaluation(self) -> None:
         """Evaluate the newest weights as soon as no other evaluation runs; not after a stop."""
@@ -310,6 +310,7 @@ class Coordinator:
         return Statistics(
             mode=way,
             degree=self.degree,
+            rounds_admitted=-(-tickets.started // tickets.shards),
             rounds_collected=self._collected // tickets.shards,
             rounds_merged=tickets.merged,
             rounds_trained=tickets.settled,
@@ -344,6 +345,8 @@ class Coordinator:
     def _promised(self) -> int:
         """Updates made, and those that what has begun will grant as far as that is known."""
         tickets, settled = self._tickets, self._settled
+        if self._grants is not None:
+            return settled.updates + sum(self._grants.values())
         begun = self._granted(tickets.started, self._collected_rows)
         done = self._granted(tickets.settled * tickets.shards, settled.env_steps)
         return settled.updates + begun - done
@@ -357,7 +360,7 @@ class Coordinator:
     def _places(self) -> int:
         return places(
             started=self._tickets.started,
-            settled=self._tickets.settled,
+            settled=self._exchanged,
             shards=self._tickets.shards,
             degree=self.degree,
             needed=None,
@@ -370,8 +373,10 @@ class Coordinator:
             before = self._granted((tickets.merged - 1) * tickets.shards, self._merged_rows)
             orders = tuple(rollout.order for rollout in rollouts)
             self._merged_rows += sum(self._rows[order] for order in orders)
-            granted = self._granted(tickets.merged * tickets.shards, self._merged_rows)
-            self._merged.append(Round(tickets.merged - 1, orders, granted - before))
+            updates = self._granted(tickets.merged * tickets.shards, self._merged_rows) - before
+            if self._grants is not None:
+                updates = sum(self._grants[order] for order in orders)
+            self._merged.append(Round(tickets.merged - 1, orders, updates))
             self._times.training = True
 
     def _steer(self, publish_s: float, granted: int) -> None:
@@ -385,36 +390,3 @@ class Coordinator:
         spent.settled(publish_s, self._ess)
         if (why := self._auto.settled(spent)) is not None:
             self.decisions.append(f"degree {why}")
-
-
-class Questions:
-    """What may be asked of a coordinator while threads work with it; they hold ``lock``."""
-
-    def __init__(self, coordinator: Coordinator, lock: AbstractContextManager[object]) -> None:
-        self._coordinator, self._lock = coordinator, lock
-
-    @property
-    def degree(self) -> int:
-        """See `Coordinator.degree`."""
-        with self._lock:
-            return self._coordinator.degree
-
-    def can_collect(self) -> bool:
-        """See `Coordinator.can_collect`."""
-        with self._lock:
-            return self._coordinator.can_collect()
-
-    def can_train(self) -> bool:
-        """See `Coordinator.can_train`."""
-        with self._lock:
-            return self._coordinator.can_train()
-
-    def can_evaluate(self) -> bool:
-        """See `Coordinator.can_evaluate`."""
-        with self._lock:
-            return self._coordinator.can_evaluate()
-
-    def statistics(self) -> Statistics:
-        """See `Coordinator.statistics`."""
-        with self._lock:
-            return self._coordinator.statistics()

@@ -9,10 +9,13 @@ collector `load_weights(state, version)`                acts with the learner's 
           `after_load()`                                nothing (clear caches there)
           `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
           `count_env_steps(data)`                       `len(data)`, or 1
+          `count_updates(data)`                         as `AsyncTrainer` is told to
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
           `after_epoch()`                               nothing; an epoch is a round
+          `reanalyze_buffer()`, if the buffer has none  an error where `reanalyze` is given
 buffer    `is_trainable()`                              True
+          `reanalyze_buffer()`                          the learner's
 evaluator `load_weights`, `after_load`                  as of a collector
           `should_eval(train_iter)`                     True: after every round
           `eval_kwargs(train_iter, envstep)`            `eval()` without arguments
@@ -24,9 +27,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
 
@@ -57,10 +62,17 @@ class Weights:
 
 @dataclass(frozen=True)
 class Collected:
-    """What one `collect` gave, and how many environment steps that is."""
+    """What one `collect` gave.
+
+    Attributes:
+        data: It.
+        env_steps: How many environment steps that is.
+        updates: Calls of `train` that it grants; None where the collector doesn't say.
+    """
 
     data: object
     env_steps: int
+    updates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,10 +128,10 @@ class Collecting:
         """Load ``weights`` unless it has them, and collect once."""
         self._loaded = _load(self.host, weights, self._loaded)
         data = _call(self.host, "collect", "collect_kwargs", train_iter, envstep)
-        count = getattr(self.host, "count_env_steps", None)
-        if count is not None:
-            return Collected(data, int(count(data)))
-        return Collected(data, len(data) if isinstance(data, Sized) else 1)
+        plain = len(data) if isinstance(data, Sized) else 1
+        env_steps = int(hook(self.host, "count_env_steps", plain, data))
+        updates = hook(self.host, "count_updates", None, data)
+        return Collected(data, env_steps, None if updates is None else int(updates))
 
 
 class Evaluating:
@@ -142,6 +154,43 @@ class Evaluating:
         return verdict
 
 
+class Reanalysis:
+    """Spreads calls of ``reanalyze_buffer`` evenly over epochs, exactly.
+
+    An epoch is a round that grants updates. The first call is before its first update; with 1/4 it
+    is every fourth epoch's, with 2 there is another one half-way through each.
+    """
+
+    def __init__(self, share: Fraction, call: Callable[[], object]) -> None:
+        """Begin with ``share`` calls an epoch."""
+        self._share, self._call = share, call
+        self._epochs = self._done = 0
+
+    def before(self, number: int, granted: int) -> None:
+        """Make the calls due before update ``number``, from 0, of an epoch of ``granted`` ones."""
+        reached = self._epochs + Fraction(number + 1, granted)
+        self._epochs += number + 1 == granted
+        while self._done < math.ceil(reached * self._share):
+            self._done += 1
+            self._call()
+
+
+def reanalyzing(learner: Host, buffer: Host | None) -> Callable[[], object]:
+    """The method ``reanalyze_buffer`` of whoever has it, the buffer first.
+
+    Raises:
+        ConfigError: Nobody has.
+    """
+    for host in (buffer, learner):
+        method: Callable[[], object] | None = getattr(host, "reanalyze_buffer", None)
+        if callable(method):
+            return method
+    raise ConfigError(
+        "reanalyze calls reanalyze_buffer(), and neither the buffer nor the learner has such a "
+        "method. Add it to one of them, or leave reanalyze out."
+    )
+
+
 class Learning:
     """The learner and its buffer, which nobody else touches.
 
@@ -149,9 +198,25 @@ class Learning:
         updates: Calls of `train` so far, the version of its weights.
     """
 
-    def __init__(self, learner: Host, buffer: Host | None, pack: Callable[[Any], object]) -> None:
-        """Keep them; ``pack`` makes of weights what nobody changes any more."""
+    def __init__(
+        self,
+        learner: Host,
+        buffer: Host | None,
+        pack: Callable[[Any], object],
+        reanalyze: Fraction | None = None,
+    ) -> None:
+        """Keep them.
+
+        Args:
+            learner: The learner.
+            buffer: Its buffer, if it has one.
+            pack: Makes of weights what nobody changes any more.
+            reanalyze: Calls of ``reanalyze_buffer`` an epoch, None for none.
+        """
         self._learner, self._buffer, self._pack = learner, buffer, pack
+        self._reanalysis: Reanalysis | None = None
+        if reanalyze is not None:
+            self._reanalysis = Reanalysis(reanalyze, reanalyzing(learner, buffer))
         self.updates = 0
 
     def train(self, rounds: Sequence[object], granted: int) -> tuple[int, dict[str, float]]:
@@ -168,6 +233,8 @@ class Learning:
             if not hook(buffer, "is_trainable", True):
                 return 0, {}
         for number in range(granted):
+            if self._reanalysis is not None:
+                self._reanalysis.before(number, granted)
             # Without a buffer collections take turns; they have equal shares of the updates.
             batch = rounds[number % len(rounds)] if buffer is None else buffer.sample()
             told = self._learner.train(hook(self._learner, "prepare_batch", batch, batch))

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fast_core.errors import NodeFailed
@@ -32,6 +32,8 @@ class Team:
         learning: The learner and its buffer.
         should_eval: Whether to evaluate after so many updates.
         end: Ends the processes of collectors and evaluator at once, if they have any.
+        tell: Takes a line for people about each step of the run.
+        attend: Told of the version that an evaluation begins with, then of it and the result.
         evaluations: What `eval` returned so far, with the version that it was about.
     """
 
@@ -40,6 +42,8 @@ class Team:
     learning: Learning
     should_eval: Callable[[int], bool]
     end: Callable[[], None]
+    tell: Callable[[str], object] | None = None
+    attend: Callable[[int, object], None] = lambda version, result: None
     evaluations: list[tuple[int, object]] = field(default_factory=list)
 
 
@@ -68,8 +72,15 @@ class Loop:
     def _ask_for_evaluation(self) -> None:
         asks = self._team.evaluator is not None and not self.coordinator.finished
         wanted = asks and self._team.should_eval(self.coordinator.updates)
+        # An evaluation is of the newest weights; and a degree that has fallen asks for them, too.
+        exchange, weights = wanted or self.coordinator.exchange_due, self._weights
+        if exchange and weights is not None and weights.version != self.coordinator.updates:
+            weights, _ = self._team.learning.weights()
         with self.changed:
             self._asking = False
+            if exchange:
+                self._weights = weights
+                self.coordinator.exchanged()
             if wanted:
                 self.coordinator.want_evaluation()
             self._advance()
@@ -91,20 +102,39 @@ class Loop:
         with self.changed:
             self._data[order] = got.data
             now_s = time.monotonic()
-            self.coordinator.collected(order.shard, version, got.env_steps, now_s)
+            self.coordinator.collected(order.shard, version, got.env_steps, now_s, got.updates)
             self._advance()
 
     def train(self, given: Round) -> None:
         """Train on a round, and publish."""
         with self.changed:
             data = [self._data.pop(order) for order in given.orders]
+            exchanged = self.coordinator.exchange_due
         updates, metrics = self._team.learning.train(data, given.updates)
-        weights, publish_s = self._team.learning.weights()
+        weights, publish_s = self._weights, 0.0
+        if exchanged:
+            weights, publish_s = self._team.learning.weights()
         with self.changed:
             self._weights = weights
-            self.coordinator.trained(updates, time.monotonic(), metrics, publish_s)
+            known = len(self.coordinator.decisions)
+            now_s = time.monotonic()
+            self.coordinator.trained(updates, now_s, metrics, publish_s, exchanged=exchanged)
             self._asking = True
+            lines = [self._line(given, publish_s if exchanged else None)]
+            lines += self.coordinator.decisions[known:]
+        self._tell(lines)
         self._ask_for_evaluation()
+
+    def _line(self, given: Round, publish_s: float | None) -> str:
+        sent = "not sent" if publish_s is None else f"sent in {publish_s * 1e3:.1f} ms"
+        stats = self.coordinator.statistics()
+        return f"round {given.ticket}: version {stats.updates}, {sent}; {stats.line()}"
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        """Outside of the lock, since people's functions may be slow."""
+        if self._team.tell is not None:
+            for line in lines:
+                self._team.tell(line)
 
     def evaluate(self) -> None:
         """Evaluate the newest weights."""
@@ -112,12 +142,16 @@ class Loop:
         with self.changed:
             weights, updates = self._weights, self.coordinator.updates
             env_steps = self.coordinator.env_steps
-        version = updates if weights is None else weights.version
+            version = updates if weights is None else weights.version
+            self._team.attend(version, None)
         verdict = self._team.evaluator(weights, updates, env_steps)
+        self._team.attend(version, verdict.result)
         with self.changed:
             self._team.evaluations.append((version, verdict.result))
             self.coordinator.evaluated(stop=verdict.stop)
             self._advance()
+        said = " and said stop" if verdict.stop else ""
+        self._tell([f"evaluation of version {version} scored {verdict.score}{said}"])
 
 
 def run_inline(coordinator: Coordinator, team: Team, changed: threading.Condition) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
 
-import cloudpickle
-
 from fast_core.errors import ConfigError
-from fast_core.integrations.coordinator import AUTO, Coordinator, Questions, Statistics
+from fast_core.integrations.coordinator import AUTO, Coordinator
 from fast_core.integrations.hosts import (
     Collecting,
     Evaluating,
@@ -25,22 +22,26 @@ from fast_core.integrations.hosts import (
     Weights,
     check,
     is_factory,
+    reanalyzing,
 )
 from fast_core.integrations.loop import Crew, Team, run_inline
+from fast_core.integrations.options import (
+    check_interval,
+    check_least,
+    print_line,
+    read_degree,
+    read_fraction,
+)
+from fast_core.integrations.questions import Questions
 from fast_core.integrations.remote import Household, Remote
+from fast_core.integrations.statistics import Statistics
+from fast_core.integrations.transport import Parcel
 from fast_core.seeding import Role, draw_seed
 
 Backend = Literal["inline", "thread", "process"]
 _NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}
-_MAY_BE_NONE = ("update_per_collect", "max_env_step", "max_train_iter")
 _GRACE_S = 5.0  # that processes get to leave by themselves when all is done
-# What makes of a learner's weights a snapshot that nobody changes: most give live ones. In one
-# thread they are loaded before they change; for processes they are pickled once for all.
-_PACK: dict[str, Callable[[Host], object]] = {
-    "inline": lambda state: state,
-    "thread": copy.deepcopy,
-    "process": cloudpickle.dumps,
-}
+_BACKENDS = ("inline", "thread", "process")
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,21 @@ class AsyncTrainer:
         evaluator: Host | None = None,
         buffer: Host | None = None,
         backend: Backend = "thread",
-        off_policy_degree: int | Literal["auto"] = 0,
+        off_policy_degree: int | Literal["auto", "legacy-auto"] = 0,
         data_queue_size: int = 10,
         enable_async_eval: bool = False,
         num_collectors: int = 1,
         update_per_collect: int | None = None,
         replay_ratio: float | str | Fraction | None = None,
+        reanalyze: float | str | Fraction | None = None,
+        weight_sync_interval: int = 1,
+        buffer_size: int | None = None,
+        batch_size: int | None = None,
         should_eval: Callable[[int], bool] | None = None,
+        on_evaluation: Callable[[int, object], None] | None = None,
         seed: int = 0,
         work_timeout_s: float | None = 600.0,
+        debug_log: bool | Callable[[str], object] = False,
     ) -> None:
         """Take the parts; nothing starts, and no factory is called.
 
@@ -104,7 +111,8 @@ class AsyncTrainer:
                 `train` gets the collections themselves.
             backend: One thread, a thread for each part, or processes for collectors and evaluator.
             off_policy_degree: Rounds of collections that may be ahead of training; -1 or "auto"
-                lets the run choose.
+                lets the run choose, "legacy-auto" is the older fixed rule
+                ``max(1, (buffer_size // batch_size) // 10)``.
             data_queue_size: Collections of one collector that may wait to be trained on; where
                 they do, it waits. None is ever dropped.
             enable_async_eval: Whether work goes on while an evaluation runs.
@@ -112,33 +120,50 @@ class AsyncTrainer:
             update_per_collect: Calls of `train` for each collection; 1 if nothing is said, or
             replay_ratio: for each environment step, a number or a fraction such as ``"1/3"``,
                 taken exactly.
+            reanalyze: Calls of `reanalyze_buffer`, which the buffer or else the learner has, an
+                epoch; an epoch is a round that grants updates. 0.02 or "1/50" is every fiftieth.
+            weight_sync_interval: Rounds of training between two exchanges of weights; they count as
+                rounds that are ahead, so it is at most ``off_policy_degree + 1``. Where the run
+                chooses the degree the interval is shortened to that. Evaluations are always of the
+                newest weights.
+            buffer_size: Rows of the buffer, for "legacy-auto" alone.
+            batch_size: Rows of a batch, likewise.
             should_eval: Asked with the number of updates before each round whether to evaluate;
                 the evaluator's own `should_eval` where it is in this process, else always.
+            on_evaluation: Told in this process of the version that an evaluation begins with, with
+                None, and then of that version with what `eval` returned; by the evaluator's thread.
             seed: What factories' seeds are derived from.
             work_timeout_s: Longest that one collection, evaluation or round of training may take;
                 None for no limit. Inline there is none.
+            debug_log: A line about each round, evaluation and decision: True for standard error, or
+                what takes the lines. It is called by the thread that did the work.
 
         Raises:
             ConfigError: A number is out of range, or an object lacks a method.
         """
-        degree = AUTO if off_policy_degree == "auto" else off_policy_degree
-        if backend == "inline" and degree == AUTO:
-            degree = 0  # nothing happens side by side
-        self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
-        self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
-        self._should_eval = should_eval
-        if backend not in _PACK:
-            raise ConfigError(f"backend must be one of {', '.join(_PACK)}; got {backend!r}")
-        _check_least(
+        degree = read_degree(off_policy_degree, buffer_size, batch_size)
+        check_least(
             ("off_policy_degree (-1 or 'auto' lets the run choose)", degree, AUTO),
             ("data_queue_size", data_queue_size, 1),
             ("num_collectors", num_collectors, 1),
             ("update_per_collect", update_per_collect, 1),
+            ("weight_sync_interval", weight_sync_interval, 1),
             ("seed", seed, 0),
         )
+        check_interval(weight_sync_interval, degree)
+        if backend == "inline" and degree == AUTO:
+            degree = 0  # nothing happens side by side
+        self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
+        self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
+        self._should_eval, self._attend = should_eval, on_evaluation or _nothing
+        if backend not in _BACKENDS:
+            raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
+        self._sync_interval = weight_sync_interval
         if work_timeout_s is not None and not work_timeout_s > 0:
             raise ConfigError(f"work_timeout_s must be above 0, or None; got {work_timeout_s!r}")
-        ratio = None if replay_ratio is None else _fraction(replay_ratio)
+        ratio = read_fraction("replay_ratio", replay_ratio)
+        self._reanalyze = read_fraction("reanalyze", reanalyze)
+        self._tell = print_line if debug_log is True else debug_log or None
         if update_per_collect is not None and ratio is not None:
             raise ConfigError(
                 "update_per_collect and replay_ratio say the same in two ways; got "
@@ -153,6 +178,7 @@ class AsyncTrainer:
             replay_ratio=ratio,
             replays=buffer is not None,
             async_eval=enable_async_eval,
+            sync_interval=weight_sync_interval,
         )
         self._parts: dict[Part, Host | None] = {
             "collector": collector,
@@ -165,6 +191,9 @@ class AsyncTrainer:
         for part, given in self._parts.items():
             if given is not None:
                 self._check_part(part, given)
+        made_later = is_factory(learner, "learner") or is_factory(buffer, "buffer")
+        if self._reanalyze is not None and not made_later:
+            reanalyzing(learner, buffer)
 
     def run(self, *, max_env_step: int | None = None, max_train_iter: int | None = None) -> Result:
         """Collect and train until a limit is reached or an evaluation says stop.
@@ -180,7 +209,7 @@ class AsyncTrainer:
         """
         if max_env_step is None and max_train_iter is None:
             raise ConfigError("a run needs an end; give max_env_step or max_train_iter")
-        _check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
+        check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
         coordinator = self._begin(max_env_steps=max_env_step, max_updates=max_train_iter)
         self.coordinator = Questions(coordinator, self._changed)
         with self._team() as team:
@@ -189,8 +218,8 @@ class AsyncTrainer:
             else:
                 Crew(coordinator, team, self._changed, self._timeout_s).run()
             weights, _ = team.learning.weights()
-        if weights is not None and self._backend == "process":
-            weights = Weights(weights.version, pickle.loads(cast("bytes", weights.state)))
+            if weights is not None and self._backend == "process":
+                weights = Weights(weights.version, cast("Parcel", weights.state).read())
         return Result(
             policy=weights,
             stats=coordinator.statistics(),
@@ -229,7 +258,7 @@ class AsyncTrainer:
         ):
             return [("load_weights", f"{why}, so it needs a model of its own")]
         evaluates &= self._parts["evaluator"] is not None
-        if part == "learner" and (apart or ahead or evaluates):
+        if part == "learner" and (apart or ahead or evaluates or self._sync_interval > 1):
             return [("get_weights", "collectors or evaluator act with copies of its model")]
         return []
 
@@ -249,20 +278,27 @@ class AsyncTrainer:
     @contextlib.contextmanager
     def _team(self) -> Iterator[Team]:
         """All parts, made and checked, while the run goes on."""
-        learning = Learning(self._made("learner"), self._made("buffer"), _PACK[self._backend])
         if self._backend != "process":
+            # Most learners give weights that they change; in one thread they are loaded before.
+            learning = self._learning(_same if self._backend == "inline" else copy.deepcopy)
             collectors = [Collecting(self._made("collector", k)) for k in range(self._collectors)]
             host = self._made("evaluator")
             evaluator = None if host is None else Evaluating(host)
             asks: Callable[[int], bool] = getattr(host, "should_eval", _always)
-            yield Team(collectors, evaluator, learning, self._should_eval or asks, lambda: None)
+            asks = self._should_eval or asks
+            yield Team(
+                collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
+            )
             return
         household = Household()
         try:
-            yield self._household_team(household, learning)
+            yield self._household_team(household, self._learning(household.weights.put))
             household.close(_GRACE_S)
         finally:
             household.close()
+
+    def _learning(self, pack: Callable[[object], object]) -> Learning:
+        return Learning(self._made("learner"), self._made("buffer"), pack, self._reanalyze)
 
     def _household_team(self, household: Household, learning: Learning) -> Team:
         def start(part: Part, name: str, rank: int) -> Remote:
@@ -283,27 +319,17 @@ class AsyncTrainer:
                     "every round. Give AsyncTrainer(should_eval=...), which is asked here."
                 )
         asks = self._should_eval or _always
-        return Team(collectors, evaluator, learning, asks, household.close)
+        end, tell = household.close, self._tell
+        return Team(collectors, evaluator, learning, asks, end, tell, self._attend)
+
+
+def _same(state: object) -> object:
+    return state
 
 
 def _always(train_iter: int) -> bool:
     return True
 
 
-def _fraction(ratio: float | str | Fraction) -> Fraction:
-    try:
-        # A float means what it is written as, not the binary number next to it.
-        exact = Fraction(str(ratio) if isinstance(ratio, float) else ratio)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise ConfigError(f"replay_ratio must be a number or a fraction; got {ratio!r}") from error
-    if exact <= 0:
-        raise ConfigError(f"replay_ratio must be above 0; got {ratio!r}")
-    return exact
-
-
-def _check_least(*checks: tuple[str, object, int]) -> None:
-    for name, value, bound in checks:
-        if value is None and name in _MAY_BE_NONE:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < bound:
-            raise ConfigError(f"{name} must be a whole number, at least {bound}; got {value!r}")
+def _nothing(version: int, result: object) -> None:
+    pass

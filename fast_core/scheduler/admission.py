@@ -36,7 +36,13 @@ def places(
 
 
 def start_rollouts(
-    ledger: Ledger, tickets: Tickets, count: int, degree: int, version: int, now_s: float = 0.0
+    ledger: Ledger,
+    tickets: Tickets,
+    count: int,
+    degree: int,
+    version: int,
+    now_s: float = 0.0,
+    settled: int | None = None,
 ) -> list[tuple[str, Collect]]:
     """Start up to ``count`` rollouts on idle shards.
 
@@ -45,11 +51,14 @@ def start_rollouts(
     and it is what allows a rollout that others overtake to be merged up to ``degree`` tickets
     after the settled prefix of this moment.
 
+    Where weights are published less often, ``version`` is that of the newest ones and ``settled``
+    the prefix that they are of.
+
     Returns:
         One `Collect` for every node concerned, orders by shard.
     """
     orders: dict[str, list[RolloutOrder]] = {}
-    last_ticket = tickets.settled + degree
+    last_ticket = (tickets.settled if settled is None else settled) + degree
     while count > 0 and ledger.has_idle:
         rollout = ledger.start(tickets.started // tickets.shards, version, last_ticket)
         rollout.began_s = now_s

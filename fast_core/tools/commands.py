@@ -493,6 +493,63 @@ def gops(
     )
 
 
+@app.command(context_settings={"allow_interspersed_args": False})
+def lightzero(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A configuration of LightZero's, as it is.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its own arguments.")
+    ] = None,
+    degree: Annotated[
+        str | None,
+        typer.Option(
+            "--off-policy-degree",
+            metavar="N",
+            help="Collections that may be ahead of training, 1 by default; -1 or auto: the run "
+            "chooses.",
+        ),
+    ] = None,
+    collectors: Annotated[
+        int | None, typer.Option("--num-collectors", min=1, metavar="N", help="1 by default.")
+    ] = None,
+    async_training: Annotated[
+        bool | None,
+        typer.Option(
+            "--async-training/--own-loop",
+            help="Whether collecting goes on while the learner trains, or LightZero's own loop.",
+        ),
+    ] = None,
+    async_eval: Annotated[
+        bool | None,
+        typer.Option(
+            "--async-eval/--no-async-eval", help="Whether both go on while an evaluation runs."
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="process, the default, or thread: where collectors are."),
+    ] = None,
+) -> None:
+    """Train a configuration of LightZero's with collecting and evaluating beside training.
+
+    Options win over the keys of the same names in its main_config.policy.
+    """
+    from fast_core.integrations.lightzero.script import run_config
+
+    raise typer.Exit(
+        run_config(
+            config,
+            arguments or [],
+            off_policy_degree=degree,
+            num_collectors=collectors,
+            enable_async_training=async_training,
+            enable_async_eval=async_eval,
+            async_backend=backend,
+        )
+    )
+
+
 @demo_app.command()
 def screens(
     overrides: Overrides = None,

@@ -39,6 +39,7 @@ class Host:
         self.running: set[RolloutOrder] = set()
         self.rounds: list[tuple[Round, int]] = []
         self.training = self.evaluating = False
+        self.shared = 0  # version of the weights that collectors get
 
     def later(self, what: str, value: Any = None) -> None:
         self.serial += 1
@@ -59,7 +60,7 @@ class Host:
                 or not self.evaluating
                 or order.ticket * given["collectors"] < len(self.acted)
             ), "only a round that has begun goes on beside an evaluation"
-            self.acted[order] = core.updates
+            self.acted[order] = self.shared
             self.running.add(order)
             self.later("collected", order)
         assert len(self.acted) <= given["collectors"] * (len(self.done) + given["degree"] + 1)
@@ -91,8 +92,11 @@ class Host:
                 version = self.acted[value]
                 core.collected(value.shard, version, self.rows[value], self.now_s)
             elif what == "trained":
+                due = core.exchange_due
                 self.training = False
-                core.trained(value.updates, self.now_s)
+                core.trained(value.updates, self.now_s, exchanged=due)
+                assert not core.exchange_due
+                self.shared = core.updates if due else self.shared
                 if not core.why and self.draw(st.booleans()):
                     core.want_evaluation()
             else:
@@ -115,6 +119,7 @@ def test_lag_is_bounded_nothing_is_lost_and_order_is_kept(data: st.DataObject) -
         "updates_per_collection": None if ratio else data.draw(st.integers(1, 3)),
         "replay_ratio": ratio,
         "async_eval": data.draw(st.booleans()),
+        "sync_interval": data.draw(st.integers(1, 6)),
         "max_env_steps": 40,
         "max_updates": data.draw(st.sampled_from([None, 12])),
     }
@@ -163,6 +168,51 @@ def test_updates_that_the_learner_does_not_take_are_no_part_of_the_limit() -> No
         assert core.start_training(number)
         core.trained(taken, number)
     assert core.finished and core.updates == 2
+
+
+def test_weights_are_exchanged_every_few_rounds() -> None:
+    core = coordinator(degree=3, sync_interval=2, max_updates=8)
+    exchanged = []
+    for ticket in range(8):
+        core.start_collections(ticket)
+        core.collected(0, 0 if ticket < 2 else core.updates - core.updates % 2, 1, ticket)
+        assert core.start_training(ticket)
+        exchanged.append(core.exchange_due)
+        core.trained(1, ticket, exchanged=core.exchange_due)
+    assert exchanged == [False, True] * 4 and core.statistics().lag_max == 1
+
+
+def test_degree_that_falls_asks_for_the_weights_that_it_needs() -> None:
+    """Else nothing could be collected any more: all was trained, with weights of before."""
+    core = coordinator(degree=-1, sync_interval=4, max_updates=60)
+    assert core._auto is not None
+    core._auto._kept.degree = 3
+    (order,) = core.start_collections(0.0)
+    core.collected(order.shard, 0, 1, 0.0)
+    assert core.start_training(0.0)
+    core.trained(1, 0.0, exchanged=core.exchange_due)
+    assert core.can_collect() and not core.exchange_due
+    core._auto._kept.degree = 0
+    assert not core.can_collect() and core.exchange_due
+    core.exchanged()
+    assert core.can_collect() and not core.exchange_due
+
+
+def test_statistics_can_be_read() -> None:
+    core = coordinator(degree=2)
+    (order,) = core.start_collections(0.0)
+    core.collected(order.shard, 0, 7, 1.0)
+    core.start_collections(1.0)
+    assert core.start_training(1.0)
+    core.trained(1, 3.0, {"ess": 0.5})
+    table = core.statistics().table().splitlines()
+    assert table[0].endswith("  async, degree 2")
+    assert table[1].endswith("2 admitted, 1 collected, 1 merged, 1 trained")
+    assert table[2].endswith("7 collected, 7 trained, 0 dropped")
+    assert table[5].endswith("3.00 s, waiting 0.00 s")
+    assert table[6].endswith("2.00 s, waiting 1.00 s")
+    assert table[8].endswith("0.500") and table[9].endswith("not told")
+    assert core.statistics().line().startswith("degree 2, admitted 2, merged 1, trained 1, lag 0.0")
 
 
 def test_stop_trains_on_what_has_begun_and_begins_no_more() -> None:

@@ -220,6 +220,11 @@ def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
         ({"replay_ratio": 0}, "replay_ratio must be above 0; got 0"),
         ({"replay_ratio": "x"}, "replay_ratio must be a number or a fraction; got 'x'"),
         ({"replay_ratio": 1, "update_per_collect": 1}, "say the same in two ways"),
+        ({"weight_sync_interval": 3, "off_policy_degree": 1}, "Raise off_policy_degree to 2 at le"),
+        ({"reanalyze": 0}, "reanalyze must be above 0; got 0"),
+        ({"reanalyze": 0.5}, "neither the buffer nor the learner has such a method"),
+        ({"off_policy_degree": "legacy-auto", "batch_size": 32}, "got None and 32. Give both"),
+        ({"buffer_size": 10}, "are for off_policy_degree 'legacy-auto' alone"),
         ({"work_timeout_s": 0}, "work_timeout_s must be above 0"),
     ],
 )
@@ -228,6 +233,115 @@ def test_bad_input_is_refused_by_name(changes: dict[str, Any], said: str) -> Non
     with pytest.raises(ConfigError) as refused:
         AsyncTrainer(**{**parts, **changes})
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("share", "granted", "calls"),
+    [
+        ("1/3", 2, [0, 6, 12]),  # the update that comes next
+        (2, 4, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]),
+        (1.5, 2, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14]),
+        (4, 2, [number // 2 for number in range(24)]),
+    ],
+)
+def test_reanalysis_is_spread_evenly_over_epochs(
+    share: Any, granted: int, calls: list[int]
+) -> None:
+    class Reanalyzing(Learner):
+        done: list[int] = []
+
+        def reanalyze_buffer(self) -> None:
+            self.done.append(self.state["n"])
+
+    learner = Reanalyzing()
+    learner.done = []
+    trainer = AsyncTrainer(
+        collector=Collector(), learner=learner, update_per_collect=granted, reanalyze=share
+    )
+    trainer.run(max_train_iter=max(calls) + 1)
+    assert learner.done == calls
+
+
+def test_older_rule_of_the_degree_is_kept() -> None:
+    parts: dict[str, Any] = {"collector": Collector, "learner": lambda rank, seed: Learner()}
+    for sizes, degree in (((10_000, 32), 31), ((100, 32), 1)):
+        trainer = AsyncTrainer(
+            **parts, off_policy_degree="legacy-auto", buffer_size=sizes[0], batch_size=sizes[1]
+        )
+        assert trainer.run(max_train_iter=2).chosen_degree == degree
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_weights_are_exchanged_every_few_rounds_and_evaluated_fresh(backend: Any) -> None:
+    class Counting(Learner):
+        copies = 0
+
+        def get_weights(self) -> dict[str, int]:
+            self.copies += 1
+            return super().get_weights()
+
+    learner, collector = Counting(), Collector()
+    trainer = AsyncTrainer(
+        collector=collector,
+        learner=learner,
+        evaluator=Evaluator(),
+        backend=backend,
+        off_policy_degree=5,
+        weight_sync_interval=3,
+        should_eval=lambda train_iter: train_iter == 10,
+    )
+    result = trainer.run(max_train_iter=20)
+    # At the beginning, every third round (3, 6, 9, 13, 16, 19), for the evaluation, at the end.
+    assert learner.copies == 1 + 6 + 1 + 1 and result.evaluations == ((10, 10.0),)
+    assert {batch[0][1] for batch in learner.batches} <= {0, 3, 6, 9, 10, 13, 16}
+    assert result.stats.lag_max <= 5
+
+
+def test_debug_log_has_a_line_for_each_round_and_evaluation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parts: dict[str, Any] = {"collector": Collector, "backend": "inline"}
+    lines: list[str] = []
+    trainer = AsyncTrainer(
+        **parts, learner=Learner(), evaluator=Evaluator(), debug_log=lines.append
+    )
+    trainer.run(max_train_iter=2)
+    assert [line.split(";")[0].split(", sent")[0] for line in lines] == [
+        "evaluation of version 0 scored 0.0",
+        "round 0: version 1",
+        "evaluation of version 1 scored 1.0",
+        "round 1: version 2",
+    ]
+    assert "degree 0, admitted 1, merged 1, trained 1, lag 0.00" in lines[1]
+    AsyncTrainer(**parts, learner=Learner(), debug_log=True).run(max_train_iter=1)
+    assert capsys.readouterr().err.startswith("AsyncTrainer: round 0: version 1, sent in ")
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_collections_may_say_what_they_grant(backend: Any) -> None:
+    class Granting(Collector):
+        def count_updates(self, data: list[tuple[int, int]]) -> int:
+            return (self.calls - 1) % 3
+
+    learner = Learner()
+    parts: dict[str, Any] = {"learner": learner, "backend": backend}
+    result = AsyncTrainer(collector=Granting, **parts).run(max_train_iter=7)
+    assert result.why == "7 updates (max_train_iter: 7)"  # 0 1 2 0 1 2 0 1
+    assert [batch[0][1] for batch in learner.batches] == [0, 1, 1, 3, 4, 4, 6]
+    assert result.stats.rounds_trained == 8 and result.stats.updates == 7
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_evaluations_are_told_of_when_they_begin_and_end(backend: Any) -> None:
+    told: list[tuple[int, object]] = []
+    AsyncTrainer(
+        collector=Collector,
+        learner=Learner(),
+        evaluator=Evaluator,
+        backend=backend,
+        on_evaluation=lambda version, result: told.append((version, result)),
+    ).run(max_train_iter=2)
+    assert told == [(0, None), (0, 0.0), (1, None), (1, 1.0)]
 
 
 def test_run_needs_an_end_and_factories_need_to_make_what_is_needed() -> None:

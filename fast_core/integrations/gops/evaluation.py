@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pickle
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,7 +82,7 @@ class Evaluations:
     def begin(self, iteration: int, env_steps: int, networks: Gops) -> None:
         """Begin one of the weights of now; none may be running."""
         assert self._running is None
-        weights = Weights(iteration, pickle.dumps(Tensors(networks, "").flat()))
+        weights = Weights(iteration, self._household.weights.put(Tensors(networks, "").flat()))
         state = {name: each.detach().cpu().clone() for name, each in networks.state_dict().items()}
         one = self._running = Evaluated(iteration, env_steps, state)
         self._thread = threading.Thread(target=self._evaluate, args=(one, weights), daemon=True)

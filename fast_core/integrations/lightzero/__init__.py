@@ -1,0 +1,12 @@
+"""LightZero's training with collecting and evaluating beside it; LightZero itself is unchanged.
+
+    import fast_core.integrations.lightzero as fl
+    fl.train_muzero([main_config, create_config], seed=0, max_env_step=int(1e5))
+
+or `fastloop lightzero CONFIG.py`, for a configuration that calls LightZero's entry itself.
+"""
+
+from fast_core.integrations.lightzero.entry import install, train_muzero, train_muzero_segment
+from fast_core.integrations.lightzero.options import Options
+
+__all__ = ["Options", "install", "train_muzero", "train_muzero_segment"]
