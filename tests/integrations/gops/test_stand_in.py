@@ -132,6 +132,22 @@ def test_what_is_not_supported_is_named(changes: Any, says: str, make: Make) -> 
         make(**changes)
 
 
+def test_stand_in_that_is_measured_is_dsac(make: Make) -> None:
+    """Its critic learns the reward of steps that end; policy and targets move every other time."""
+    alg = make(ours=False, algorithm="DSAC", value_learning_rate=1e-2).alg
+    parts = {name: getattr(alg.networks, name) for name in ("q", "policy", "q_target")}
+    rows = {"obs": torch.randn(32, 2), "act": torch.rand(32, 1), "obs2": torch.randn(32, 2)}
+    batch = {**rows, "rew": torch.full((32,), 1.5), "done": torch.ones(32)}
+    moved, values = [], []
+    for iteration in range(1, 120):
+        before = {name: [p.clone() for p in part.parameters()] for name, part in parts.items()}
+        values.append(alg.local_update(batch, iteration)["DSAC/value"])
+        after = {name: [*part.parameters()] for name, part in parts.items()}
+        moved.append([n for n in parts if not all(map(torch.equal, before[n], after[n]))])
+    assert moved[:2] == [["q"], ["q", "policy", "q_target"]]
+    assert values[-1] == pytest.approx(1.5, abs=0.3) and abs(values[0] - 1.5) > 0.5
+
+
 # --- with processes ------------------------------------------------------------------------------
 
 
