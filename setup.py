@@ -27,6 +27,8 @@ ENVIRONMENTS = {
     # there are wheels for x86-64 alone
     "retro": ["stable-retro>=1.0; platform_machine == 'x86_64'", "opencv-python-headless"],
 }
+# Not among those of the tests: jericho is compiled, and brings 250 MB of spaCy that we don't use.
+TEXTGAME = ["textworld>=1.7", "jericho>=3.3", "pillow"]
 VIDEO = ["imageio-ffmpeg"]  # `fastloop eval --video`, evaluation.video_every
 WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
 # `fastloop launch --dashboard`, `fastloop watch`; plotly for the script that draws charts.
@@ -71,6 +73,7 @@ setup(
     ],
     extras_require={
         **ENVIRONMENTS,
+        "textgame": TEXTGAME,
         "video": VIDEO,
         "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
         "wandb": WANDB,

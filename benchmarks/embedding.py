@@ -7,6 +7,9 @@ come back and 256 KiB of weights go out in each round. The ideal is that the slo
 waits but for the first call of the other: what its calls take, as they measure it themselves, and
 that one. ``degree_0`` is one after the other, which can reach half of it. The ratio is that of the
 worse backend at degree 1.
+
+Then what weights, a rollout and a small value cost on their way to another process and back
+(`benchmarks.carried`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import carried
 from benchmarks.measure import print_result
 from fast_core.integrations import AsyncTrainer
 
@@ -89,8 +93,13 @@ def main() -> None:
             found[name].append(overlap(20 if quick else 100, **how))
             print(f"{number} {name}: {found[name][-1]:.3f} of the ideal", flush=True)
     medians = {name: sorted(values)[len(values) // 2] for name, values in found.items()}
+    costs = carried.measure(3 if quick else 9)
+    for case in carried.CASES:
+        pickled, shared = costs[f"{case}_pickled_ms"], costs[f"{case}_shared_ms"]
+        times = f"{pickled / shared:.2f} times as cheap"
+        print(f"{case}: {shared:.3f} ms of CPU, pickled {pickled:.3f} ms: {times}", flush=True)
     ratio = min(value for name, value in medians.items() if name != "degree_0")
-    print_result("embedding", ratio, TARGET, **medians)
+    print_result("embedding", ratio, TARGET, **medians, **costs)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ TARGET = 0.2
 LOAD_TARGET = 0.1
 PEERS = ("stable-baselines3", "onnxruntime")
 TASKS = {"cartpole": ("CartPole-v1", (64, 64)), "pendulum": ("Pendulum-v1", (256, 256))}
+CALLS, QUICK_CALLS = 2000, 200
+FRESH_ROUNDS, QUICK_FRESH_ROUNDS = 9, 3
 FRESH = """
 import sys, time
 import numpy
@@ -61,10 +63,10 @@ def main() -> None:
     skipped: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for task in TASKS:
-            found = _measure(task, Path(folder), skipped, 200 if quick else 2000)
+            found = _measure(task, Path(folder), skipped, QUICK_CALLS if quick else CALLS)
             print(task, {name: round(value, 2) for name, value in found.items()}, flush=True)
             figures |= {f"{task}_{name}": value for name, value in found.items()}
-        figures |= _fresh(Path(folder) / "cartpole", 3 if quick else 9)
+        figures |= _fresh(Path(folder) / "cartpole", QUICK_FRESH_ROUNDS if quick else FRESH_ROUNDS)
     ratio = None
     if "cartpole_sb3_us" in figures:
         ratio = figures["cartpole_fastloop_us"] / figures["cartpole_sb3_us"]

@@ -25,6 +25,7 @@ LARGE_BYTES = 4 * KIB * KIB
 LARGE_COUNT = 300
 LARGE_CAPACITY = 4
 TRIPS = 20_000
+ROUNDS, QUICK_ROUNDS = 11, 5
 
 # Children inherit segments, queues and semaphores as they are.
 _context = multiprocessing.get_context("fork")
@@ -168,7 +169,7 @@ def main() -> None:
     """Measures everything and prints the last line."""
     parser = argparse.ArgumentParser(description="Ring against queue, memcpy and semaphores.")
     parser.add_argument("--quick", action="store_true", help="five rounds instead of eleven")
-    rounds = 5 if parser.parse_args().quick else 11
+    rounds = QUICK_ROUNDS if parser.parse_args().quick else ROUNDS
     medians: dict[str, float] = {}
     ratios: dict[int, float] = {}
     for nbytes, (ring_count, queue_count) in COUNTS.items():

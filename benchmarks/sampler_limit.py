@@ -43,6 +43,8 @@ NODES = 2
 ENVS = 64
 STEPS = 256
 DEGREE = 2
+ROUNDS, SECONDS = 7, 5.0
+QUICK_ROUNDS, QUICK_SECONDS = 2, 2.0
 CONFIG = f"""
 name: sampler_limit
 environment: {{id: {ENVIRONMENT}}}
@@ -107,7 +109,8 @@ def main() -> None:
     """Measure both in turn and print the last line."""
     parser = argparse.ArgumentParser(description="Env nodes against bare environment loops.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    rounds, seconds = (2, 2.0) if parser.parse_args().quick else (7, 5.0)
+    quick = parser.parse_args().quick
+    rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)
 
     def measured(name: str, rate: Callable[..., float], balance: bool) -> Callable[[], float]:
         def measure() -> float:

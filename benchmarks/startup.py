@@ -33,6 +33,7 @@ SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 UNTIL_STOPPED = "stop.env_steps=100_000_000"
 SETTLED_S = 0.5
 POLL_S = 0.005
+ROUNDS, QUICK_ROUNDS = 7, 2
 START_LIMIT_S = 120.0
 MIB = 1 << 20
 
@@ -65,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fork server against spawn.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = parser.parse_args().quick
-    rounds = 2 if quick else 7
+    rounds = QUICK_ROUNDS if quick else ROUNDS
     found = []
     for number in range(rounds):
         figures: dict[str, float] = {}

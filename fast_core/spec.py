@@ -157,6 +157,8 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         target: Whether a target network follows it.
         statistic: Whether its gradient is what a batch says of itself, which no step follows.
         judges: Whether insights need it, to judge what was done.
+        scores: How many of its outputs, the first ones, are the policy's scores of its choices; 0
+            where a head gives them.
     """
 
     name: str
@@ -168,6 +170,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     target: bool = False
     statistic: bool = False
     judges: bool = False
+    scores: int = 0
 
     @property
     def only_judges(self) -> bool:

@@ -45,6 +45,7 @@ def judged(config: RunConfig, folder: Path) -> None:
     id, backend = config.environment.id, config.environment.backend
     simulators = {"ale_py": "ALE/" in id, "envpool": backend == "envpool"}
     simulators |= {"mujoco": "HalfCheetah" in id, "stable_retro": "retro" in id}
+    simulators |= dict.fromkeys(("textworld", "jericho"), "TextGame" in id)
     for module, needed in simulators.items():
         if needed and find_spec(module) is None:
             pytest.skip(f"{module} is not installed")

@@ -58,11 +58,12 @@ OWNERS = {
         "fast_core.api.sending",
         "fast_core.envs.pickled",
         "fast_core.integrations.remote",  # weights and data of a host are objects of its own
-        "fast_core.integrations.trainer",
+        "fast_core.integrations.parcels",
     },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
+        "fast_core.envs.stored_stories",  # what makes a story leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # a host's objects are made by its code alone
@@ -70,7 +71,8 @@ OWNERS = {
         "fast_core.tools.sweep.child",
         "fast_core.export.header",  # the C compiler
     },
-    "multiprocessing": set(),  # the launcher forks from a server of its own
+    # The launcher forks from a server of its own; GOPS's scripts ask it for cores.
+    "multiprocessing": {"fast_core.integrations.gops.script"},
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
@@ -78,6 +80,8 @@ TENSORS = (
     "fast_core.algos",
     "fast_core.nodes",
     "fast_core.export",
+    "fast_core.integrations.gops",  # GOPS's own
+    "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
     "fast_core.integrations.lightzero",  # LightZero's own
 )
 
@@ -231,11 +235,8 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    senders = {
-        "fast_core.integrations.remote",
-        "fast_core.integrations.trainer",
-        "fast_core.integrations.lightzero.hosts",
-    }
+    names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
+    senders = {f"fast_core.integrations.{name}" for name in names}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 

@@ -81,7 +81,12 @@ class NetworkShape:
         return self._leaving(self.torsos[head]) if self.memory is None else self.memory.size
 
     def _leaving(self, torso: str) -> int:
-        return (self.joined, *self.sizes(torso))[-1]
+        return (self.joined, *self.sizes(torso))[-1] - self.scores
+
+    @property
+    def scores(self) -> int:
+        """The policy's scores that a user's module gives before its features; 0: a head does."""
+        return 0 if self.own is None else self.own.known.scores
 
     @property
     def products(self) -> int:
@@ -96,7 +101,8 @@ class NetworkShape:
             a * b for torso in self.torsos for a, b in pairwise((self.joined, *self.sizes(torso)))
         )
         memory = 0 if self.memory is None else self.memory.products
-        heads = self.head_inputs(0) * self.outputs + self.head_inputs(-1)
+        policy = 0 if self.scores else self.head_inputs(0) * self.outputs
+        heads = policy + self.head_inputs(-1)
         return len(self.torsos) * convolutions + dense + memory + heads
 
     @property
@@ -196,8 +202,9 @@ def parameter_layout(shape: NetworkShape) -> tuple[Parameter, ...]:
     if shape.memory is not None:
         for name, dimensions in shape.memory.parameters:
             add(name, *dimensions)
-    add("policy.head.weight", shape.outputs, shape.head_inputs(0))
-    add("policy.head.bias", shape.outputs)
+    if not shape.scores:
+        add("policy.head.weight", shape.outputs, shape.head_inputs(0))
+        add("policy.head.bias", shape.outputs)
     if shape.gaussian:
         add("policy.log_std", shape.outputs)
     add("value.head.weight", 1, shape.head_inputs(-1))

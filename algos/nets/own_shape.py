@@ -82,6 +82,7 @@ class OwnShape:
         images: Those of them that are images.
         spec: What is known of the module; None where nobody looked yet.
         actions: Numbers of an action that it is called with besides; 0: without.
+        choices: Choices of an action, if it may score them itself; 0: a head does.
     """
 
     path: str
@@ -91,6 +92,7 @@ class OwnShape:
     images: tuple[ImageShape, ...]
     spec: ModuleSpec | None = None
     actions: int = 0
+    choices: int = 0
 
     @property
     def known(self) -> ModuleSpec:

@@ -100,7 +100,8 @@ class Network:
         return self.value_of(leaves, self.features(leaves, self._shape.torsos[-1], rows))
 
     def value_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
-        """Values ``[B]`` from what enters the heads."""
+        """Values ``[B]`` from what leaves a torso."""
+        features = features[:, self._shape.scores :]
         return _linear(leaves, "value.head", features).squeeze(-1)
 
     def output(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
@@ -108,7 +109,9 @@ class Network:
         return self.output_of(leaves, self.features(leaves, self._shape.torsos[0], rows))
 
     def output_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
-        """What the policy head says, ``[B, A]``, from what enters it."""
+        """What the policy head says, ``[B, A]``, from what leaves a torso."""
+        if self._shape.scores:
+            return features[:, : self._shape.scores]
         return _linear(leaves, "policy.head", features)
 
     def evaluate(

@@ -98,10 +98,21 @@ def _part(part: Part, vector: Tensor, images: Sequence[Tensor]) -> Tensor:
 
 def takes_actions(shape: OwnShape) -> bool:
     """Whether a module's constructor asks how many numbers an action has."""
+    return _takes(shape, "actions")
+
+
+def scores(shape: OwnShape) -> int:
+    """How many choices a module scores itself, as its constructor asked for; 0 if it does not."""
+    return shape.choices if _takes(shape, "choices") else 0
+
+
+def _takes(shape: OwnShape, name: str) -> bool:
+    """Whether a module's constructor asks for what is not among the user's arguments."""
     try:
-        return "actions" in inspect.signature(_kind(shape)).parameters
+        asked = inspect.signature(_kind(shape)).parameters
     except ValueError:  # of a class written in C
         return False
+    return name in asked and name not in shape.kwargs
 
 
 def _kind(shape: OwnShape) -> Callable[..., object]:
@@ -118,12 +129,13 @@ def make(shape: OwnShape, seed: int) -> nn.Module:
         ConfigError: It can't be constructed, or is no module.
     """
     kind = _kind(shape)
-    given = {"actions": shape.actions, **shape.kwargs} if takes_actions(shape) else shape.kwargs
+    asked = {"actions": shape.actions, "choices": shape.choices}
+    given = {name: value for name, value in asked.items() if _takes(shape, name)}
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Lazy modules are a new feature")
         torch.manual_seed(seed)
         try:
-            module = kind(shape.observation, **given)
+            module = kind(shape.observation, **given, **shape.kwargs)
         except Exception as error:
             _raised(shape, error, "its constructor, called with the observation and "
                     f"algorithm.network_kwargs ({', '.join(shape.kwargs) or 'none'}),")  # fmt: skip
@@ -181,7 +193,7 @@ class _Trial:
         fields = tuple(self._fields())
         random = self._learns()
         self._repeats()
-        return ModuleSpec(name, outputs, fields, products, random)
+        return ModuleSpec(name, outputs, fields, products, random, scores=scores(self._shape))
 
     def _has_forward(self) -> None:
         if type(self._module).forward is nn.Module.forward:
@@ -207,6 +219,12 @@ class _Trial:
             raise ConfigError(
                 f"{self._what}: forward must return as many features whatever the batch; got "
                 f"{widths[0]} for {FIRST_ROWS} rows and {widths[1]} for {OTHER_ROWS}."
+            )
+        if widths[0] <= scores(self._shape):
+            raise ConfigError(
+                f"{self._what} takes `choices`, so forward must return their scores and features "
+                f"for the value behind them, [B, {self._shape.choices} + features]; got "
+                f"{widths[0]} numbers. Use torch.cat([scores, features], 1)."
             )
         return widths[0], counter.get_total_flops() // (2 * OTHER_ROWS)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.distributions import I64
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.adam import FlatAdam
 from fast_core.algos.nets_torch.compiled import Compiled, LossFunction
 from fast_core.algos.nets_torch.networks import Network, Rows, tensor_view
 from fast_core.algos.nets_torch.own import dice
@@ -58,7 +59,7 @@ class AutogradCore:
         if bf16:
             warn_of_slow_bf16(self._device, "nodes.optimizer.precision")
         self._flat = torch.nn.Parameter(torch.from_numpy(parameters).to(self._device))
-        self._flat.grad = torch.zeros_like(self._flat)
+        self._flat.grad = gradient = torch.zeros_like(self._flat)
         self._network = Network(shape, bf16=bf16, device=self._device)
         self._leaves: dict[str, Tensor] = {}
         for p in parameter_layout(shape):
@@ -68,7 +69,7 @@ class AutogradCore:
             leaf.grad = tensor_view(self._flat.grad, p)
             self._leaves[p.name] = leaf
         self._network.bind(self._leaves)
-        self._adam = torch.optim.Adam([self._flat], eps=settings.adam_epsilon, fused=True)
+        self._adam = FlatAdam(self._flat, gradient, epsilon=settings.adam_epsilon)
         # Built-in networks on the CPU, where nothing is gained, are stepped as ever.
         self.defers = shape.own is not None or self._device.type != "cpu"
         self._said: list[Tensor] = []
@@ -140,11 +141,7 @@ class AutogradCore:
         norm = stats[0].double()  # as the host would compute
         if math.isfinite(longest):
             self._flat.grad.mul_((longest / (norm + 1e-6)).clamp(max=1.0))
-        adam: Any = self._adam
-        adam.found_inf = (~torch.isfinite(norm)).float()
-        adam.param_groups[0]["lr"] = learning_rate
-        adam.step()
-        adam.found_inf = None
+        self._adam.step(learning_rate, bad=(~torch.isfinite(norm)).float())
 
     def taken(self) -> list[GradientStats]:
         """What the minibatches said, in one transfer."""
@@ -188,8 +185,7 @@ class AutogradCore:
         """Take one Adam step along the last gradient times ``scale``."""
         assert self._flat.grad is not None
         self._flat.grad.mul_(scale)
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
+        self._adam.step(learning_rate)
         self._steps += 1
 
     def change(self, settings: PPOConfig) -> None:
@@ -202,27 +198,14 @@ class AutogradCore:
 
     def export_state(self) -> OptimizerState:
         """Copy everything that changes."""
-        state = self._adam.state.get(self._flat)
-        if not state:
-            zeros = np.zeros(self._flat.shape, np.float32)
-            return OptimizerState(self.parameters().copy(), zeros, zeros.copy(), 0)
-        return OptimizerState(
-            self.parameters().copy(),
-            state["exp_avg"].cpu().numpy().copy(),
-            state["exp_avg_sq"].cpu().numpy().copy(),
-            int(state["step"].item()),
-        )
+        return OptimizerState(self.parameters().copy(), *self._adam.moments(), self._adam.steps)
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`; the optimizer keeps the live parameter."""
         self._steps = state.steps
         with torch.no_grad():
             self._flat.copy_(torch.tensor(state.parameters))
-        self._adam.state[self._flat] = {
-            "step": torch.tensor(float(state.steps), device=self._device),
-            "exp_avg": torch.tensor(state.first_moment, device=self._device),
-            "exp_avg_sq": torch.tensor(state.second_moment, device=self._device),
-        }
+        self._adam.load(state.first_moment, state.second_moment, state.steps)
 
     def _plain_loss(
         self,

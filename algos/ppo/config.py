@@ -35,7 +35,7 @@ from fast_core.algos.nets.own_shape import (
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import EnvironmentSpec, FieldSpec, SpaceSpec
 from fast_core.system.importing import own
 
 Schedule = Literal["constant", "linear"]
@@ -234,7 +234,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         check_arguments(self.network, self.network_kwargs)
         if not is_own(self.network):
             return environment
-        modules = (examined(own_shape(self.network, self.network_kwargs, environment), "torso"),)
+        modules = (examined(self._own_shape(environment), "torso"),)
         return msgspec.structs.replace(environment, modules=modules)
 
     def _own(self, environment: EnvironmentSpec) -> OwnShape | None:
@@ -242,7 +242,26 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         if not is_own(self.network):
             return None
         (module,) = environment.modules or self.examine(environment).modules
-        return replace(own_shape(self.network, self.network_kwargs, environment), spec=module)
+        own = replace(self._own_shape(environment), spec=module)
+        if module.scores:
+            self._check_scores()
+        return own
+
+    def _own_shape(self, environment: EnvironmentSpec) -> OwnShape:
+        """The user's network, which may score the choices of an action itself."""
+        shape = own_shape(self.network, self.network_kwargs, environment)
+        return replace(shape, choices=_outputs(environment.action, boxes=False))
+
+    def _check_scores(self) -> None:
+        """Refuse what would lie between a network that scores choices and the policy."""
+        unset = {"hidden_sizes": None, "actor_sizes": None, "critic_sizes": None}
+        for key, default in {**unset, "recurrent": "none"}.items():
+            if (given := getattr(self, key)) != default:
+                raise ConfigError(
+                    f"algorithm.{key} can't be set with algorithm.network {self.network!r}, whose "
+                    f"constructor takes `choices`: its scores are the policy's; got {given!r}. "
+                    "Leave it out, or leave `choices` out of __init__."
+                )
 
     def shape(self, environment: EnvironmentSpec) -> NetworkShape:
         """Shape of the actor-critic network.
@@ -275,13 +294,12 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             shared = begun or self.recurrent != "none"
         if shared:
             self._check_sizes(environment)
-        outputs = {"discrete": action.n, "multi_discrete": sum(action.counts)}
         shape = NetworkShape(
             inputs=encoded_size(environment, images),
             hidden_sizes=actor_sizes,
             activation=self.activation,
             shared_torso=shared,
-            outputs=outputs.get(action.kind, action.size),
+            outputs=_outputs(action, boxes=True),
             gaussian=action.kind == "box",
             choices=action.counts if action.kind == "multi_discrete" else (),
             images=images,
@@ -407,3 +425,12 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         self.check(environment, setup)
         learner: Algorithm = own(self.learner)(self, environment, self.shape(environment), setup)
         return learner
+
+
+def _outputs(action: SpaceSpec, *, boxes: bool) -> int:
+    """Logits of an action; means of a box, none unless ``boxes``."""
+    if action.kind == "discrete":
+        return action.n
+    if action.kind == "multi_discrete":
+        return sum(action.counts)
+    return action.size if boxes else 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,6 @@ class ModuleVectors(TorchVectors):
     """The vectors of torch modules, whose tensors are views of them.
 
     Attributes:
-        bad: 1 where no step is to be taken, else 0; None: one is.
         learned: Parameters that learn, by part.
     """
 
@@ -29,7 +26,6 @@ class ModuleVectors(TorchVectors):
         self, layout: Layout, parameters: F32, setup: LearnerSetup, *, epsilon: float
     ) -> None:
         super().__init__(layout, parameters, setup, epsilon=epsilon)
-        self.bad: Tensor | None = None
         self.learned: dict[str, list[Tensor]] = {}
 
     @property
@@ -87,12 +83,6 @@ class ModuleVectors(TorchVectors):
         scale = (longest / (norm + 1e-6)).clamp(max=1.0)
         for place in places:
             place.mul_(scale)
-
-    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
-        """One Adam step of a group, unless `bad` says otherwise."""
-        adam: Any = self._adams[name]
-        adam.found_inf = self.bad
-        super().step(name, learning_rate, scale)
 
     def follow(self, rate: float) -> None:
         """Move every target network by ``rate`` of its distance, unless `bad` says otherwise."""

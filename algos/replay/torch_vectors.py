@@ -11,6 +11,7 @@ from fast_core.algos.nets.mlp import Mlp
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
+from fast_core.algos.nets_torch.adam import FlatAdam
 from fast_core.algos.nets_torch.mlp import TorchMlp
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import Uploader
@@ -24,6 +25,9 @@ class TorchVectors:
     """Parameters, gradient and targets as flat tensors; implements `replay.vectors.Vectors`.
 
     On the CPU the arrays that it hands out are the tensors' memory; elsewhere they are copies.
+
+    Attributes:
+        bad: 1 where no step is to be taken, else 0; None: one is.
 
     Args:
         layout: Of the vectors.
@@ -43,6 +47,7 @@ class TorchVectors:
         staging: Staging | None = None,
     ) -> None:
         self.step_scale = 1.0
+        self.bad: Tensor | None = None
         self._layout = layout
         self._device = torch.device(setup.device)
         self._upload = Uploader(staging or make_staging(self._device))
@@ -52,13 +57,12 @@ class TorchVectors:
         self._parameters = torch.from_numpy(parameters).to(self._device)
         self._gradient = torch.zeros_like(self._parameters)
         self._targets = self._parameters.clone()
-        self._leaves: dict[str, torch.nn.Parameter] = {}
-        self._adams: dict[str, torch.optim.Adam] = {}
-        for name, group in layout.groups.items():
-            leaf = torch.nn.Parameter(self._parameters[group.place])
-            leaf.grad = self._gradient[group.place]
-            self._leaves[name] = leaf
-            self._adams[name] = torch.optim.Adam([leaf], eps=epsilon, fused=True)
+        self._adams = {
+            name: FlatAdam(
+                self._parameters[group.place], self._gradient[group.place], epsilon=epsilon
+            )
+            for name, group in layout.groups.items()
+        }
 
     def network(self, name: str) -> Mlp:
         """The network of a group."""
@@ -119,12 +123,10 @@ class TorchVectors:
         return float(torch.linalg.vector_norm(self._gradient[place]).item())
 
     def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
-        """One Adam step of a group."""
-        adam = self._adams[name]
+        """One Adam step of a group, unless `bad` says otherwise."""
         if scale != 1.0:
             self._gradient[self._layout.groups[name].place].mul_(scale)
-        adam.param_groups[0]["lr"] = learning_rate * self.step_scale
-        adam.step()
+        self._adams[name].step(learning_rate * self.step_scale, bad=self.bad)
 
     def follow(self, rate: float) -> None:
         """Move every target network by ``rate`` of its distance."""
@@ -150,20 +152,15 @@ class TorchVectors:
     def export_state(self) -> VectorState:
         """Copy everything that changes."""
         first, second = (np.zeros(self._layout.size, np.float32) for _ in range(2))
-        steps = dict.fromkeys(self._adams, 0)
         for name, adam in self._adams.items():
-            state = adam.state.get(self._leaves[name])
-            if state:
-                place = self._layout.groups[name].place
-                first[place] = state["exp_avg"].cpu().numpy()
-                second[place] = state["exp_avg_sq"].cpu().numpy()
-                steps[name] = int(state["step"].item())
+            place = self._layout.groups[name].place
+            first[place], second[place] = adam.moments()
         return VectorState(
             parameters=self.parameters().copy(),
             targets=self._targets.cpu().numpy().copy(),
             first_moment=first,
             second_moment=second,
-            steps=steps,
+            steps={name: adam.steps for name, adam in self._adams.items()},
         )
 
     def import_state(self, state: VectorState) -> None:
@@ -171,14 +168,7 @@ class TorchVectors:
         self.adopt(state.parameters, state.targets)
         for name, adam in self._adams.items():
             place = self._layout.groups[name].place
-            adam.state[self._leaves[name]] = {
-                "step": torch.tensor(float(state.steps[name]), device=self._device),
-                "exp_avg": self._moment(state.first_moment[place]),
-                "exp_avg_sq": self._moment(state.second_moment[place]),
-            }
-
-    def _moment(self, values: F32) -> Tensor:
-        return torch.tensor(values, device=self._device)
+            adam.load(state.first_moment[place], state.second_moment[place], state.steps[name])
 
     def _network(self, name: str, flat: Tensor, gradient: Tensor | None) -> Mlp:
         group = self._layout.groups[name]

@@ -816,8 +816,8 @@ class DashboardConfig(Section, frozen=True):
         Meta(
             gt=0,
             le=1,
-            description="Share of its time that a node spends on drawing, at most; beyond it there "
-            "are fewer frames a second.",
+            description="Share of its time that a node spends on drawing, at most, and of a core "
+            "the page where it waits for one; beyond it there are fewer frames a second.",
         ),
     ] = 0.03
 

@@ -10,6 +10,7 @@ from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.meters import Meters
+from fast_core.dashboard.painter import Painter
 from fast_core.dashboard.source import (
     Hello,
     Insight,
@@ -57,6 +58,8 @@ class LiveRun:
         self._boards = {each.number: memory.frames(each.number) for each in self._tiles}
         self._layout = frame_layout(plan)
         self._room = bytearray(self._layout.nbytes)
+        self._painter = Painter(plan)
+        self._read: dict[int, int] = {}  # number of the last frame read, by tile
         self._newest: dict[int, Frame] = {}
         self._wanted_s: dict[int, float] = {}  # since when tiles are wanted
         self._states, self._best = TileStates(plan, memory, self._stats), Best()
@@ -167,19 +170,29 @@ class LiveRun:
         """Say which tiles are wanted, and whether what the policy thinks is."""
         now_s = time.monotonic()
         self._wanted_s = {tile: self._wanted_s.get(tile, now_s) for tile in intervals_ns}
-        self._watching.want(intervals_ns, time.monotonic_ns(), insight=insight)
+        now_ns, draws = time.monotonic_ns(), self._painter.draws
+        self._watching.want(intervals_ns, now_ns, insight=insight, draws=draws)
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
         """The newest frame of a tile and its number, if that is above ``newer_than``."""
         board = self._boards[tile]
-        if board.version() <= newer_than:
+        read = max(newer_than, self._read.get(tile, -1))
+        if board.version() > read:
+            number = self._read[tile] = board.read_into(self._room, newer_than=read)
+            frame = self._layout.unpack(bytes(self._room))
+            if frame.pose is None:
+                return number, self._take(tile, frame)
+            self._painter.ask(tile, number, frame)
+        painted = self._painter.painted(tile)
+        if painted is None or painted[0] <= newer_than:
             return None
-        number = board.read_into(self._room, newer_than=newer_than)
-        frame = self._layout.unpack(bytes(self._room))
+        return painted[0], self._take(tile, painted[1])
+
+    def _take(self, tile: int, frame: Frame) -> Frame:
         self._newest[tile] = frame
         if frame.shard >= 0:
             self._best.see(tile, frame)
-        return number, frame
+        return frame
 
     def insight(self, frame: Frame) -> Insight | None:
         """What the policy thinks of a frame."""
@@ -188,3 +201,4 @@ class LiveRun:
     def close(self) -> None:
         """Nobody watches any more."""
         self.want({}, insight=False)
+        self._painter.close()

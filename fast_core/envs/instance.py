@@ -22,7 +22,9 @@ from fast_core.envs.making import (
     layers,
     make_env,
 )
+from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
 from fast_core.envs.place import Place
+from fast_core.envs.poses import posed
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_reward
 from fast_core.envs.whereabouts import OLD_RESET, Whereabouts
@@ -85,6 +87,8 @@ class Instance:
         self.attributes: Values = config.attributes
         check_attributes(self._env, config)
         innermost = list(layers(self._env))[-1]
+        self._pictures = MujocoPictures(self._env) if draws_with_gymnasium(self._env) else None
+        self._pose = posed(self._env) if draws else None
         self._game = innermost if isinstance(innermost, AtariGame) else None
         self.info: object = None
         self.spec = describe_env(self._env, config)
@@ -203,8 +207,16 @@ class Instance:
     def drawable(self) -> Drawable:
         """What draws it, if it was made to draw."""
         parts = tuple(layers(self._env))
-        render, close, leave = self._env.render, self.close, self._leave
-        return Drawable(render, parts, self._why_not, self._apart, close, leave)
+        drawable = Drawable(
+            self._env.render, parts, self._why_not, self._apart, self.close, self._leave
+        )
+        if not self._apart or self._why_not:
+            return drawable
+        pictures = self._pictures
+        if pictures is not None:
+            drawable = drawable._replace(render=pictures.render, fit=pictures.fit)
+        # What is set before each reset may show in its pictures.
+        return drawable if self.attributes else drawable._replace(pose=self._pose)
 
     @property
     def render_fps(self) -> float | None:

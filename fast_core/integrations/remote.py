@@ -1,8 +1,9 @@
 """A collector or an evaluator in a process of its own, made there by its factory.
 
-What travels is Python objects of the host's own, pickled, over an anonymous socket pair of which
-only the two processes hold the ends. The process is killed with the thread that started it, and
-what it started itself with its group: by `Remote.close`, or by the watchdog if this process dies.
+What travels is Python objects of the host's own, by `fast_core.integrations.transport`, over an
+anonymous socket pair of which only the two processes hold the ends. The process is killed with the
+thread that started it, and what it started itself with its group: by `Remote.close`, or by the
+watchdog if this process dies.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import cloudpickle
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
+from fast_core.integrations.transport import Incoming, Link, Parcel, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
 from fast_core.launcher.processes.interrupts import held_back
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
@@ -39,9 +41,14 @@ _START = (
 
 
 class Household:
-    """The processes of one run, and the watchdog that ends them if this process is killed."""
+    """The processes of one run, and the watchdog that ends them if this process is killed.
+
+    Attributes:
+        weights: Where the weights for all of them are put.
+    """
 
     def __init__(self) -> None:
+        self.weights = Shelf()
         self._folder = remains.new_path()
         self._watchdog = Watchdog(Path(self._folder))  # no folder is made: there is no socket
         self._members: list[Remote] = []
@@ -74,7 +81,7 @@ class Household:
         theirs.close()
         self._members.append(Remote(part, name, process, ours))
         with contextlib.suppress(OSError):  # it is gone, which `wait_until_ready` tells
-            _send(self._members[-1].stream, order)
+            self._members[-1].link.send(order)
         return self._members[-1]
 
     def close(self, grace_s: float = 0.0) -> None:
@@ -91,19 +98,19 @@ class Household:
         if not self._closed:
             self._closed = True
             self._watchdog.close()
+            self.weights.close()
 
 
 class Remote:
     """Does in a process what `Collecting` or `Evaluating` does here; one call at a time."""
 
     def __init__(
-        self, part: Part, name: str, process: subprocess.Popen[bytes], link: socket.socket
+        self, part: Part, name: str, process: subprocess.Popen[bytes], end: socket.socket
     ) -> None:
         self.name = f"{name} (process {process.pid})"
         self.method = Collecting.method if part == "collector" else Evaluating.method
         self.pid = process.pid
-        self._process, self._link, self._sent = process, link, -1
-        self.stream = cast("BinaryIO", link.makefile("rwb"))
+        self._process, self.link, self._sent = process, Link(end), -1
 
     def wait_until_ready(self, timeout_s: float | None) -> frozenset[str]:
         """Wait until the part is made; returns the names of what it has.
@@ -112,40 +119,54 @@ class Remote:
             ConfigError: It lacks a method.
             NodeFailed: Its factory raised or took longer, or the process is gone.
         """
-        self._link.settimeout(timeout_s)
+        self.link.socket.settimeout(timeout_s)
         names: frozenset[str] = self._take("its factory")
-        self._link.settimeout(None)
+        self.link.socket.settimeout(None)
         return names
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Any:
-        """One unit of work; ``weights.state`` is pickled already.
+        """One unit of work; ``weights.state`` was put on the shelf, and stays there meanwhile.
 
         Raises:
-            NodeFailed: It raised, with its traceback; or the process is gone.
+            NodeFailed: It raised, with its traceback; what it gave can't be sent; or the process is
+                gone.
         """
         new = weights if weights is not None and weights.version != self._sent else None
         with contextlib.suppress(OSError):  # it is gone, which `_take` tells
-            _send(self.stream, pickle.dumps((new, train_iter, envstep)))
+            self.link.send(
+                (None if new is None else new.version, train_iter, envstep),
+                None if new is None else cast("Parcel", new.state),
+            )
         result = self._take(f"{self.method}()")
         self._sent = self._sent if weights is None else weights.version
         return result
 
     def _take(self, doing: str) -> Any:
         try:
-            good, answer = pickle.load(self.stream)
+            failure, answer = self.link.receive()
         except TimeoutError as error:
+            limit_s = self.link.socket.gettimeout()
             raise NodeFailed(
-                f"{self.name} did not come back from {doing} within {self._link.gettimeout():g} s "
-                "(work_timeout_s)"
+                f"{self.name} did not come back from {doing} within {limit_s:g} s (work_timeout_s)"
             ) from error
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+        except (OSError, EOFError) as error:
             raise NodeFailed(f"{self.name} {self._end()} in {doing}") from error
-        if good:
-            return answer
-        cause, text = answer
+        if failure is None:
+            return self._read(answer, doing)
+        what, cause, text = pickle.loads(failure)
         if isinstance(cause, ConfigError):
             raise cause
-        raise NodeFailed(f"{self.name} raised in {doing}:\n{text}") from cause
+        raise NodeFailed(f"{self.name} {what} {doing}:\n{text}") from cause
+
+    def _read(self, answer: Incoming | None, doing: str) -> Any:
+        assert answer is not None
+        try:
+            return answer.read()
+        except Exception as error:  # whatever a user's object raises when it is made
+            raise NodeFailed(
+                f"what {self.name} gave in {doing} can't be made in this process: "
+                f"{error_text(error)}. Give arrays, numbers, or objects of modules that both have."
+            ) from error
 
     def _end(self) -> str:
         try:
@@ -156,7 +177,7 @@ class Remote:
     def dismiss(self) -> None:
         """Let it leave when it has nothing to do, and a thread that waits for it go on."""
         with contextlib.suppress(OSError):
-            self._link.shutdown(socket.SHUT_RDWR)
+            self.link.socket.shutdown(socket.SHUT_RDWR)
 
     def kill(self, grace_s: float) -> None:
         """End it and all of its process group, itself after ``grace_s``."""
@@ -165,12 +186,7 @@ class Remote:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        self._link.close()  # a thread may still read the stream, which keeps it open till then
-
-
-def _send(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
-    stream.flush()
+        self.link.close()
 
 
 # --- in the process ------------------------------------------------------------------------------
@@ -179,24 +195,70 @@ def _send(stream: BinaryIO, data: bytes) -> None:
 def serve(descriptor: int, parent: int) -> None:
     """Make the part and do its work until the other side is gone."""
     die_with_parent(parent)
-    link = socket.socket(fileno=descriptor)
+    end = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)  # a simulator's own programs have no use for it
-    stream = cast("BinaryIO", link.makefile("rwb"))
+    link = Link(end)
+    os.register_at_fork(after_in_child=link.close)  # nor those it forks, who may outlive it
     with contextlib.suppress(EOFError, OSError):
-        part, name, factory, rank, seed = pickle.load(stream)
-        made: list[Collecting | Evaluating] = []
+        order, _ = link.receive()
+        part, name, factory, rank, seed = pickle.loads(order)
+        served = _Served(link)
 
         def make() -> frozenset[str]:
-            made.append(_make(part, name, factory, rank, seed))
-            return frozenset(dir(made[0].host))
+            served.part = _make(part, name, factory, rank, seed)
+            return frozenset(dir(served.part.host))
 
-        if _answer(stream, make):
-            weights: Weights | None = None
+        if served.answer(make):
             while True:
-                new, train_iter, envstep = pickle.load(stream)
-                if new is not None:
-                    weights = Weights(new.version, pickle.loads(new.state))
-                _answer(stream, functools.partial(made[0], weights, train_iter, envstep))
+                (version, train_iter, envstep), state = link.receive()
+                work = functools.partial(served.work, version, state, train_iter, envstep)
+                served.answer(work)
+
+
+class _Served:
+    """The part, the weights that it has, and what it answered last."""
+
+    part: Collecting | Evaluating
+
+    def __init__(self, link: Link) -> None:
+        self._link, self._shelf = link, Shelf(plain=True)
+        self._weights: Weights | None = None
+        self._answer: Parcel | None = None
+
+    def work(
+        self, version: int | None, state: Incoming | None, train_iter: int, envstep: int
+    ) -> object:
+        """Work once, with new weights if there are any."""
+        if version is not None and state is not None:
+            self._weights = Weights(version, state.read())
+        return self.part(self._weights, train_iter, envstep)
+
+    def answer(self, work: Callable[[], object]) -> bool:
+        """Send what ``work`` gives, or what it raises; returns whether it was the former."""
+        failure: bytes | None = None
+        self._answer = None  # the other side has read it, or it would not have asked again
+        try:
+            result = work()
+            try:
+                self._answer = self._shelf.put(result)
+            except Exception as error:  # whatever a user's object raises when it is pickled
+                text = (
+                    f"{error_text(error)}\nGive arrays, tensors, numbers, or objects made of them."
+                )
+                failure = _failure("gave what can't be sent, in", error, text)
+        except BaseException as error:  # the end of a process of the user's code
+            failure = _failure("raised in", error, traceback.format_exc())
+        self._link.send(failure, self._answer)
+        return failure is None
+
+
+def _failure(what: str, error: BaseException, text: str) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps((what, error, text))
+        pickle.loads(data)  # some errors can be pickled and not be made again
+    except Exception:
+        return pickle.dumps((what, None, text))
+    return data
 
 
 def _make(part: Part, name: str, factory: Host, rank: int, seed: int) -> Collecting | Evaluating:
@@ -204,18 +266,3 @@ def _make(part: Part, name: str, factory: Host, rank: int, seed: int) -> Collect
     loads = ("load_weights", "it is in a process of its own, where the learner's model is not")
     check(host, part, name, [loads])
     return Collecting(host) if part == "collector" else Evaluating(host)
-
-
-def _answer(stream: BinaryIO, work: Callable[[], object]) -> bool:
-    """Send what ``work`` gives, or what it raises; returns whether it was the former."""
-    try:
-        data, good = cloudpickle.dumps((True, work())), True
-    except BaseException as error:  # the end of a process of the user's code
-        text, good = traceback.format_exc(), False
-        try:
-            data = cloudpickle.dumps((False, (error, text)))
-            pickle.loads(data)  # some errors can be pickled and not be made again
-        except Exception:
-            data = pickle.dumps((False, (None, text)))
-    _send(stream, data)
-    return good

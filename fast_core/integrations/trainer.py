@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
-
-import cloudpickle
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO, Coordinator
@@ -38,18 +35,13 @@ from fast_core.integrations.options import (
 from fast_core.integrations.questions import Questions
 from fast_core.integrations.remote import Household, Remote
 from fast_core.integrations.statistics import Statistics
+from fast_core.integrations.transport import Parcel
 from fast_core.seeding import Role, draw_seed
 
 Backend = Literal["inline", "thread", "process"]
 _NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}
 _GRACE_S = 5.0  # that processes get to leave by themselves when all is done
-# What makes of a learner's weights a snapshot that nobody changes: most give live ones. In one
-# thread they are loaded before they change; for processes they are pickled once for all.
-_PACK: dict[str, Callable[[Host], object]] = {
-    "inline": lambda state: state,
-    "thread": copy.deepcopy,
-    "process": cloudpickle.dumps,
-}
+_BACKENDS = ("inline", "thread", "process")
 
 
 @dataclass(frozen=True)
@@ -164,8 +156,8 @@ class AsyncTrainer:
         self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
         self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
         self._should_eval, self._attend = should_eval, on_evaluation or _nothing
-        if backend not in _PACK:
-            raise ConfigError(f"backend must be one of {', '.join(_PACK)}; got {backend!r}")
+        if backend not in _BACKENDS:
+            raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
         self._sync_interval = weight_sync_interval
         if work_timeout_s is not None and not work_timeout_s > 0:
             raise ConfigError(f"work_timeout_s must be above 0, or None; got {work_timeout_s!r}")
@@ -226,8 +218,8 @@ class AsyncTrainer:
             else:
                 Crew(coordinator, team, self._changed, self._timeout_s).run()
             weights, _ = team.learning.weights()
-        if weights is not None and self._backend == "process":
-            weights = Weights(weights.version, pickle.loads(cast("bytes", weights.state)))
+            if weights is not None and self._backend == "process":
+                weights = Weights(weights.version, cast("Parcel", weights.state).read())
         return Result(
             policy=weights,
             stats=coordinator.statistics(),
@@ -286,9 +278,9 @@ class AsyncTrainer:
     @contextlib.contextmanager
     def _team(self) -> Iterator[Team]:
         """All parts, made and checked, while the run goes on."""
-        learner, buffer = self._made("learner"), self._made("buffer")
-        learning = Learning(learner, buffer, _PACK[self._backend], self._reanalyze)
         if self._backend != "process":
+            # Most learners give weights that they change; in one thread they are loaded before.
+            learning = self._learning(_same if self._backend == "inline" else copy.deepcopy)
             collectors = [Collecting(self._made("collector", k)) for k in range(self._collectors)]
             host = self._made("evaluator")
             evaluator = None if host is None else Evaluating(host)
@@ -300,10 +292,13 @@ class AsyncTrainer:
             return
         household = Household()
         try:
-            yield self._household_team(household, learning)
+            yield self._household_team(household, self._learning(household.weights.put))
             household.close(_GRACE_S)
         finally:
             household.close()
+
+    def _learning(self, pack: Callable[[object], object]) -> Learning:
+        return Learning(self._made("learner"), self._made("buffer"), pack, self._reanalyze)
 
     def _household_team(self, household: Household, learning: Learning) -> Team:
         def start(part: Part, name: str, rank: int) -> Remote:
@@ -326,6 +321,10 @@ class AsyncTrainer:
         asks = self._should_eval or _always
         end, tell = household.close, self._tell
         return Team(collectors, evaluator, learning, asks, end, tell, self._attend)
+
+
+def _same(state: object) -> object:
+    return state
 
 
 def _always(train_iter: int) -> bool:

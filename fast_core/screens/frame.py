@@ -35,6 +35,7 @@ class Frame(NamedTuple):
         obs: What the policy saw, as `EnvironmentSpec.observation` has it (frames stacked).
         action: What it did, as the environment takes it.
         state: ``[S]`` float32, what a recurrent policy remembered before; empty without.
+        pose: ``[n]`` the numbers from which its viewer draws a picture, where there is none.
     """
 
     taken_ns: int
@@ -52,6 +53,7 @@ class Frame(NamedTuple):
     obs: Array
     action: Array
     state: Array
+    pose: NDArray[np.float64] | None = None
 
 
 class FrameLayout(NamedTuple):
@@ -85,7 +87,10 @@ class FrameLayout(NamedTuple):
     def pack(self, frame: Frame, out: bytearray) -> None:
         """Write a frame to the beginning of ``out``, of `nbytes`."""
         picture = frame.picture
+        drawn = frame.pose if picture is None else picture
+        # A pose lies in the room of a picture, as one without height and so many numbers wide.
         height, width = (0, 0) if picture is None else picture.shape[:2]
+        width = len(frame.pose) if picture is None and frame.pose is not None else width
         note = _cut(frame.note)
         begin = frame[: Frame._fields.index("total")]
         _HEADER.pack_into(out, 0, *begin, height, width, frame.total, frame.fps, note)
@@ -94,8 +99,8 @@ class FrameLayout(NamedTuple):
         for part, size in zip(parts, self._sizes, strict=True):
             out[place : place + size] = np.ascontiguousarray(part).tobytes()
             place += size
-        if picture is not None:
-            out[place : place + picture.nbytes] = np.ascontiguousarray(picture).data.cast("B")
+        if drawn is not None:
+            out[place : place + drawn.nbytes] = np.ascontiguousarray(drawn).data.cast("B")
 
     def unpack(self, data: bytes) -> Frame:
         """The frame in ``data``, which its arrays share memory with."""
@@ -107,12 +112,14 @@ class FrameLayout(NamedTuple):
             part = np.frombuffer(data, dtype, size // dtype.itemsize, place)
             parts.append(part.reshape(shape))
             place += size
-        picture = None
-        if height:
+        picture = pose = None
+        if width and not height:
+            pose = np.frombuffer(data, np.float64, width, place)
+        elif height:
             flat = np.frombuffer(data, np.uint8, height * width * 3, place)
             picture = flat.reshape(height, width, 3)
         text = note.rstrip(b"\0").decode("utf-8", "replace")
-        return Frame._make([*begin, total, fps, text, picture, *parts])
+        return Frame._make([*begin, total, fps, text, picture, *parts, pose])
 
 
 def _cut(text: str) -> bytes:

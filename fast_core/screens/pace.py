@@ -38,9 +38,10 @@ class Pace:
         due = [tile for tile in tiles if self._wanted[tile] and now_ns >= self._due[tile]]
         return sorted(due, key=self._due.__getitem__)
 
-    def next_ns(self, tile: int) -> int:
-        """When the next frame of a tile that is wanted may be taken."""
-        return max(self._due[tile], self._free_ns)
+    def next_ns(self, tiles: Iterable[int]) -> int | None:
+        """When the next frame of one of ``tiles`` may be taken; None where none is wanted."""
+        due = [self._due[tile] for tile in tiles if self._wanted[tile]]
+        return max(min(due), self._free_ns) if due else None
 
     def interval_ns(self, tile: int) -> float:
         """The interval between two frames of a tile that is wanted."""

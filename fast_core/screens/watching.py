@@ -6,7 +6,8 @@ WATCHING = "watching"  # family of the structures that viewers yield
 STALE_NS = 3_000_000_000  # a viewer that has not written for so long is gone
 _ALIVE = 0
 _INSIGHT = 1
-_TILES = 2
+_DRAWS = 2
+_TILES = 3
 
 
 def watching_words(tiles: int) -> int:
@@ -20,7 +21,8 @@ class Watching:
     Attributes:
         words: The first is 0 while nobody watches, else when the viewer wrote last, on the
             monotonic clock in ns. The second is 1 while somebody wants to know what the policy
-            thinks. The others are the interval wanted between two frames of each tile in ns, 0
+            thinks, the third where the viewer draws itself what it is given the pose of. The
+            others are the interval wanted between two frames of each tile in ns, 0
             where none are wanted.
 
     Concurrency: one viewer writes; whoever steps environments reads, and the first optimizer the
@@ -34,11 +36,20 @@ class Watching:
         """Takes the words of the trace."""
         self.words = words
 
-    def want(self, intervals_ns: dict[int, int], now_ns: int, *, insight: bool = False) -> None:
+    def want(
+        self,
+        intervals_ns: dict[int, int],
+        now_ns: int,
+        *,
+        insight: bool = False,
+        draws: bool = False,
+    ) -> None:
         """Say which tiles are watched, and the interval between two frames of each.
 
         ``insight``: whether what the policy thinks is wanted too, as where a tile is enlarged.
+        ``draws``: whether a `Frame.pose` will do in place of a picture.
         """
+        self.words[_DRAWS] = int(draws)
         self.words[_INSIGHT] = int(insight)
         for tile in range(len(self.words) - _TILES):
             self.words[_TILES + tile] = intervals_ns.get(tile, 0)
@@ -47,6 +58,11 @@ class Watching:
     def insight(self, now_ns: int) -> bool:
         """Whether somebody wants to know what the policy thinks; reads one word if not."""
         return bool(self.words[_INSIGHT]) and self._is_there(now_ns)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws itself what it is given the pose of."""
+        return bool(self.words[_DRAWS])
 
     def interval_ns(self, tile: int, now_ns: int) -> int:
         """The interval wanted between two frames of a tile; 0 where nobody watches it."""

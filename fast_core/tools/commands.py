@@ -444,6 +444,56 @@ def doctor() -> None:
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
+def gops(
+    script: Annotated[
+        Path, typer.Argument(metavar="SCRIPT", help="A training script of GOPS, as it is.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
+    ] = None,
+    degree: Annotated[
+        str | None,
+        typer.Option(
+            "--off-policy-degree",
+            metavar="N",
+            help="Rounds of samples that may be ahead of training; -1 or auto: the run chooses. "
+            "By default 0, that is GOPS's own order, for serial trainers, else 1.",
+        ),
+    ] = None,
+    samplers: Annotated[
+        int | None,
+        typer.Option(
+            "--num-samplers", min=1, metavar="N", help="Of serial trainers; others say it."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Calls of a sampler's sample() that make a round."),
+    ] = None,
+    async_eval: Annotated[
+        bool, typer.Option(help="Whether training goes on while an evaluation runs.")
+    ] = True,
+    tensorboard: Annotated[
+        bool, typer.Option(help="Whether the script's start_tensorboard() starts a server.")
+    ] = True,
+) -> None:
+    """Run a training script of GOPS with FastLoop's trainers, without Ray."""
+    from fast_core.integrations.gops.script import run_script
+
+    raise typer.Exit(
+        run_script(
+            script,
+            arguments or [],
+            off_policy_degree=degree,
+            num_samplers=samplers,
+            samples_per_round=samples,
+            enable_async_eval=async_eval,
+            tensorboard=tensorboard,
+        )
+    )
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
 def lightzero(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="A configuration of LightZero's, as it is.")

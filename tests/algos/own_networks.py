@@ -205,3 +205,16 @@ class Scaling(Plain):
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.layers(obs) * (2.0 if self.training else 1.0)
+
+
+class Scoring(nn.Module):
+    """Scores the choices itself, each by one number of its own; ``few`` gives no features."""
+
+    def __init__(self, observation, choices=0, few=False):
+        super().__init__()
+        self.few, self.scores = few, nn.Linear(observation.size, choices)
+        self.features = nn.Linear(observation.size, 5)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        scores = self.scores(obs)
+        return scores if self.few else torch.cat([scores, self.features(obs).tanh()], 1)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import own_shape
 from fast_core.algos.nets_torch.own import OwnModule
@@ -45,6 +46,12 @@ MIXED = EnvironmentSpec(
 MIXED_WITHOUT_IMAGE = EnvironmentSpec(
     "Mixed-v0",
     SpaceSpec.composite([part for part in MIXED.observation.parts if part[0] != "camera"]),
+    choices(3),
+    action_mask="open",
+)
+TARGETS = EnvironmentSpec(
+    "Targets-v0",
+    SpaceSpec.composite([("targets", box(3, 4)), ("open", box(3, dtype="int8"))]),
     choices(3),
     action_mask="open",
 )
@@ -168,6 +175,45 @@ def test_policy_computes_what_the_learner_does(make_environment, make_batch):
     assert learner.update(make_batch(one, environment, learner)).metrics["approx_kl"] < 1e-9
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_module_that_takes_choices_scores_them_itself(make_environment, make_batch, shared):
+    environment = make_environment(actions=3)
+    config = settings("Scoring", epochs=1, minibatch_size=64, shared_torso=shared)
+    shape = config.shape(environment)
+    layout = {p.name: p for p in parameter_layout(shape)}
+    torso = shape.torsos[0]
+    assert not [name for name in layout if name.startswith("policy.head")]
+    assert layout["value.head.weight"].shape == (1, 5), "the scores are not the value's"
+    learner = config.make_algorithm(environment, SETUP)
+    batch = make_batch(config, environment, learner)
+    assert learner.update(batch).metrics["approx_kl"] < 1e-9, "what acted is what is learned"
+
+    policy = config.make_policy(environment, PolicySetup(backend="torch"))
+    fields = config.policy_fields(environment)
+    values = [np.zeros(field.shape, np.float32) for field in fields]
+    for value, field in zip(values, fields, strict=True):
+        if field.name == f"{torso}.own.scores.bias":
+            value[...] = [0.0, 2.0, 1.0]
+        elif field.name == "observation.inverse_std":
+            value[...] = 1.0
+    policy.load(values)
+    obs = np.zeros((1, *environment.observation.shape), np.float32)
+    noise = np.zeros((1, *config.noise(environment).shape))
+    said, best = (policy.act(obs, noise=noise, explore=explore) for explore in (True, False))
+    expected = np.exp([0.0, 2.0, 1.0]) / np.exp([0.0, 2.0, 1.0]).sum()
+    assert best.action.tolist() == [1]
+    assert np.exp(said.behaviour_log_prob[0]) == pytest.approx(
+        expected[int(said.action[0])], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("key", ["hidden_sizes", "recurrent"])
+def test_nothing_lies_between_scores_and_the_policy(make_environment, key):
+    config = settings("Scoring", **{key: {"hidden_sizes": (8,), "recurrent": "gru"}[key]})
+    with pytest.raises(ConfigError, match=f"algorithm.{key} can't be set .* takes `choices`"):
+        config.shape(make_environment())
+
+
 @pytest.mark.parametrize(
     ("name", "kwargs", "says"),
     [
@@ -187,6 +233,7 @@ def test_policy_computes_what_the_learner_does(make_environment, make_batch):
         ("Wrong", {"how": "batch norm"}, "changes the buffer norm.running_mean .* LayerNorm"),
         ("Wrong", {"how": "secret"}, "give different features in eval mode.*register_buffer"),
         ("Wrong", {"how": "double"}, "float32 on the CPU; scale is torch.float64"),
+        ("Scoring", {"few": True}, r"takes `choices`, .*\[B, 2 \+ features\]; got 2 numbers"),
         ("Wrong", {"how": "in place"}, "the backward pass raised RuntimeError"),
         ("Wrong", {"how": "scaled input"}, r"changes the observations .* in place.*obs\.clone\(\)"),
     ],
@@ -216,10 +263,12 @@ def test_networks_of_the_documentation_keep_the_contract(tmp_path, monkeypatch, 
     (tmp_path / "my_documented_net.py").write_text("\n\n".join(blocks))
     monkeypatch.syspath_prepend(tmp_path)
     environment = make_environment()
-    environments = {"Net": environment, "Fused": MIXED_WITHOUT_IMAGE, "Each": environment}
-    for name, environment in environments.items():
+    networks = {"Net": environment, "Fused": MIXED_WITHOUT_IMAGE, "Each": environment}
+    for name, environment in {**networks, "Score": TARGETS}.items():
         config = PPOConfig(network=f"my_documented_net:{name}", network_kwargs={"width": 6})
-        assert config.examine(environment).modules[0].outputs == 6
+        (module,) = config.examine(environment).modules
+        assert module.outputs - module.scores == 6
+        assert module.scores == (3 if name == "Score" else 0)
 
 
 def test_function_may_make_the_module(make_environment):

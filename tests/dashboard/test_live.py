@@ -145,7 +145,7 @@ def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
     wanted: list[dict[int, int]] = []
 
     class Watching:
-        def want(self, intervals_ns: dict[int, int], now_ns: int, *, insight: bool) -> None:
+        def want(self, intervals_ns: dict[int, int], now_ns: int, **how: bool) -> None:
             wanted.append(intervals_ns)
 
     live: Any = LiveRun(plan, stage.memory, Watching(), None)  # type: ignore[arg-type]

@@ -49,13 +49,12 @@ def test_appo_learns_with_sixteen_tickets_between_acting_and_learning(tmp_path: 
     assert max(value for _, value in evaluations(run)) >= 475
 
 
-# A random policy gets about -1200 in Pendulum, -300 in HalfCheetah and 22 in CartPole;
-# docs/defaults.md has what seeds 0 to 2 reached with more steps, and LunarLander.
+# A random policy gets about -300 in HalfCheetah and 22 in CartPole; docs/defaults.md has what seeds
+# 0 to 2 reached with more steps, LunarLander, and Pendulum, which README's `my_run` learns below.
 @pytest.mark.parametrize(
     ("environment", "steps", "score"),
     [
         marked("CartPole-v1", "CartPole-v1", 40_000, 400, quick=True),
-        marked("Pendulum-v1", "Pendulum-v1", 150_000, -300, quick=False),
         marked("HalfCheetah-v5", "HalfCheetah-v5", 150_000, 1_500, quick=False),
     ],
 )
@@ -82,8 +81,8 @@ def readme_block(name: str) -> str:
     ("name", "score", "overrides"),
     [
         marked("my_run", "my_run", -300, (), quick=False),
-        # The first 14,000 of its million steps, 10,000 of them random: -24, where chance has -280.
-        marked("my_replay_run", "my_replay_run", -150, ("stop.env_steps=14_000",), quick=False),
+        # The first 12,000 of its million steps, 10,000 of them random: -12, where chance has -280.
+        marked("my_replay_run", "my_replay_run", -150, ("stop.env_steps=12_000",), quick=False),
     ],
 )
 def test_readme_configuration_learns(

@@ -108,3 +108,13 @@ def test_late_frames_are_not_made_up_for() -> None:
     pace.took(0, 1000, 1)
     assert not pace.due([0], 1099)
     assert pace.due([0], 1101)
+
+
+def test_tiles_that_nobody_wants_are_waited_for_by_nobody() -> None:
+    pace = Pace(1.0, range(2))
+    assert pace.next_ns(range(2)) is None
+    pace.want(0, 100)
+    pace.took(0, 1_000, 0)
+    pace.took(0, 1_100, 10)
+    assert pace.next_ns(range(2)) == 1_200, "not at once, for the other one's sake"
+    assert pace.next_ns((1,)) is None

@@ -27,6 +27,14 @@ def test_only_what_is_wanted_is_and_only_while_it_is_said() -> None:
     assert watching.interval_ns(1, NOW_NS) == 0
 
 
+def test_viewer_says_whether_it_draws_itself() -> None:
+    watching = words(1)
+    watching.want({0: 100}, NOW_NS, draws=True)
+    assert watching.draws
+    watching.want({0: 100}, NOW_NS)
+    assert not watching.draws and watching.interval_ns(0, NOW_NS) == 100
+
+
 def test_viewer_that_is_silent_is_gone_until_it_speaks() -> None:
     watching = words(1)
     watching.want({0: 100}, NOW_NS)

@@ -86,7 +86,7 @@ class GroupRollout:
         self._order, self._group, self._line, self._words = order, group, line, words
         self._noise = noise[:, group.envs.start : group.envs.stop]
         self._rows = group.open(slot)
-        self._take = group.stepping(self._rows, order.incarnation)
+        self._steps = group.stepping(self._rows, order.incarnation)
         self._step = 0
         self.version: int | None = None
         self._ask()
@@ -118,7 +118,7 @@ class GroupRollout:
         rows.policy_version[t] = version
         rows.action[t] = reply["action"]
         rows.behaviour_log_prob[t] = reply["behaviour_log_prob"]
-        self._take(
+        self._steps[t](
             reply["environment_action"],
             next_obs=rows.obs[t + 1],
             reward=rows.reward[t],

@@ -120,13 +120,15 @@ class EnvGroup:
             rows.state[...] = self.memory
         return rows
 
-    def stepping(self, rows: RolloutRows, incarnation: int) -> Step:
-        """What steps the environments in a rollout, from its first step on."""
+    def stepping(self, rows: RolloutRows, incarnation: int) -> list[Step]:
+        """What steps the environments in each step of a rollout."""
+        steps = len(rows.reward)
         if self.camera is None:
-            return self.batch.step
+            return [self.batch.step] * steps
         versions = rows.policy_version
         return self.camera.stepping(
             self.batch.step,
+            steps,
             lambda step: self.seen(rows, step),
             self.memory,
             lambda step: int(versions[step, 0]),

@@ -246,8 +246,8 @@ class Shard:
         reward, final_obs = rows.reward, rows.final_obs
         terminated, truncated = rows.terminated, rows.truncated
         batch, act, words = group.batch, policy.act, self._words
-        step = group.stepping(rows, self.incarnation)
-        for t, drawn in enumerate(noise):
+        steps = group.stepping(rows, self.incarnation)
+        for t, (drawn, step) in enumerate(zip(noise, steps, strict=True)):
             if stopping():
                 return False
             words[_STEP], words[_STATE] = t, _ACTING
@@ -277,8 +277,8 @@ class Shard:
         stopping: Callable[[], bool],
     ) -> bool:
         """The loop of policies that see stacked frames or remember."""
-        words, step = self._words, group.stepping(rows, self.incarnation)
-        for t, drawn in enumerate(noise):
+        words, steps = self._words, group.stepping(rows, self.incarnation)
+        for t, (drawn, step) in enumerate(zip(noise, steps, strict=True)):
             if stopping():
                 return False
             words[_STEP], words[_STATE] = t, _ACTING

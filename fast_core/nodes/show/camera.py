@@ -35,6 +35,10 @@ TRIES = 5
 _TRY_AGAIN_NS = 1_000_000_000  # after the first failure; twice as long after each more
 _LOOK_NS = 50_000_000
 _SOON_NS = 200_000_000
+# Where rollouts follow each other in this time it is enough to look in one step of each. A look in
+# every step takes some 2 us: a thirtieth of a step of eight quick environments.
+_OFTEN_NS = 50_000_000
+_GOLDEN = 0.618  # so that the one step is another each time
 _PROGRESS = int(StatsColumn.PROGRESS)
 _PUT_BACK = "render() draws from random number generators of the run; they are put back each time"
 
@@ -115,6 +119,7 @@ class Studio:
         room: Where frames are packed.
         first_s: How long the first picture of an environment may take.
         hanging: Tiles whose `render` did not come back, and what to say of that.
+        drawn_elsewhere: Tiles that all who want them draw themselves, where they have a pose.
     """
 
     def __init__(self, context: NodeContext, viewers: Sequence[str]) -> None:
@@ -132,6 +137,7 @@ class Studio:
         self.room = bytearray(self.layout.nbytes)
         self.first_s = FIRST_S
         self.hanging: dict[int, str] = {}
+        self.drawn_elsewhere: set[int] = set()
         self._held: set[int] = set()
         self._looked_ns = 0
         self._said: set[str] = set()
@@ -176,8 +182,13 @@ class Studio:
             return
         self._looked_ns = now_ns
         for tile in self._held:
-            wanted = [viewer.interval_ns(tile, now_ns) for viewer in self.viewers]
-            self.pace.want(tile, min((each for each in wanted if each > 0), default=0))
+            wanted = {viewer: viewer.interval_ns(tile, now_ns) for viewer in self.viewers}
+            wanted = {viewer: interval_ns for viewer, interval_ns in wanted.items() if interval_ns}
+            self.pace.want(tile, min(wanted.values(), default=0))
+            if all(viewer.draws for viewer in wanted):
+                self.drawn_elsewhere.add(tile)
+            else:
+                self.drawn_elsewhere.discard(tile)
 
     def say(self, tile: Tile, what: str) -> None:
         """Log it, once of all tiles."""
@@ -210,25 +221,27 @@ class Camera:
         self._viewers = tuple(viewer.words for viewer in studio.viewers)
         self._next_ns = 0
         self._rollout_ns = 0  # when the last rollout began
+        self._at = 0.0  # where in it there was a look
 
     def stepping(
         self,
         step: Step,
+        steps: int,
         seen: Callable[[int], Array],
         state: NDArray[np.float32] | None,
         version: Callable[[int], int],
         incarnation: int,
-    ) -> Step:
-        """``step`` of a rollout, from its first one on, with a look before each.
+    ) -> list[Step]:
+        """What takes each of the ``steps`` of a rollout: ``step``, with a look before it.
 
-        Where rollouts follow each other so quickly that it is enough to look before each of
-        them, and nobody watches, it is ``step`` itself. ``seen`` and ``version`` give what the
-        policy saw in the step, and its version.
+        Where rollouts follow each other quickly that is so in one step only, and nowhere if nobody
+        watches. ``seen`` and ``version`` give what the policy saw in a step, and its version.
         """
         now_ns = time.monotonic_ns()
-        soon, self._rollout_ns = now_ns - self._rollout_ns < _SOON_NS, now_ns
-        if soon and not self.watched:
-            return step
+        since_ns, self._rollout_ns = now_ns - self._rollout_ns, now_ns
+        taken = [step] * steps
+        if since_ns < _SOON_NS and not self.watched:
+            return taken
         viewers, due, number = self._viewers, self.due, 0
 
         def watched(action: Array, **results: Array) -> None:
@@ -240,7 +253,12 @@ class Camera:
             number += 1
             step(action, **results)
 
-        return watched
+        if since_ns >= _OFTEN_NS:
+            return [watched] * steps
+        self._at = (self._at + _GOLDEN) % 1
+        number = int(self._at * steps)
+        taken[number] = watched
+        return taken
 
     @property
     def watched(self) -> bool:
@@ -255,8 +273,8 @@ class Camera:
         pace = self._studio.pace
         self._studio.look(now_ns)
         due = pace.due(self._by_tile, now_ns)
-        soon_ns = min(pace.next_ns(tile) for tile in self._by_tile)
-        self._next_ns = 0 if due else min(max(now_ns, soon_ns), now_ns + _LOOK_NS)
+        look_ns, soon_ns = now_ns + _LOOK_NS, pace.next_ns(self._by_tile)
+        self._next_ns = 0 if due else look_ns if soon_ns is None else min(soon_ns, look_ns)
         return [self._by_tile[tile] for tile in due]
 
     def take(self, shots: Iterable[Shot], scene: Scene) -> None:
@@ -285,7 +303,8 @@ class Camera:
         if present is None:
             return
         studio, place, tile = self._studio, shot.place, shot.tile
-        picture = self._picture(shot, now_ns)
+        pose = self._pose(shot)
+        picture = self._picture(shot, now_ns) if pose is None else None
         frame = Frame(
             taken_ns=now_ns,
             shard=-1 if tile.shard is None else tile.shard,
@@ -302,12 +321,20 @@ class Camera:
             obs=scene.obs[place],
             action=scene.action[place],
             state=np.zeros(0, np.float32) if scene.state is None else scene.state[place],
+            pose=pose,
         )
         studio.layout.pack(frame, studio.room)
         shot.board.publish(shot.number, studio.room)
         shot.number += 1
 
     # --- pictures ------------------------------------------------------------------------------
+
+    def _pose(self, shot: Shot) -> NDArray[np.float64] | None:
+        """What its viewers draw it from, if they do."""
+        if shot.tile.shard is None or shot.tile.number not in self._studio.drawn_elsewhere:
+            return None
+        pose = self._source.drawable(shot.place).pose
+        return None if pose is None else pose()
 
     def _picture(self, shot: Shot, now_ns: int) -> Picture | None:
         """The picture, or None; the shot's note says why."""
@@ -318,6 +345,8 @@ class Camera:
             shot.hopeless = shot.note = f"no picture: {drawable.why_not}"
             return None
         limit_s = NEXT_S if shot.drawn else studio.first_s
+        if not shot.drawn:
+            drawable.fit(studio.width)
         shot.drawn = drawable.apart
         kept = RandomStates(drawable.parts)
         outcome = self._draw(drawable, limit_s)

@@ -167,9 +167,9 @@ def test_policy_behind_staging_acts_as_the_plain_one():
 
 
 @pytest.mark.slow
-def test_building_on_the_cpu_never_touches_cuda():
+def test_learning_on_the_cpu_neither_touches_cuda_nor_imports_the_compiler():
     code = (
-        "import torch, numpy as np;"
+        "import sys, torch, numpy as np;"
         "import fast_core.algos.ppo.autograd, fast_core.algos.ppo.torch_policy;"
         "import fast_core.algos.nets_torch.staging;"
         "import fast_core.nodes.learn.optimizer, fast_core.nodes.collect.env;"
@@ -184,7 +184,9 @@ def test_building_on_the_cpu_never_touches_cuda():
         "p = c.make_policy(e, PolicySetup('torch')); p.load(l.policy_parameters());"
         "p.act(np.zeros((2, 36, 36), np.uint8), noise=np.zeros(2), explore=True);"
         "assert not torch.cuda.is_initialized();"
-        "assert not torch.cuda._is_in_bad_fork()"
+        "assert not torch.cuda._is_in_bad_fork();"
+        "l._core._flat.grad.fill_(1.0); l._core.apply(0.1, 1.0);"
+        "assert 'torch._dynamo' not in sys.modules"  # as long to import as all of torch
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -23,7 +23,7 @@ from fast_core.nodes.show import camera as camera_module
 from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
-from fast_core.screens.watching import STALE_NS, Watching
+from fast_core.screens.watching import STALE_NS, Watching, watching_words
 from tests.nodes.stage import Stage, drain, make_config, order, stacked
 
 TILES, EVALUATED = 3, 3  # environments 0 and 1 of shard 0, 0 of shard 1; and the evaluator's
@@ -36,7 +36,7 @@ class EveryStep(Pace):
     def due(self, tiles: Iterable[int], now_ns: int) -> list[int]:
         return [tile for tile in tiles if self._wanted[tile]]
 
-    def next_ns(self, tile: int) -> int:
+    def next_ns(self, tiles: Iterable[int]) -> int | None:
         return 0
 
 
@@ -44,6 +44,7 @@ class EveryStep(Pace):
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(camera_module, "Pace", EveryStep)
     monkeypatch.setattr(camera_module, "_LOOK_NS", 0)
+    monkeypatch.setattr(camera_module, "_OFTEN_NS", 0)
     dashboard = DashboardConfig(enabled=True, tiles=TILES, cpu_share=1.0)
     made = Stage(tmp_path, make_config(dashboard=dashboard))
     made.memory.weights().publish(0, made.memory.parameters.empty())
@@ -68,10 +69,10 @@ def start(stage: Stage) -> Iterator[Callable[[], EnvNode]]:
         node.close()
 
 
-def want(stage: Stage, *tiles: int, ago_ns: int = 0) -> None:
+def want(stage: Stage, *tiles: int, ago_ns: int = 0, draws: bool = False) -> None:
     """Watch these tiles, every frame of them."""
     words = stage.memory.at(Trace, "watching/dashboard").words
-    Watching(words).want(dict.fromkeys(tiles, 1), time.monotonic_ns() - ago_ns)
+    Watching(words).want(dict.fromkeys(tiles, 1), time.monotonic_ns() - ago_ns, draws=draws)
 
 
 def collect(stage: Stage, node: EnvNode, shard: int = 0, rollout_id: int = 1) -> None:
@@ -188,6 +189,21 @@ def test_only_what_is_watched_is_drawn(stage: Stage, start: Callable[[], EnvNode
     assert boards == [-1, -1, STEPS - 1]
 
 
+def test_rollouts_that_follow_quickly_are_looked_at_in_one_step_each_never_the_same(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(camera_module, "_OFTEN_NS", 10**18)
+    node, seen = start(), []
+    rows = stage.memory.rollouts(0).slot(0)["obs"][:, 0]
+    want(stage, 0)
+    for rollout_id in range(1, 6):
+        collect(stage, node, rollout_id=rollout_id)
+        number, frame = newest(stage, 0)
+        assert number == rollout_id - 1
+        seen.append(int(np.flatnonzero((rows == frame.obs).all(axis=1))[0]))
+    assert len(set(seen)) > 2
+
+
 def test_viewer_that_is_gone_gets_nothing(stage: Stage, start: Callable[[], EnvNode]) -> None:
     node = start()
     want(stage, 0, ago_ns=STALE_NS + 1)
@@ -201,7 +217,7 @@ def test_run_without_page_steps_its_environments_itself(
     plain, steps = Stage(tmp_path), []
     stepping = EnvGroup.stepping
 
-    def note(group: EnvGroup, *given: object) -> Callable[..., None]:
+    def note(group: EnvGroup, *given: object) -> list[Callable[..., None]]:
         steps.append((stepping(group, *given), group.batch.step))  # type: ignore[arg-type]
         return steps[-1][0]
 
@@ -210,9 +226,43 @@ def test_run_without_page_steps_its_environments_itself(
     node = EnvNode(plain.context("env-0"))
     node.setup()
     collect(plain, node)
-    assert [taken == own for taken, own in steps] == [True]
+    assert [taken == [own] * STEPS for taken, own in steps] == [True]
     node.close()
     plain.close()
+
+
+def test_viewer_that_draws_is_given_the_pose_unless_another_does_not(
+    stage: Stage, start: Callable[[], EnvNode]
+) -> None:
+    node = start()
+    want(stage, 0, draws=True)
+    collect(stage, node)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is None and frame.pose is not None and frame.note == ""
+    np.testing.assert_array_equal(frame.pose.astype(np.float32), frame.obs)
+    camera = node._shards[0].groups[0].camera
+    assert camera is not None
+    other = Watching(memoryview(bytearray(8 * watching_words(TILES + 1))).cast("q"))
+    other.want({0: 1}, time.monotonic_ns())
+    camera._studio.viewers.append(other)
+    collect(stage, node, rollout_id=2)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is not None and frame.pose is None
+
+
+def test_pose_of_what_has_changing_attributes_is_not_given(tmp_path: Path) -> None:
+    environment = EnvironmentConfig(id="CartPole-v1", attributes={"length": 0.7})
+    config = make_config(dashboard=DashboardConfig(enabled=True), environment=environment)
+    stage = Stage(tmp_path, config)
+    stage.memory.weights().publish(0, stage.memory.parameters.empty())
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    want(stage, 0, draws=True)
+    collect(stage, node)
+    frame = newest(stage, 0)[1]
+    assert frame.picture is not None and frame.pose is None
+    node.close()
+    stage.close()
 
 
 def test_successor_numbers_its_frames_on(stage: Stage, start: Callable[[], EnvNode]) -> None:

@@ -1,0 +1,153 @@
+"""Draws environments in the page's process, from the few numbers that env nodes give of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from fast_core.envs.made_to_draw import let_draw_without_screen, make_to_draw
+from fast_core.envs.making import Env, make_env
+from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
+from fast_core.envs.place import ALONE
+from fast_core.envs.poses import take_pose
+from fast_core.run.plan import RunPlan
+from fast_core.screens.frame import Frame
+from fast_core.screens.picture import as_picture
+from fast_core.system.crowding import Crowding
+from fast_core.system.text import error_text
+
+# The environment is made, drivers are loaded and shaders compiled for the first picture.
+FIRST_S, NEXT_S = 30.0, 3.0
+
+
+class Painter:
+    """A thread with an environment of its own, which is brought to each pose and drawn.
+
+    Where it has to wait for a core it takes `dashboard.cpu_share` of one at most. Of what it can't
+    draw in time the newest is drawn. When anything goes wrong it gives up for good: env nodes draw
+    again, and say what there is to say of it.
+
+    Concurrency: the server's thread asks and takes, the painter's draws; both hold the lock for
+    some assignments only.
+    """
+
+    def __init__(self, plan: RunPlan) -> None:
+        """Nothing is made before something is to be drawn."""
+        self._config, self._share = plan.config.environment, plan.config.dashboard.cpu_share
+        self._width = plan.config.dashboard.width
+        self._fault = ""
+        if plan.config.mode != "process":  # its thread would be one of training's process
+            self._fault = "the run has one process"
+        elif ALONE.fill(self._config) != self._config:
+            self._fault = "environments differ by their places"
+        self._lock = threading.Condition()
+        self._asked: dict[int, tuple[int, Frame]] = {}  # the oldest request first
+        self._painted: dict[int, tuple[int, Frame]] = {}
+        self._drawn_s: dict[int, float] = {}  # when the last picture of a tile was begun
+        self._since_s: float | None = None  # since when it has been at what it does
+        self._limit_s = FIRST_S
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether it takes poses."""
+        since_s = self._since_s
+        if not self._fault and since_s is not None and time.monotonic() - since_s > self._limit_s:
+            self._give_up(f"drawing did not return within {self._limit_s:g} s")
+        return not self._fault
+
+    def ask(self, tile: int, number: int, frame: Frame) -> None:
+        """Let the picture of a frame be drawn, unless a newer one of the tile comes first."""
+        if self._fault:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="paints", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._asked[tile] = number, frame
+            self._lock.notify()
+
+    def painted(self, tile: int) -> tuple[int, Frame] | None:
+        """The newest frame of a tile that was drawn, and its number."""
+        return self._painted.get(tile)
+
+    def close(self) -> None:
+        """Let the thread end; what hangs is left to the end of the process."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        if self._thread is not None:
+            self._thread.join(NEXT_S)
+
+    # --- its thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        env: Env | None = None
+        try:
+            self._since_s = time.monotonic()
+            env, draw = self._make()
+            self._since_s, crowding = None, Crowding()
+            while (asked := self._next()) is not None:
+                began_ns = time.thread_time_ns()
+                self._paint(*asked, env, draw)
+                cost_s = (time.thread_time_ns() - began_ns) / 1e9
+                self._rest(cost_s * min(1.0, crowding.factor() - 1) / self._share)
+        except Exception as error:  # an environment may raise anything
+            self._give_up(error_text(error))
+        finally:
+            self._since_s = None
+            if env is not None:
+                with suppress(Exception):
+                    env.close()
+
+    def _make(self) -> tuple[Env, Callable[[], object]]:
+        """An environment that has been reset and drawn once, and what draws it."""
+        let_draw_without_screen()
+        env, why_not = make_to_draw(self._config, make_env)
+        if why_not:
+            raise RuntimeError(why_not)
+        env.reset(seed=0)
+        draw: Callable[[], object] = env.unwrapped.render
+        if draws_with_gymnasium(env):
+            pictures = MujocoPictures(env)
+            pictures.fit(self._width)
+            pictures.render()
+            return env, pictures.followed
+        return env, draw
+
+    def _next(self) -> tuple[int, int, Frame] | None:
+        """What to draw next; None at the end."""
+        with self._lock:
+            while not self._asked and not self._closed:
+                self._lock.wait()
+            if self._closed or self._fault:
+                return None
+            tile = min(self._asked, key=lambda each: self._drawn_s.get(each, 0.0))
+            return tile, *self._asked.pop(tile)
+
+    def _paint(
+        self, tile: int, number: int, frame: Frame, env: Env, draw: Callable[[], object]
+    ) -> None:
+        assert frame.pose is not None
+        now_s = self._since_s = time.monotonic()
+        take_pose(env, frame.pose)
+        picture = as_picture(draw(), self._width)
+        self._since_s, self._limit_s = None, NEXT_S
+        before_s = self._drawn_s.get(tile)
+        fps = frame.fps if before_s is None else min(frame.fps, 1 / (now_s - before_s))
+        self._drawn_s[tile] = now_s
+        self._painted[tile] = number, frame._replace(picture=picture, fps=fps)
+
+    def _rest(self, time_s: float) -> None:
+        with self._lock:
+            if not self._closed:
+                self._lock.wait_for(lambda: self._closed, time_s)
+
+    def _give_up(self, why: str) -> None:
+        self._fault = self._fault or why
+        self._painted = {}
+        logging.getLogger("fastloop").debug("env nodes draw for the page: %s", why)

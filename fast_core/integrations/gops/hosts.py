@@ -1,0 +1,169 @@
+"""GOPS's objects as parts of `AsyncTrainer`, each doing its own work unchanged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fast_core.integrations.gops.ray_stand_in import Recipe
+from fast_core.integrations.gops.weights import Gops, Tensors
+
+Row = tuple[Any, ...]  # an Experience: obs, action, reward, done, info, next_obs, next_info, logp
+Columns = dict[str, Any]
+_FIELDS = ("obs", "action", "reward", "done", "info", "next_obs", "next_info", "logp")
+_FLAGS = ("TimeLimit.truncated", "constraint")  # of an info, beside what the buffer keeps
+
+
+@dataclass
+class Samples:
+    """What one round of a sampler gave.
+
+    Attributes:
+        batches: What each call of `sample` returned: experiences, or for algorithms that learn
+            from policies' own samples, a dictionary of tensors.
+        figures: The figures that each call returned.
+        env_steps: How many steps that is.
+    """
+
+    batches: list[Any] = field(default_factory=list)
+    figures: list[dict[str, float]] = field(default_factory=list)
+    env_steps: int = 0
+
+
+# --- samplers ------------------------------------------------------------------------------------
+
+
+class Collector:
+    """A sampler in the learner's process, acting with the learner's own networks."""
+
+    def __init__(self, sampler: Gops, samples: int, sampling: Callable[[], Any]) -> None:
+        """Call it ``samples`` times a round, inside the context that ``sampling`` gives."""
+        self._sampler, self._samples, self._sampling = sampler, samples, sampling
+
+    def collect(self) -> Samples:
+        """One round."""
+        got = Samples()
+        for _ in range(self._samples):
+            with self._sampling():
+                batch, figures = self._sampler.sample()
+            got.batches.append(batch)
+            got.figures.append(figures)
+            got.env_steps += self._sampler.sample_batch_size
+        return got
+
+    def count_env_steps(self, got: Samples) -> int:
+        """Of one round."""
+        return got.env_steps
+
+
+class RemoteCollector:
+    """A sampler in a process of its own; what it gives travels as a few arrays."""
+
+    def __init__(self, sampler: Gops, samples: int, kept: Sequence[str], part: str) -> None:
+        """Keep what the buffer keeps of infos, and load weights into ``part`` of its networks."""
+        self._collector = Collector(sampler, samples, contextlib.nullcontext)
+        self._kept = kept
+        self._weights = Tensors(sampler.networks, part)
+
+    def collect(self) -> Columns:
+        """One round as columns."""
+        got = self._collector.collect()
+        batches = got.batches
+        columns: Columns = {"figures": got.figures, "env_steps": got.env_steps}
+        if isinstance(batches[0], Mapping):
+            columns["tensors"] = [
+                {name: value.numpy() for name, value in batch.items()} for batch in batches
+            ]
+        else:
+            rows = [row for batch in batches for row in batch]
+            columns["rows"] = pack(rows, self._kept)
+        return columns
+
+    def count_env_steps(self, columns: Columns) -> int:
+        """Of one round."""
+        return int(columns["env_steps"])
+
+    def load_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """Act with these from now on."""
+        self._weights.load(state)
+
+
+def make_collector(
+    recipes: Sequence[Recipe], samples: int, kept: Sequence[str], part: str, rank: int, seed: int
+) -> RemoteCollector:
+    """Make the sampler of a rank, in its process; GOPS derives its seed, not ``seed``."""
+    prepare_process()
+    return RemoteCollector(recipes[rank].make(), samples, kept, part)
+
+
+def prepare_process() -> None:
+    """One thread, as an actor of Ray's has; the cores are for the learner."""
+    torch.set_num_threads(1)
+
+
+def pack(rows: Sequence[Row], kept: Sequence[str]) -> Columns:
+    """Rows as columns: arrays [N, ...]; what has no fixed shape stays a list."""
+    columns: Columns = {}
+    for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=True):
+        if name in ("info", "next_info"):
+            keys = [*kept, *(key for key in _FLAGS if key not in kept and key in values[0])]
+            for key in keys:
+                columns[f"{name}.{key}"] = _column([info[key] for info in values if key in info])
+        else:
+            columns[name] = _column(values)
+    return columns
+
+
+def _column(values: Sequence[Any]) -> Any:
+    try:
+        column = np.array(values)
+    except ValueError:  # of several shapes
+        return list(values)
+    # A `State` and its like are objects of GOPS's own.
+    return list(values) if column.dtype == object else column
+
+
+def unpack(columns: Columns) -> list[Row]:
+    """The rows again, as a buffer's `add_batch` takes them."""
+    count = len(columns["obs"])
+    return list(
+        zip(
+            *(
+                _infos(columns, name, count) if name in ("info", "next_info") else columns[name]
+                for name in _FIELDS
+            ),
+            strict=True,
+        )
+    )
+
+
+def _infos(columns: Columns, name: str, count: int) -> list[dict[str, Any]]:
+    start = f"{name}."
+    keys = {
+        key: column
+        for key, column in columns.items()
+        if key.startswith(start) and len(column) == count
+    }
+    names = [key.removeprefix(start) for key in keys]
+    if not names:
+        return [{} for _ in range(count)]
+    return [dict(zip(names, values, strict=True)) for values in zip(*keys.values(), strict=True)]
+
+
+def opened(data: Samples | Columns) -> Samples:
+    """What a collector gave, from whichever process."""
+    if isinstance(data, Samples):
+        return data
+    if "rows" in data:
+        batches: list[Any] = [unpack(data["rows"])]
+    else:
+        batches = [
+            {name: torch.as_tensor(value) for name, value in batch.items()}
+            for batch in data["tensors"]
+        ]
+    return Samples(batches, data["figures"], data["env_steps"])

@@ -1,0 +1,79 @@
+"""What FastLoop adds to a GOPS trainer's keyword arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fast_core.errors import ConfigError
+from fast_core.integrations.coordinator import AUTO
+
+SERIAL = ("off_serial_trainer", "on_serial_trainer")
+PARALLEL = ("off_async_trainer", "off_sync_trainer", "on_sync_trainer")
+# Of trainers that are asynchronous with GOPS too; elsewhere nothing is ahead unless asked for.
+_AHEAD = ("off_async_trainer", "off_sync_trainer")
+# A round's hand-over costs its learner about as much as a small update.
+_ROWS_OF_ROUND = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Further keyword arguments of a trainer, or of `install` for all of them.
+
+    Attributes:
+        off_policy_degree: Rounds of samples that may be ahead of training; -1 or "auto" lets the
+            run choose. None: 1 for trainers that are asynchronous in GOPS, else 0.
+        num_samplers: Of each round; scripts of parallel trainers say it themselves. None: 1.
+        enable_async_eval: Whether training goes on while an evaluation runs, as in GOPS.
+        data_queue_size: Rounds of one sampler that may wait to be trained on.
+        samples_per_round: Calls of a sampler's `sample` that make a round. None: one at degree 0,
+            else as many as come to 32 steps.
+        work_timeout_s: Longest that one round, evaluation or start may take; None for no limit.
+    """
+
+    off_policy_degree: int | Literal["auto"] | None = None
+    num_samplers: int | None = None
+    enable_async_eval: bool = True
+    data_queue_size: int = 10
+    samples_per_round: int | None = None
+    work_timeout_s: float | None = 600.0
+
+    def updated(self, given: Mapping[str, Any]) -> Options:
+        """These, where ``given`` has no others.
+
+        Raises:
+            ConfigError: A value is of the wrong kind.
+        """
+        names = {field.name for field in dataclasses.fields(self)}
+        changes = {name: given[name] for name in sorted(names & given.keys())}
+        degree = changes.get("off_policy_degree")
+        if isinstance(degree, str) and degree != "auto":  # as an argument of a script comes
+            try:
+                changes["off_policy_degree"] = int(degree)
+            except ValueError as error:
+                raise ConfigError(
+                    f"off_policy_degree must be a whole number, -1 or 'auto'; got {degree!r}"
+                ) from error
+        for name in ("samples_per_round", "num_samplers"):
+            number = changes.get(name)
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise ConfigError(f"{name} must be a whole number, at least 1; got {number!r}")
+        return dataclasses.replace(self, **changes)
+
+    def degree(self, trainer: str) -> int:
+        """What is in force for a trainer; -1 lets the run choose."""
+        if self.off_policy_degree is None:
+            return 1 if trainer in _AHEAD else 0
+        return AUTO if self.off_policy_degree == "auto" else self.off_policy_degree
+
+    def samples(self, degree: int, sample_batch_size: int) -> int:
+        """Calls of `sample` that make a round."""
+        if self.samples_per_round is not None:
+            return self.samples_per_round
+        return 1 if degree == 0 else max(_ROWS_OF_ROUND // sample_batch_size, 1)
+
+    def is_inline(self, trainer: str) -> bool:
+        """Whether all but the evaluator is in one process: nothing could happen side by side."""
+        return self.degree(trainer) == 0 and (self.num_samplers or 1) == 1

@@ -1,0 +1,177 @@
+"""FastLoop inside GOPS, shown on a small package of the same interfaces."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fast_core.errors import ConfigError, NodeFailed  # noqa: E402
+from fast_core.integrations.gops import install  # noqa: E402
+from fast_core.integrations.gops.ray_stand_in import STAND_IN  # noqa: E402
+from tests.forms import slow_but  # noqa: E402
+from tests.integrations.gops.runs import STANDIN, Runs, different, networks  # noqa: E402
+from tests.process.harness import GONE_WITHIN_S, eventually, processes  # noqa: E402
+
+NEVER = 10**6
+QUICK = ("DSACT", 40)
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes a trainer as a script does: GOPS's own with ``ours=False``."""
+    monkeypatch.syspath_prepend(STANDIN)
+    threads = torch.get_num_threads()
+
+    def made(*, ours: bool = True, folder: str = "run", **changes: Any) -> Any:
+        script = runpy.run_path(str(STANDIN / "example.py"))
+        install(serial=ours)
+        folder = str(tmp_path / folder)
+        args = script["DEFAULTS"] | script["FIXED"] | {"save_folder": folder} | changes
+        args = called("gops.utils", "init_args")(script["create_env"](**args), **args)
+        create = {n: called("gops.create_pkg", f"create_{n}") for n in PARTS}
+        parts = [create[name](**args) for name in PARTS[:-1]]
+        return create["trainer"](*parts, **args)
+
+    yield made
+    torch.set_num_threads(threads)
+    STAND_IN.real = None
+    for name in [*sys.modules]:
+        if name.split(".")[0] in ("gops", "ray"):
+            del sys.modules[name]
+
+
+PARTS = ("alg", "sampler", "buffer", "evaluator", "trainer")
+
+
+def called(package: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"{package}.{name}"), name)
+
+
+def children() -> list[int]:
+    return [each.pid for each in processes() if each.parent == os.getpid()]
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    before = children()
+    yield
+    eventually(lambda: children() == before, "no process is left", GONE_WITHIN_S)
+
+
+# --- in one process ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "updates"), slow_but([QUICK], [QUICK, ("DSACT", 200), ("TD3", 200)])
+)
+def test_degree_0_equals_the_serial_trainer(
+    algorithm: str, updates: int, make: Make, tmp_path: Path
+) -> None:
+    how = {"algorithm": algorithm, "max_iteration": updates, "eval_interval": NEVER}
+    for ours in (False, True):
+        make(ours=ours, folder=str(ours), **how).train()
+    saved = [networks(tmp_path / str(ours), updates) for ours in (False, True)]
+    assert different(*saved) == []
+    first = networks(tmp_path / "True", 0)
+    assert different(first, saved[0]), "it trained"
+
+
+def test_samples_of_the_policy_reach_an_algorithm_without_a_buffer(
+    make: Make, tmp_path: Path
+) -> None:
+    how = {"trainer": "on_serial_trainer", "sampler_name": "on_sampler", "algorithm": "PPO"}
+    how |= {"max_iteration": 30, "sample_batch_size": 16, "eval_interval": NEVER}
+    for ours in (False, True):
+        make(ours=ours, folder=str(ours), **how).train()
+    assert different(*(networks(tmp_path / str(ours), 30) for ours in (False, True))) == []
+
+
+def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> None:
+    make(max_iteration=20, apprfunc_save_interval=10, eval_interval=NEVER).train()
+    found = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert found >= {"config.json", "apprfunc_0.pkl", "apprfunc_10.pkl", "apprfunc_20.pkl"}
+    assert any(name.startswith("events.out.tfevents.") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_algs": 2}, "num_algs must be 1: one optimizer trains; got 2"),
+        ({"off_policy_degree": "many"}, "off_policy_degree must be"),
+        ({"num_samplers": 0, "off_policy_degree": 1}, "num_samplers must be"),
+    ],
+)
+def test_what_is_not_supported_is_named(changes: Any, says: str, make: Make) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make(**changes)
+
+
+# --- with processes ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_is_left")
+def test_samplers_in_processes_bring_additional_info(make: Make, tmp_path: Path) -> None:
+    trainer = make(
+        trainer="off_async_trainer", num_samplers=2, off_policy_degree=2, samples_per_round=2
+    )
+    buffer = trainer._store._buffers[0]
+    trainer.train()
+    assert trainer.iteration == 200 and trainer.result.chosen_degree == 2
+    rows = {name: column[: buffer.size] for name, column in buffer.buf.items()}
+    assert buffer.size > 64 + 200 and np.ptp(rows["obs"]) > 0
+    for place, obs in (("wind", "obs"), ("next_wind", "obs2")):
+        assert (rows[place][:, :2] == rows[obs]).all()
+        assert rows[place][:, 2].max() == 20 - (place == "wind")
+    found = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert found >= {"apprfunc_200.pkl", "iter50.npy"}
+    assert any(name.endswith("_opt.pkl") for name in found)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_is_left")
+def test_error_in_a_sampler_comes_with_its_traceback_and_process(make: Make) -> None:
+    trainer = make(env_id="broken", trainer="off_async_trainer", eval_interval=NEVER)
+    with pytest.raises(NodeFailed) as failed:
+        trainer.train()
+    text = str(failed.value)
+    assert "collector-0 (process " in text and "old_gym.py" in text
+    assert "ZeroDivisionError: the wind went out" in text
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_script_runs_unchanged_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    runs = Runs(path=(STANDIN,))
+    how = ("--trainer", "off_async_trainer", "--num_samplers", "2", "--save_folder")
+    said = runs.fastloop(STANDIN / "example.py", *how, tmp_path / "done")
+    assert "Training is finished!" in said
+    assert len(networks(tmp_path / "done", 200)) > 0
+    command = ("-m", "fast_core.cli", "gops", STANDIN / "example.py", *how, tmp_path / "cut")
+    running = runs.start(*command, "--max_iteration", str(NEVER), start_new_session=True)
+    try:
+        eventually(lambda: [*(tmp_path / "cut").rglob("apprfunc_100.pkl")], "it trains", 60.0)
+        os.killpg(running.pid, signal.SIGINT)
+        said, _ = running.communicate(timeout=20.0)
+    finally:
+        running.kill()
+    assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said, said
+    eventually(
+        lambda: not [each for each in processes() if each.session == running.pid],
+        "no process is left",
+        GONE_WITHIN_S,
+    )
