@@ -81,7 +81,8 @@ class LightZero:
     def environments(self, cfg: Its, part: Part, seed: int) -> Its:
         """Those of a part, with their manager."""
         envs = imported("ding.envs")
-        make, collecting, evaluating = envs.get_vec_env_setting(cfg.env)
+        settings = copy.deepcopy(cfg.env)  # it takes some out
+        make, collecting, evaluating = envs.get_vec_env_setting(settings)
         configs = collecting if part == "collector" else evaluating
         found = envs.create_env_manager(
             cfg.env.manager, [functools.partial(make, cfg=each) for each in configs]

@@ -1,0 +1,91 @@
+"""LightZero itself, unchanged, trains its CartPole MuZero; where an environment has it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.harness import GONE_WITHIN_S, ROOT, eventually, processes
+
+PYTHON = os.environ.get("FASTLOOP_LIGHTZERO")
+SCRIPT = Path(__file__).with_name("shortened.py")
+
+pytestmark = [
+    pytest.mark.skipif(PYTHON is None, reason="FASTLOOP_LIGHTZERO names no Python that has it"),
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    assert PYTHON is not None
+    return subprocess.Popen(
+        [PYTHON, "-m", "fast_core.cli", "lightzero", *arguments, str(SCRIPT)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def scalars(folder: Path) -> dict[str, Any]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder / "log" / "serial"))
+    found.Reload()
+    return {name: found.Scalars(name) for name in found.Tags()["scalars"]}
+
+
+@pytest.mark.parametrize("how", [(), ("--backend", "thread"), ("--own-loop",)])
+def test_its_cartpole_is_trained_and_leaves_what_its_users_look_for(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    run = start(tmp_path, *how)
+    output, _ = run.communicate()
+    assert run.returncode == 0, output
+    left = tmp_path / "shortened"
+    files = {path.relative_to(left).as_posix() for path in left.rglob("*") if path.is_file()}
+    assert files >= {
+        "total_config.py",
+        "log/learner/learner_logger.txt",
+        "log/collector/collector_logger.txt",
+        "log/evaluator/evaluator_logger.txt",
+        "ckpt/ckpt_best.pth.tar",
+        "ckpt/iteration_0.pth.tar",
+    }
+    assert len([name for name in files if "tfevents" in name]) == 1
+    written = scalars(left)
+    assert {"evaluator_iter/reward_mean", "learner_iter/total_loss_avg"} <= written.keys()
+    assert "Buffer/memory_usage/game_segment_buffer" in written
+    if how != ("--own-loop",):
+        assert "asynchronous training ended" in output and "async, degree 1" in output
+
+
+def test_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    try:
+        log = tmp_path / "shortened" / "log" / "collector" / "collector_logger.txt"
+        deadline_s = time.monotonic() + 300
+        while not log.exists():
+            assert time.monotonic() < deadline_s and run.poll() is None
+            time.sleep(0.1)
+        started = [each.pid for each in processes() if each.parent == run.pid]
+        assert len(started) >= 2
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 130 and "fastloop: interrupted" in output
+
+    def gone() -> bool:
+        return not {each.pid for each in processes()} & set(started)
+
+    eventually(gone, "no process of it is left", GONE_WITHIN_S)
