@@ -12,6 +12,7 @@ from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import own_shape
+from fast_core.algos.nets_torch.networks import Network
 from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
@@ -184,6 +185,11 @@ def test_module_that_takes_choices_scores_them_itself(make_environment, make_bat
     torso = shape.torsos[0]
     assert not [name for name in layout if name.startswith("policy.head")]
     assert layout["value.head.weight"].shape == (1, 5), "the scores are not the value's"
+    heads = {"value.head.weight": torch.ones(1, 5), "value.head.bias": torch.zeros(1)}
+    said = torch.tensor([[90.0, 80.0, 70.0, 1.0, 2.0, 3.0, 4.0, 5.0]])
+    network = Network(shape)
+    assert network.value_of(heads, said).tolist() == [15.0]
+    assert network.output_of({}, said).tolist() == [[90.0, 80.0, 70.0]]
     learner = config.make_algorithm(environment, SETUP)
     batch = make_batch(config, environment, learner)
     assert learner.update(batch).metrics["approx_kl"] < 1e-9, "what acted is what is learned"
