@@ -105,6 +105,20 @@ def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> N
     assert any(name.startswith("events.out.tfevents.") for name in found)
 
 
+def test_sampler_in_one_process_leaves_the_algorithm_its_random_numbers(make: Make) -> None:
+    how = {"max_iteration": 2, "eval_interval": NEVER, "seed": 5, "off_policy_degree": 0}
+    make(trainer="off_async_trainer", num_samplers=1, fused_optimizers=True, **how).train()
+    assert torch.initial_seed() == 5 + 300
+
+
+def test_adam_is_fused_on_request_alone(make: Make) -> None:
+    for fused in (False, True):
+        trainer = make(max_iteration=2, eval_interval=NEVER, fused_optimizers=fused)
+        trainer.train()
+        groups = trainer.networks.policy_optimizer.param_groups
+        assert [bool(group["fused"]) for group in groups] == [fused]
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
