@@ -141,11 +141,13 @@ def pack(rows: Sequence[Row], kept: Sequence[str]) -> Columns:
 
 
 def _column(values: Sequence[Any]) -> Any:
+    # A `State` and its like are objects of GOPS's own, which NumPy would take for sequences.
+    if not all(isinstance(value, np.ndarray | np.generic | int | float) for value in values):
+        return list(values)
     try:
         column = np.array(values)
     except ValueError:  # of several shapes
         return list(values)
-    # A `State` and its like are objects of GOPS's own.
     return list(values) if column.dtype == object else column
 
 
