@@ -123,7 +123,7 @@ def train(
                 num_collectors=options.num_collectors,
                 weight_sync_interval=options.weight_sync_interval,
                 should_eval=_Schedule(bench),
-                on_evaluation=functools.partial(_attend, bench, snapshots),
+                on_evaluation=functools.partial(attend, bench, snapshots),
                 seed=cfg.seed,
                 work_timeout_s=None,  # games may be as long as they like
                 debug_log=bench.learner.info if options.enable_async_debug_log else False,
@@ -226,7 +226,7 @@ def _hosts(bench: Bench, options: Options, model: Its, threads: int) -> Iterator
             host.close()
 
 
-def _attend(bench: Bench, snapshots: Snapshots, version: int, result: Any) -> None:
+def attend(bench: Bench, snapshots: Snapshots, version: int, result: Any) -> None:
     """Save the best, which is what was evaluated, and write what the evaluator wrote."""
     if result is None:
         snapshots.begin(version)
