@@ -73,10 +73,10 @@ def watch(url: str, fps: float) -> dict[str, float]:
                     break
         except ConnectionClosed:
             pass
-    time_s = max(ended_s - begun_s, 1e-9)
+    time_s = ended_s - begun_s
     return {
         "tiles": float(len(tiles)),
-        "fps_per_tile": pictures / time_s / max(1, len(tiles)),
+        "fps_per_tile": (pictures - 1) / time_s / len(tiles) if pictures > 1 else 0.0,
         "age_median_ms": statistics.median(ages_ms) if ages_ms else 0.0,
         "age_95_ms": sorted(ages_ms)[int(0.95 * len(ages_ms))] if ages_ms else 0.0,
     }

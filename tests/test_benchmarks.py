@@ -12,7 +12,7 @@ from benchmarks import (
     against_sb3,
     appo_throughput,
     bare_updates,
-    dsac_gops,
+    gops,
     launched,
     measure,
     policy,
@@ -50,10 +50,12 @@ SHORTER: dict[str, dict[str, Any]] = {
         "DEGREES": {"0": "degree_0", "1": "degree_1"},
         "SETTLED_S": 0.5,
     },
-    "dsac_gops": {
-        "QUICK_PEER_S": 0.3,
+    "gops": {
+        "THREADS": ("1",),
         "CASES": {
-            name: replace(case, first=10, quick_last=110) for name, case in dsac_gops.CASES.items()
+            "cartpole": replace(
+                gops.CASES["cartpole"], first=10, quick_last=1_000, quick_updates=20
+            )
         },
     },
     "rounds": {"TASKS": {"pendulum": replace(PENDULUM, quick_last=10_000)}},
@@ -123,6 +125,7 @@ def test_last_line_of_shorter_run_is_one_result(
     for constant, value in SHORTER[name].items():
         monkeypatch.setattr(module, constant, value)
     monkeypatch.setattr(sys, "argv", [name, "--quick"])
+    monkeypatch.delenv("FASTLOOP_GOPS", raising=False)
     with threads_kept():
         module.main()
     check_result(name, capsys.readouterr().out)

@@ -16,6 +16,7 @@ from fast_core.config.alike import compared, within
 from fast_core.config.leaves import leaves_of
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import parsed
+from fast_core.system.regular_file import read_regular
 
 _SEED = re.compile(rb"^seed: .*$", re.MULTILINE)
 
@@ -44,7 +45,7 @@ class Configurations:
     def read(self, run: RunDirectory) -> Configuration | None:
         """The configuration of a run, the same object for equal ones; None without a valid one."""
         try:
-            text = _SEED.sub(b"", run.config.read_bytes())
+            text = _SEED.sub(b"", read_regular(run.config))
         except OSError:
             return None
         key = blake2b(text, digest_size=16).digest()

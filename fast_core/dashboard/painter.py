@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -107,6 +108,8 @@ class Painter:
     def _make(self) -> tuple[Env, Callable[[], object]]:
         """An environment that has been reset and drawn once, and what draws it."""
         let_draw_without_screen()
+        # Mesa's software would draw in threads of its own on every core, which training needs.
+        os.environ.setdefault("LP_NUM_THREADS", "0")
         env, why_not = make_to_draw(self._config, make_env)
         if why_not:
             raise RuntimeError(why_not)

@@ -16,6 +16,7 @@ import yaml
 from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import parsed
+from fast_core.system.regular_file import read_regular
 from fast_core.system.text import encodable
 
 
@@ -95,7 +96,7 @@ class Sweeps:
 def _planned(file: Path) -> int | None:
     """How many runs a sweep's file asks for, as `fastloop sweep` wrote it."""
     try:
-        tree = parsed(file.read_bytes())
+        tree = parsed(read_regular(file))
         seeds, variants = tree["seeds"], tree.get("variants") or (None,)
         count = len(seeds) if isinstance(seeds, list) else int(seeds)
         return count * len(variants) * math.prod(_lengths(tree.get("grid") or {}))

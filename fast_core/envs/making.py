@@ -21,6 +21,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.importing import import_fault, named, user_module
 
+_OLDEST = 1  # older ones of Gymnasium end and reset environments differently
 Env = gymnasium.Env[Any, Any]
 Maker = Callable[[EnvironmentConfig, Place], Env]
 
@@ -37,6 +38,7 @@ def make_env(
             wrapper is none or learns, or ``environment.atari`` does not fit.
         Exception: Whatever a constructor raises.
     """
+    check_gymnasium()
     place.tell()
     config = place.fill(config)
     spec = registered(config) if maker is None else EnvSpec(id=config.id, entry_point=maker)
@@ -49,6 +51,20 @@ def make_env(
         env.close()
         raise
     return env
+
+
+def check_gymnasium(version: str = gymnasium.__version__) -> None:
+    """Refuse a Gymnasium that environments can't be trained with; GOPS needs such a one beside us.
+
+    Raises:
+        ConfigError: It is too old.
+    """
+    if int(version.partition(".")[0]) < _OLDEST:
+        raise ConfigError(
+            f"environments need gymnasium {_OLDEST}.0 or newer; {version} is installed. "
+            f"`pip install 'gymnasium>={_OLDEST}.0'`, in an environment without GOPS, which needs "
+            "an older one (`fastloop gops` works with both)."
+        )
 
 
 def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:

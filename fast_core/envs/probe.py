@@ -10,6 +10,7 @@ import msgspec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import Before
 from fast_core.envs.instance import Instance
+from fast_core.envs.making import check_gymnasium
 from fast_core.envs.masks import random_action
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, stream
@@ -37,6 +38,7 @@ def probe(
         ConfigError: It can't be made, its spaces are not supported, it raises, or what it
             returns is not what its spaces declare; the cause is chained.
     """
+    check_gymnasium()
     try:
         if config.backend != "gymnasium":
             # here, because it imports what only these backends need

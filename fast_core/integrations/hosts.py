@@ -8,7 +8,7 @@ done where they don't:
 collector `load_weights(state, version)`                acts with the learner's own model
           `after_load()`                                nothing (clear caches there)
           `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
-          `count_env_steps(data)`                       `len(data)`, or 1
+          `count_env_steps(data)`                       rows of columns, `len(data)`, or 1
           `count_updates(data)`                         as `AsyncTrainer` is told to
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
@@ -25,17 +25,24 @@ evaluator `load_weights`, `after_load`                  as of a collector
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
 from typing import Any, Literal
 
 from fast_core.errors import ConfigError
+from fast_core.integrations.results import (
+    Coroutines,
+    Verdict,
+    figures,
+    refuse_generator,
+    rows,
+    verdict,
+)
+from fast_core.system.text import error_text
 
 Part = Literal["collector", "learner", "buffer", "evaluator"]
 Host = Any  # whatever the user has
@@ -75,24 +82,28 @@ class Collected:
     updates: int | None = None
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What one `eval` came to.
-
-    Attributes:
-        result: What it returned.
-        score: The number in it: itself, or the second of a pair; None where there is none.
-        stop: The truth value in it: the first of a pair.
-    """
-
-    result: object
-    score: float | None
-    stop: bool
-
-
 def is_factory(given: Host, part: Part) -> bool:
     """Whether ``given`` is what makes the part, not the part itself."""
     return isinstance(given, type) or not (hasattr(given, NEEDED[part][0]) or not callable(given))
+
+
+def check_factory(given: Host, part: Part) -> None:
+    """Refuse a factory that can't be called as one.
+
+    Raises:
+        ConfigError: It takes other arguments.
+    """
+    try:
+        inspect.signature(given).bind(0, 0)
+    except TypeError as error:
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        raise ConfigError(
+            f"the {part} {name!r} is called as fn(rank, seed), since it has no method "
+            f"{NEEDED[part][0]}() or is a class, and can't be: {error}. Give an object, or "
+            "lambda rank, seed: ... that makes one."
+        ) from error
+    except ValueError:  # built-in ones don't tell
+        pass
 
 
 def check(host: Host, part: Part, name: str, further: Iterable[tuple[str, str]] = ()) -> None:
@@ -123,15 +134,20 @@ class Collecting:
 
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
+        self._coroutines = Coroutines()
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Collected:
         """Load ``weights`` unless it has them, and collect once."""
         self._loaded = _load(self.host, weights, self._loaded)
-        data = _call(self.host, "collect", "collect_kwargs", train_iter, envstep)
-        plain = len(data) if isinstance(data, Sized) else 1
-        env_steps = int(hook(self.host, "count_env_steps", plain, data))
+        data = _call(self.host, self._coroutines, "collect", "collect_kwargs", train_iter, envstep)
+        refuse_generator(data)
+        env_steps = int(getattr(self.host, "count_env_steps", rows)(data))
         updates = hook(self.host, "count_updates", None, data)
         return Collected(data, env_steps, None if updates is None else int(updates))
+
+    def close(self) -> None:
+        """End the loop of its coroutines."""
+        self._coroutines.close()
 
 
 class Evaluating:
@@ -141,17 +157,24 @@ class Evaluating:
 
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
+        self._coroutines = Coroutines()
         self._best: float | None = None
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
         """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
         self._loaded = _load(self.host, weights, self._loaded)
-        verdict = _verdict(_call(self.host, "eval", "eval_kwargs", train_iter, envstep))
-        score = verdict.score
+        told = verdict(
+            _call(self.host, self._coroutines, "eval", "eval_kwargs", train_iter, envstep)
+        )
+        score = told.score
         if score is not None and (self._best is None or score > self._best):
             self._best = score
             hook(self.host, "save_evaluated", None, weights)
-        return verdict
+        return told
+
+    def close(self) -> None:
+        """End the loop of its coroutines."""
+        self._coroutines.close()
 
 
 class Reanalysis:
@@ -240,7 +263,7 @@ class Learning:
             told = self._learner.train(hook(self._learner, "prepare_batch", batch, batch))
             self.updates += 1
         hook(self._learner, "after_epoch", None)
-        return granted, _numbers(told)
+        return granted, figures(told)
 
     def weights(self) -> tuple[Weights | None, float]:
         """A snapshot, None where the learner gives none, and the seconds that it took."""
@@ -248,7 +271,14 @@ class Learning:
         if get is None:
             return None, 0.0
         began_s = time.monotonic()
-        state = self._pack(get())
+        given = get()
+        try:
+            state = self._pack(given)
+        except Exception as error:  # whatever a user's object raises
+            raise ConfigError(
+                f"what the learner's get_weights() gave can't be copied: {error_text(error)}. Give "
+                "arrays, numbers or tensors without a graph, such as a state_dict()."
+            ) from error
         return Weights(self.updates, state), time.monotonic() - began_s
 
 
@@ -267,24 +297,10 @@ def _load(host: Host, weights: Weights | None, loaded: int) -> int:
     return weights.version
 
 
-def _call(host: Host, method: str, arguments: str, train_iter: int, envstep: int) -> object:
+def _call(
+    host: Host, coroutines: Coroutines, method: str, arguments: str, train_iter: int, envstep: int
+) -> object:
     given: Mapping[str, Any] = hook(host, arguments, {}, train_iter, envstep)
     call: Callable[..., object] = getattr(host, method)
     result = call(**given)
-    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
-
-
-async def _awaited(result: Awaitable[object]) -> object:
-    return await result
-
-
-def _verdict(result: object) -> Verdict:
-    stop, score = False, result
-    if isinstance(result, tuple) and len(result) == 2:
-        stop, score = bool(result[0]), result[1]
-    return Verdict(result, float(score) if isinstance(score, Real) else None, stop)
-
-
-def _numbers(told: object) -> dict[str, float]:
-    given = told.items() if isinstance(told, Mapping) else ()
-    return {str(name): float(each) for name, each in given if isinstance(each, Real)}
+    return coroutines.result(result)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from fast_core.errors import NodeFailed
 from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
-from fast_core.integrations.hosts import Collected, Learning, Verdict, Weights
+from fast_core.integrations.hosts import Collected, Learning, Weights
+from fast_core.integrations.results import Verdict
 
 Step = Callable[[], None]
 

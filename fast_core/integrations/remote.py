@@ -28,7 +28,7 @@ from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
 from fast_core.integrations.transport import Incoming, Link, Parcel, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import held_back
+from fast_core.launcher.processes.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.text import error_text
@@ -89,6 +89,9 @@ class Household:
 
         Processes that have nothing to do get ``grace_s`` to leave as any Python program does.
         """
+        undisturbed(functools.partial(self._close, grace_s))
+
+    def _close(self, grace_s: float) -> None:
         members, self._members = self._members, []
         for member in members:
             member.dismiss()
@@ -209,10 +212,11 @@ def serve(descriptor: int, parent: int) -> None:
             return frozenset(dir(served.part.host))
 
         if served.answer(make):
-            while True:
-                (version, train_iter, envstep), state = link.receive()
-                work = functools.partial(served.work, version, state, train_iter, envstep)
-                served.answer(work)
+            with contextlib.closing(served.part):
+                while True:
+                    (version, train_iter, envstep), state = link.receive()
+                    work = functools.partial(served.work, version, state, train_iter, envstep)
+                    served.answer(work)
 
 
 class _Served:

@@ -21,6 +21,7 @@ from fast_core.integrations.hosts import (
     Part,
     Weights,
     check,
+    check_factory,
     is_factory,
     reanalyzing,
 )
@@ -186,7 +187,7 @@ class AsyncTrainer:
             "buffer": buffer,
             "evaluator": evaluator,
         }
-        self._changed = threading.Condition()
+        self._changed, self._running = threading.Condition(), threading.Lock()
         self.coordinator = Questions(self._begin(), self._changed)
         for part, given in self._parts.items():
             if given is not None:
@@ -199,10 +200,12 @@ class AsyncTrainer:
         """Collect and train until a limit is reached or an evaluation says stop.
 
         Limits are reached by whole rounds, and what is collected by then is trained on.
-        `coordinator` can be asked meanwhile, from a call of any part in this process.
+        `coordinator` can be asked meanwhile, from a call of any part in this process. Versions
+        count from 0 in each run; objects go on as they are, and factories make new ones.
 
         Raises:
-            ConfigError: A part that a factory made lacks a method; nothing was collected then.
+            ConfigError: A part that a factory made lacks a method, or a run is going on already;
+                nothing was collected then.
             NodeFailed: A part raised (its traceback is in the message, the error is the cause), was
                 killed, or did not come back in time. Inline the error itself.
             KeyboardInterrupt: Ctrl-C; threads and processes are ended first.
@@ -210,6 +213,17 @@ class AsyncTrainer:
         if max_env_step is None and max_train_iter is None:
             raise ConfigError("a run needs an end; give max_env_step or max_train_iter")
         check_least(("max_env_step", max_env_step, 1), ("max_train_iter", max_train_iter, 1))
+        if not self._running.acquire(blocking=False):
+            raise ConfigError(
+                "run() of this trainer is going on already, and its parts work for one run at a "
+                "time. Wait for it, or make another AsyncTrainer of other objects."
+            )
+        try:
+            return self._run(max_env_step, max_train_iter)
+        finally:
+            self._running.release()
+
+    def _run(self, max_env_step: int | None, max_train_iter: int | None) -> Result:
         coordinator = self._begin(max_env_steps=max_env_step, max_updates=max_train_iter)
         self.coordinator = Questions(coordinator, self._changed)
         with self._team() as team:
@@ -233,6 +247,7 @@ class AsyncTrainer:
 
     def _check_part(self, part: Part, given: Host) -> None:
         if is_factory(given, part):
+            check_factory(given, part)
             return
         if part in ("collector", "evaluator") and self._backend == "process":
             raise ConfigError(
@@ -286,9 +301,14 @@ class AsyncTrainer:
             evaluator = None if host is None else Evaluating(host)
             asks: Callable[[int], bool] = getattr(host, "should_eval", _always)
             asks = self._should_eval or asks
-            yield Team(
-                collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
-            )
+            try:
+                yield Team(
+                    collectors, evaluator, learning, asks, lambda: None, self._tell, self._attend
+                )
+            finally:
+                for each in (*collectors, evaluator):
+                    if each is not None:
+                        each.close()
             return
         household = Household()
         try:

@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 def read_entries(path: Path) -> Iterator[JournalEntry]:
     """Entries in the order they were written; lines cut short by a killed writer are left out."""
-    if not path.exists():
+    if not path.is_file():
         return
     with path.open("rb") as file:
         for line in file:

@@ -16,7 +16,7 @@ _decoder = msgspec.json.Decoder(MetricsRow)
 
 def read_rows(path: Path) -> Iterator[MetricsRow]:
     """Rows in the order they were written; lines cut short by a killed writer are left out."""
-    if not path.exists():
+    if not path.is_file():
         return
     with path.open("rb") as file:
         for line in file:

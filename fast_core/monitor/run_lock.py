@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from fast_core.errors import ConfigError
+from fast_core.system.regular_file import read_regular
 
 _NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -21,7 +22,7 @@ def holder(path: Path) -> int | None:
     other users, are not seen.
     """
     try:
-        pid = int(path.read_text("ascii"))
+        pid = int(read_regular(path))
         wanted = path.stat()
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fast_core.system.regular_file import open_regular
+
 MOST_LINE = 1 << 22  # bytes; a longer one is none of ours
 _PIECE = 1 << 20
 
@@ -13,7 +15,7 @@ class Tail:
     """Reads whole lines of a file that another process appends to.
 
     A line without an end is kept until the rest of it is there. A file that was replaced, as a
-    resume does, or cut is read from its beginning.
+    resume does, or cut is read from its beginning. What is no file has no lines.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,7 +30,7 @@ class Tail:
         At most a piece of a long file is read at once: what is not there yet comes next time.
         """
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 status = os.fstat(file.fileno())
                 found = status.st_dev, status.st_ino
                 anew = found != self._file or status.st_size < self._at

@@ -20,6 +20,7 @@ from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory, named_as_run
 from fast_core.monitor.run_lock import holder
 from fast_core.run.checkpoint_files import complete_names
+from fast_core.system.regular_file import open_regular, read_regular
 
 RETURN, TRAINING_RETURN = "eval/return_mean", "rollout/return_mean"
 QUARANTINED = "eval/quarantined_share"
@@ -205,7 +206,7 @@ def _figures(
 def _identity(config: Path) -> tuple[str, str, int | None]:
     """Algorithm, environment and seed."""
     try:
-        tree = parsed(config.read_bytes())
+        tree = parsed(read_regular(config))
         return str(tree["algorithm"]["name"]), str(tree["environment"]["id"]), int(tree["seed"])
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, OverflowError):
         return "", "", None
@@ -228,7 +229,7 @@ def parsed(config: bytes) -> Any:
 def _tail(path: Path, most: int = _TAIL_BYTES) -> bytes:
     """The end of a file, from the beginning of a line on; nothing where it can't be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - most))
             data = file.read(most)

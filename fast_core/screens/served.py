@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from fast_core.system.regular_file import read_regular
+
 
 class Served(msgspec.Struct, frozen=True):
     """Where a page is served.
@@ -48,6 +50,6 @@ class Served(msgspec.Struct, frozen=True):
 def read_served(path: Path) -> Served | None:
     """What a file says; None where there is none, or one that says nothing."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Served)
+        return msgspec.json.decode(read_regular(path), type=Served)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

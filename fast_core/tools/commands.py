@@ -473,6 +473,13 @@ def gops(
     async_eval: Annotated[
         bool, typer.Option(help="Whether training goes on while an evaluation runs.")
     ] = True,
+    fused: Annotated[
+        bool,
+        typer.Option(
+            "--fused-optimizers",
+            help="Take Adam's steps by PyTorch's fused kernel: faster, with other rounding.",
+        ),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option(help="Whether the script's start_tensorboard() starts a server.")
     ] = True,
@@ -488,6 +495,7 @@ def gops(
             num_samplers=samplers,
             samples_per_round=samples,
             enable_async_eval=async_eval,
+            fused_optimizers=fused,
             tensorboard=tensorboard,
         )
     )

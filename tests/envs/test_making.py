@@ -15,7 +15,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs import make_batch
 from fast_core.envs.evaluation import evaluated, make_runner
-from fast_core.envs.making import describe_env, make_env
+from fast_core.envs.making import check_gymnasium, describe_env, make_env
 from fast_core.envs.place import Place
 from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError
@@ -405,3 +405,9 @@ def test_actions_without_names_have_none() -> None:
     env = gymnasium.make("CartPole-v1")
     assert describe_env(env, EnvironmentConfig(id="CartPole-v1")).action_names == ()
     env.close()
+
+
+def test_gymnasium_that_is_too_old_is_refused_with_what_to_do() -> None:
+    check_gymnasium("1.0.0a2")
+    with pytest.raises(ConfigError, match=r"need gymnasium 1.0 or newer; 0.29.1 is installed"):
+        check_gymnasium("0.29.1")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.probe import probe
@@ -106,7 +105,6 @@ def test_it_is_shown_as_text_and_as_a_picture() -> None:
 
 def test_it_is_an_environment_that_runs_can_use() -> None:
     game = CellarGame()
-    check_env(game, skip_render_check=True)
     game.close()
     assert game.story.closed
     config = EnvironmentConfig(id="tests.envs.tiny_story:CellarGame", action_mask="possible")

@@ -89,12 +89,16 @@ def test_collector_that_hangs_is_named_and_killed() -> None:
     assert not getattr(failed, "__notes__", []), "nothing runs on"
 
 
+def broken(rank: int, seed: int) -> Any:
+    return 1 // rank
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("collector", "evaluator", "kind", "said"),
     [
         (Learner, None, ConfigError, "collector-0 needs a method collect(); 'Learner' has none"),
-        ((1).__add__, None, NodeFailed, "raised in its factory"),
+        (broken, None, NodeFailed, "raised in its factory"),
         (Collector, Collector, ConfigError, "evaluator needs a method eval()"),
     ],
 )

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 
 class Collector:
@@ -79,3 +82,50 @@ class Evaluator(Collector):
     def eval(self) -> float:
         time.sleep(self.wait_s)
         return float(self.version)
+
+
+class Odd:
+    """Can be sent, and not be made again."""
+
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+def refuse() -> None:
+    raise ValueError("not here")
+
+
+class Giving(Collector):
+    """Gives what is asked for."""
+
+    def __init__(self, rank: int, seed: int, what: str) -> None:
+        super().__init__(rank)
+        self.what = what
+
+    def collect(self) -> Any:
+        if self.what == "exit":
+            sys.exit(3)
+        return {
+            "lock": lambda: [threading.Lock()],
+            "generator": lambda: (number for number in range(3)),
+            "odd": lambda: [Odd()],
+            "graph": self.graph,
+        }[self.what]()
+
+    def graph(self) -> Any:
+        import torch  # here, since most processes need none
+
+        return {"obs": np.ones(200_000), "loss": torch.ones(2, requires_grad=True).sum()}
+
+    def count_env_steps(self, data: Any) -> int:
+        return 4
+
+
+class Forking(Collector):
+    """Is killed, and what it has forked is not."""
+
+    def collect(self) -> Any:
+        if os.fork() == 0:
+            time.sleep(100)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)

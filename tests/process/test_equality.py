@@ -53,11 +53,18 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", slow_but(["discrete, normalised"], TASKS))
-def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
+ALL_COUNTS = (("discrete, normalised", (1, 2, 4)),)
+CASES = (("discrete", (4,)), *ALL_COUNTS, ("continuous, normalised", (2,)))
+
+
+@pytest.mark.parametrize(("name", "counts"), slow_but(ALL_COUNTS, CASES))
+def test_processes_equal_inline_bit_for_bit(
+    workplace: Workplace, name: str, counts: tuple[int, ...]
+) -> None:
+    """What is computed has nothing to do with how many share the shards: once for all counts."""
     config = TASKS[name]
     reference = finished(workplace.launch("mode=inline", config=config))
-    for count in (1, 2, 4):
+    for count in counts:
         launched = workplace.launch(
             f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=config
         )

@@ -80,15 +80,15 @@ def finished(launched: Launched) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("cell", "placement"),
-    slow_but([], [("gru", "env"), ("lstm", "env"), ("gru", "node")]),
+    ("cell", "placement", "counts"),
+    slow_but([], [("gru", "env", (1, 3)), ("lstm", "env", (3,)), ("gru", "node", (3,))]),
 )
 def test_recurrent_processes_equal_inline_bit_for_bit(
-    workplace: Workplace, cell: str, placement: str
+    workplace: Workplace, cell: str, placement: str, counts: tuple[int, ...]
 ) -> None:
     given = (f"algorithm.recurrent={cell}", f"policy.placement={placement}")
     reference = finished(workplace.launch(*given, "mode=inline", config=RECALL))
-    for count in (1, 3):
+    for count in counts:
         launched = workplace.launch(
             *given, f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=RECALL
         )

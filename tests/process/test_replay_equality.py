@@ -59,14 +59,17 @@ def inline() -> Iterator[dict[str, Launched]]:
     place.close()
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["continuous"], [name for name in TASKS if name != "own networks"])
-)
+ALL_COUNTS = (("continuous", (1, 2, 4)),)
+CASES = (*ALL_COUNTS, ("discrete", (4,)), ("options", (2,)))
+
+
+@pytest.mark.parametrize(("name", "counts"), slow_but(ALL_COUNTS, CASES))
 def test_processes_equal_inline_bit_for_bit(
-    workplace: Workplace, inline: dict[str, Launched], name: str
+    workplace: Workplace, inline: dict[str, Launched], name: str, counts: tuple[int, ...]
 ) -> None:
+    """``options`` has two optimizers."""
     reference = finished(inline[name])
-    for count in (1, 2, 4):
+    for count in counts:
         launched = workplace.launch(
             f"nodes.env.count={count}", "diagnostics.delay_ms=2", config=TASKS[name]
         )

@@ -78,7 +78,7 @@ def test_death_beyond_the_budget_ends_the_run_with_its_cause(workplace: Workplac
     kill(launched, "env-1")
     eventually(lambda: lost(launched), "news of the death")
     kill(launched, "env-2")
-    assert launched.wait(30) == 1
+    assert launched.wait() == 1
     launched.assert_gone()
     report = (launched.run / "crash.txt").read_text()
     assert "env-2 was killed by SIGKILL" in report
@@ -91,11 +91,11 @@ FLAKY = ("supervision.restarts={env: 5, on_error: restart, backoff_s: 0.1, max_b
 
 def test_error_of_an_environment_is_a_death_only_if_asked_for(workplace: Workplace) -> None:
     launched = workplace.toy("raise", "supervision.env_restarts=5")
-    assert launched.wait(30) == 1
+    assert launched.wait() == 1
     assert not lost(launched)
 
     launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}")
-    assert launched.wait(30) == 0, launched.screen
+    assert launched.wait() == 0, launched.screen
     launched.assert_gone()
     (why,) = lost(launched)
     assert "bad joint 7" in why and len(back(launched)) == 1
@@ -112,7 +112,7 @@ def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace
     launched = workplace.toy(
         "stuck in c", *FLAKY, "environment.step_timeout_s=1", f"stop.env_steps={40 * TICKET}"
     )
-    assert launched.wait(30) == 0, launched.screen
+    assert launched.wait() == 0, launched.screen
     launched.assert_gone()
     (why,) = lost(launched)
     assert "within 1 s (environment.step_timeout_s)" in why and len(back(launched)) == 1
@@ -125,7 +125,7 @@ def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workpl
     launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
     launched.await_training()
     kill(launched, "env-1")
-    assert launched.wait(40) == 1
+    assert launched.wait() == 1
     launched.assert_gone()
     events = launched.events()
     died_s = [event["time_s"] for event in events if event["what"] == "node lost"]

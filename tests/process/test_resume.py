@@ -50,7 +50,11 @@ def kill_after(launched: Launched, tickets: int) -> None:
 
     Training does not wait for a replay to be written.
     """
-    eventually(lambda: has_run(launched) and len(digests(launched.run)) >= tickets, "training")
+
+    def trained() -> bool:
+        return has_run(launched) and len(digests(launched.run)) >= tickets
+
+    eventually(trained, "training", within_s=60)
     eventually(lambda: complete_names(launched.run / "checkpoints"), "a checkpoint")
     launched.signal(signal.SIGKILL)
     assert launched.wait() == 128 + signal.SIGKILL, "it ended by itself: nothing was cut"

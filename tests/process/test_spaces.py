@@ -59,8 +59,35 @@ def own(name: str) -> dict[str, Any]:
 TASKS["a network of one's own"] = own("Parts")
 
 
+def words(id: str, **environment: Any) -> dict[str, Any]:
+    """A game in words, whose commands are scored by their words."""
+    config = task("Robot", {})
+    network = {"network": "fast_core.algos.nets_torch.commands:ScoreCommands"}
+    algorithm = {"name": "ppo", "minibatch_size": 32, "epochs": 2, **network}
+    environment = {"id": id, "action_mask": "possible", **environment}
+    return config | {"algorithm": algorithm, "environment": environment}
+
+
+TASKS["a game in words"] = words(
+    "tests.envs.tiny_story:CellarGame", kwargs={"songs": 2, "max_episode_steps": 9}
+)
+TASKS["TextWorld"] = words(
+    "fastloop/TextGame-v0",
+    modules=["fast_core.envs.textworld_story"],
+    kwargs={"max_episode_steps": 25},
+)
+
+
+@pytest.fixture(autouse=True)
+def there(request: pytest.FixtureRequest) -> None:
+    """Leave out what needs a package that is not installed."""
+    if "[TextWorld]" in request.node.name:
+        pytest.importorskip("textworld", reason="needs pip install -e '.[textgame]'")
+        pytest.importorskip("jericho", reason="needs pip install -e '.[textgame]'")
+
+
 def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(60) == 0, launched.screen
+    assert launched.wait(180) == 0, launched.screen
     found = digests(launched.run)
     assert sorted(found) == list(range(TICKETS))
     assert len(set(found.values())) == TICKETS, "learning must change the learner"
@@ -89,7 +116,13 @@ def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["dict with mask, several choices", "mask in the info", "stacked frames"],
+    [
+        "dict with mask, several choices",
+        "mask in the info",
+        "stacked frames",
+        "a game in words",
+        "TextWorld",
+    ],
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str

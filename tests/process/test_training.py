@@ -67,7 +67,7 @@ def result(launched: Launched, status: int = 0) -> dict[str, object]:
 def await_figures(launched: Launched) -> None:
     """Wait until there is something to save."""
     launched.await_training()
-    eventually(lambda: read_lines(launched.run / "metrics.jsonl"), "a row of metrics", 20)
+    eventually(lambda: read_lines(launched.run / "metrics.jsonl"), "a row of metrics")
 
 
 @pytest.mark.slow

@@ -76,8 +76,8 @@ def test_every_benchmark_of_the_checkout_has_a_target_and_says_what_it_compares(
     found = find()
     names = {benchmark.name for benchmark in found}
     assert {"ring", "ppo_throughput", "sampler_limit", "startup", "time_to_score"} <= names
-    assert {"sac_throughput", "dsac_gops", "rounds", "replay_memory"} <= names
-    assert not names & {"measure", "suite", "launched", "peer_sb3", "peer_gops", "bare_updates"}
+    assert {"sac_throughput", "gops", "rounds", "replay_memory"} <= names
+    assert not names & {"measure", "suite", "launched", "peer_sb3", "gops_trainer", "bare_updates"}
     for benchmark in found:
         assert benchmark.compares and benchmark.target > 0, benchmark
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from fast_core.errors import ConfigError
+from fast_core.monitor.journal import read_entries
+from fast_core.monitor.metrics_file import read_rows
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.tail import Tail
 from fast_core.run.run_state import read_state
 from fast_core.tools.listing import list_runs, show_runs
 from tests.tools.made_runs import made_run
@@ -46,3 +51,21 @@ def test_no_folder_and_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str
         list_runs(tmp_path / "runs")
     assert show_runs(tmp_path) == 0
     assert "no runs in" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(20)
+def test_pipes_in_place_of_files_are_waited_for_by_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("metrics", "events", "config", "lock_file", "crash"):
+        run = RunDirectory(made_run(tmp_path, values=[1.0]))
+        file = getattr(run, name)
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+    assert show_runs(tmp_path) == 0
+    assert len(list_runs(tmp_path)) == 5
+    capsys.readouterr()
+    for run in list_runs(tmp_path):
+        files = RunDirectory(run.path)
+        assert Tail(files.metrics).read()[0] is False
+        assert len(list(read_rows(files.metrics))) + len(list(read_entries(files.events))) > 0

@@ -38,22 +38,46 @@ class Samples:
 # --- samplers ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a sampler is for.
+
+    Attributes:
+        method: Which of its methods gives samples.
+        calls: How often it is called in a round.
+        kept: What the buffer keeps of infos.
+        part: Which of its networks act: the name of a submodule, empty for all.
+    """
+
+    method: str
+    calls: int
+    kept: tuple[str, ...] = ()
+    part: str = ""
+
+
 class Collector:
     """A sampler in the learner's process, acting with the learner's own networks."""
 
-    def __init__(self, sampler: Gops, samples: int, sampling: Callable[[], Any]) -> None:
-        """Call it ``samples`` times a round, inside the context that ``sampling`` gives."""
-        self._sampler, self._samples, self._sampling = sampler, samples, sampling
+    def __init__(
+        self,
+        sampler: Gops,
+        work: Work,
+        sampling: Callable[[], Any] = contextlib.nullcontext,
+    ) -> None:
+        """Call it inside the context that ``sampling`` gives."""
+        self._sample = getattr(sampler, work.method)
+        self._rows, self._calls = sampler.sample_batch_size, work.calls
+        self._sampling = sampling
 
     def collect(self) -> Samples:
         """One round."""
         got = Samples()
-        for _ in range(self._samples):
+        for _ in range(self._calls):
             with self._sampling():
-                batch, figures = self._sampler.sample()
+                batch, figures = self._sample()
             got.batches.append(batch)
             got.figures.append(figures)
-            got.env_steps += self._sampler.sample_batch_size
+            got.env_steps += self._rows
         return got
 
     def count_env_steps(self, got: Samples) -> int:
@@ -64,11 +88,10 @@ class Collector:
 class RemoteCollector:
     """A sampler in a process of its own; what it gives travels as a few arrays."""
 
-    def __init__(self, sampler: Gops, samples: int, kept: Sequence[str], part: str) -> None:
-        """Keep what the buffer keeps of infos, and load weights into ``part`` of its networks."""
-        self._collector = Collector(sampler, samples, contextlib.nullcontext)
-        self._kept = kept
-        self._weights = Tensors(sampler.networks, part)
+    def __init__(self, sampler: Gops, work: Work) -> None:
+        """Have it do the work."""
+        self._collector, self._kept = Collector(sampler, work), work.kept
+        self._weights = Tensors(sampler.networks, work.part)
 
     def collect(self) -> Columns:
         """One round as columns."""
@@ -93,12 +116,10 @@ class RemoteCollector:
         self._weights.load(state)
 
 
-def make_collector(
-    recipes: Sequence[Recipe], samples: int, kept: Sequence[str], part: str, rank: int, seed: int
-) -> RemoteCollector:
+def make_collector(recipes: Sequence[Recipe], work: Work, rank: int, seed: int) -> RemoteCollector:
     """Make the sampler of a rank, in its process; GOPS derives its seed, not ``seed``."""
     prepare_process()
-    return RemoteCollector(recipes[rank].make(), samples, kept, part)
+    return RemoteCollector(recipes[rank].make(), work)
 
 
 def prepare_process() -> None:

@@ -36,6 +36,7 @@ def install(*, serial: bool = False, tensorboard: bool = True, **options: Any) -
     defaults = Options().updated(options)
     taken = (*PARALLEL, *(SERIAL if serial else ()))
     with standing_in(taking_over=True):
+        _imported("gops")
         trainers = _imported("gops.create_pkg.create_trainer")
         settings = _imported("gops.utils.init_args")
         makers = {name: _imported(f"gops.create_pkg.create_{name}") for name in _MAKERS}

@@ -30,6 +30,8 @@ class Options:
         data_queue_size: Rounds of one sampler that may wait to be trained on.
         samples_per_round: Calls of a sampler's `sample` that make a round. None: one at degree 0,
             else as many as come to 32 steps.
+        fused_optimizers: Whether Adam's steps are taken by PyTorch's fused kernel: the same
+            mathematics with other rounding, in a third of the time where networks are small.
         work_timeout_s: Longest that one round, evaluation or start may take; None for no limit.
     """
 
@@ -38,6 +40,7 @@ class Options:
     enable_async_eval: bool = True
     data_queue_size: int = 10
     samples_per_round: int | None = None
+    fused_optimizers: bool = False
     work_timeout_s: float | None = 600.0
 
     def updated(self, given: Mapping[str, Any]) -> Options:

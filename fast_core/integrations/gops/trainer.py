@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import os
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.gops.evaluation import Evaluations
-from fast_core.integrations.gops.hosts import Collector, make_collector
+from fast_core.integrations.gops.hosts import Collector, Work, make_collector
 from fast_core.integrations.gops.learning import Learner, OwnSamples, PublishingLearner, Replay
 from fast_core.integrations.gops.options import Options
 from fast_core.integrations.gops.ray_stand_in import Actor, Recipe
@@ -104,6 +106,7 @@ class FastLoopTrainer:
             KeyboardInterrupt: Ctrl-C; processes are ended first.
         """
         self._records.begin()
+        threads = torch.get_num_threads()
         try:
             if self.iteration + self.eval_interval < self.max_iteration:
                 self._evaluations = Evaluations(self._evaluator, self._options.work_timeout_s)
@@ -118,6 +121,7 @@ class FastLoopTrainer:
                 self._evaluations.close()
                 self._evaluations = None
             self._records.writer.flush()
+            torch.set_num_threads(threads)
 
     def save_apprfunc(self) -> None:
         """Save the networks of now under GOPS's name for them."""
@@ -172,31 +176,33 @@ class FastLoopTrainer:
             data_queue_size=options.data_queue_size,
             **updates,
         )
+        method = "sample" if self._replays else "sample_with_replay_format"
+        work = Work(method=method, calls=samples)
         if self._inline:
+            with _random_kept():  # the streams of algorithm and buffers are set already
+                sampler = self._samplers[0] = _made(self._samplers[0])
+            sampler.networks = self.networks
             return trainer(
-                collector=self._own_collector(samples),
+                collector=Collector(sampler, work, self._on("cpu") or contextlib.nullcontext),
                 learner=self._learner(Learner, self._on("cuda") if not self._replays else None),
                 backend="inline",
             )
         recipes = [sampler.recipe for sampler in self._samplers]
         part = acting_part(self.networks, recipes[0].creator)
-        kept = [*self._given.get("additional_info", {})]
+        kept = tuple(self._given.get("additional_info", {}))
+        work = dataclasses.replace(work, kept=kept, part=part)
         self._set_threads(count)
         return trainer(
-            collector=functools.partial(make_collector, recipes, samples, kept, part),
+            collector=functools.partial(make_collector, recipes, work),
             learner=self._learner(functools.partial(PublishingLearner, part), None),
             backend="process",
         )
 
-    def _own_collector(self, samples: int) -> Collector:
-        sampler = self._samplers[0]
-        sampler = self._samplers[0] = _made(sampler)
-        sampler.networks = self.networks
-        return Collector(sampler, samples, self._on("cpu") or contextlib.nullcontext)
-
     def _learner(self, kind: Callable[..., Learner], training: Callable[[], Any] | None) -> Learner:
         if self._cuda and training is None:
             self.networks.cuda()
+        if self._options.fused_optimizers:
+            _fuse(self.networks)
         replay = self._store if isinstance(self._store, Replay) else None
         return kind(
             self._alg,
@@ -277,3 +283,22 @@ def _go_on_with(streams: Sequence[Any]) -> None:
     """Draw batches with the buffer's random numbers; the algorithm's are Torch's."""
     if streams:
         np.random.set_state(streams[0])  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def _random_kept() -> Iterator[None]:
+    """Leave all random numbers of this process as they are, where GOPS seeds them anew."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+
+
+def _fuse(networks: Gops) -> None:
+    for optimizer in vars(networks).values():
+        if isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
+            for group in optimizer.param_groups:
+                group["fused"] = True

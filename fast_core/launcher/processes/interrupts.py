@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -157,3 +158,33 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def undisturbed(work: Callable[[], None]) -> None:
+    """Do ``work`` to its end, in a thread; a Ctrl-C that comes meanwhile is raised then."""
+    failed: list[BaseException] = []
+    pressed: KeyboardInterrupt | None = None
+    claimed, over = threading.Lock(), threading.Event()
+
+    def run() -> None:
+        if not claimed.acquire(blocking=False):
+            return
+        try:
+            work()
+        except BaseException as error:  # for the thread that waits
+            failed.append(error)
+        over.set()
+
+    started = False
+    while not over.is_set():
+        try:
+            if not started:
+                # Not `threading.Thread`, whose start can be interrupted half-way.
+                _thread.start_new_thread(run, ())
+                started = True  # or it is started again, and does nothing
+            over.wait()
+        except KeyboardInterrupt as error:
+            pressed = error
+    for each in (*failed, pressed):
+        if each is not None:
+            raise each

@@ -105,6 +105,20 @@ def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> N
     assert any(name.startswith("events.out.tfevents.") for name in found)
 
 
+def test_sampler_in_one_process_leaves_the_algorithm_its_random_numbers(make: Make) -> None:
+    how = {"max_iteration": 2, "eval_interval": NEVER, "seed": 5, "off_policy_degree": 0}
+    make(trainer="off_async_trainer", num_samplers=1, fused_optimizers=True, **how).train()
+    assert torch.initial_seed() == 5 + 300
+
+
+def test_adam_is_fused_on_request_alone(make: Make) -> None:
+    for fused in (False, True):
+        trainer = make(max_iteration=2, eval_interval=NEVER, fused_optimizers=fused)
+        trainer.train()
+        groups = trainer.networks.policy_optimizer.param_groups
+        assert [bool(group["fused"]) for group in groups] == [fused]
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -116,6 +130,22 @@ def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> N
 def test_what_is_not_supported_is_named(changes: Any, says: str, make: Make) -> None:
     with pytest.raises(ConfigError, match=says):
         make(**changes)
+
+
+def test_stand_in_that_is_measured_is_dsac(make: Make) -> None:
+    """Its critic learns the reward of steps that end; policy and targets move every other time."""
+    alg = make(ours=False, algorithm="DSAC", value_learning_rate=1e-2).alg
+    parts = {name: getattr(alg.networks, name) for name in ("q", "policy", "q_target")}
+    rows = {"obs": torch.randn(32, 2), "act": torch.rand(32, 1), "obs2": torch.randn(32, 2)}
+    batch = {**rows, "rew": torch.full((32,), 1.5), "done": torch.ones(32)}
+    moved, values = [], []
+    for iteration in range(1, 120):
+        before = {name: [p.clone() for p in part.parameters()] for name, part in parts.items()}
+        values.append(alg.local_update(batch, iteration)["DSAC/value"])
+        after = {name: [*part.parameters()] for name, part in parts.items()}
+        moved.append([n for n in parts if not all(map(torch.equal, before[n], after[n]))])
+    assert moved[:2] == [["q"], ["q", "policy", "q_target"]]
+    assert values[-1] == pytest.approx(1.5, abs=0.3) and abs(values[0] - 1.5) > 0.5
 
 
 # --- with processes ------------------------------------------------------------------------------

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from fast_core.launcher.processes import interrupts as module
-from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
+from fast_core.launcher.processes.interrupts import Interrupted, Interrupts, undisturbed
 
 
 @pytest.fixture
@@ -144,3 +146,19 @@ def test_wakeup_descriptor_is_given_back_also_when_every_signal_is_ignored() -> 
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def test_end_of_processes_is_not_cut_short_by_another_ctrl_c() -> None:
+    done: list[bool] = []
+
+    def work() -> None:
+        for _ in range(3):
+            _thread.interrupt_main()
+            time.sleep(0.02)
+        done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        undisturbed(work)
+    assert done == [True]
+    with pytest.raises(ZeroDivisionError):
+        undisturbed(lambda: done.append(1 // 0 > 0))

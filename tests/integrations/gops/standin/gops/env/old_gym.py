@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
@@ -16,7 +15,7 @@ class Drift:
     action_space = Box(-1.0, 1.0, (1,), np.float32)
     additional_info = {"wind": {"shape": (3,), "dtype": np.float32}}
 
-    def __init__(self) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         self._rng = np.random.default_rng()
 
     def seed(self, seed: int) -> None:
@@ -49,31 +48,3 @@ class Broken(Drift):
         if self.done == 50:
             raise ZeroDivisionError("the wind went out")
         return super().step(action)
-
-
-class OfGymnasium:
-    """One of Gymnasium's, with actions in [-1, 1]."""
-
-    additional_info: dict[str, Any] = {}
-
-    def __init__(self, name: str) -> None:
-        self._env, self._seed = gymnasium.make(name), None
-        box = self._env.action_space
-        assert isinstance(box, Box)
-        self._low, self._size = box.low, box.high - box.low
-        self.observation_space = self._env.observation_space
-        self.action_space = Box(-1.0, 1.0, box.shape, np.float32)
-
-    def seed(self, seed: int) -> None:
-        self._seed = seed
-
-    def reset(self) -> tuple[np.ndarray, dict[str, Any]]:
-        seed, self._seed = self._seed, None
-        obs, info = self._env.reset(seed=seed)
-        return obs.astype(np.float32), info
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, dict[str, Any]]:
-        scaled = self._low + (action + 1.0) / 2.0 * self._size
-        obs, reward, terminated, truncated, info = self._env.step(scaled.astype(np.float32))
-        info["TimeLimit.truncated"] = truncated and not terminated
-        return obs.astype(np.float32), float(reward), terminated or truncated, info
