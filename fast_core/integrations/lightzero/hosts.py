@@ -353,5 +353,6 @@ def _settle(
     if writer is not None:
         return seed, None
     library.seed(cfg, seed)
-    library.threads(threads).__enter__()  # for as long as it lives
+    if threads is not None:
+        library.set_threads(threads)
     return seed, Recorder()

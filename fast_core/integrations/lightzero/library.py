@@ -6,12 +6,10 @@ stand-ins of the same form.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import importlib
 import os
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal
 
@@ -187,20 +185,16 @@ class LightZero:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         imported("ding.utils").save_file(path, state)
 
-    @contextlib.contextmanager
-    def threads(self, count: int | None) -> Iterator[None]:
-        """Have torch compute with so many, and then as before; None or OMP_NUM_THREADS: as it is.
+    def set_threads(self, count: int) -> int:
+        """Have torch compute with so many unless OMP_NUM_THREADS says it; returns how many before.
 
         With as many as there are cores in every process, processes would wait for each other
         inside each operation.
         """
         before = torch.get_num_threads()
-        if count is not None and not os.environ.get("OMP_NUM_THREADS"):
+        if not os.environ.get("OMP_NUM_THREADS"):
             torch.set_num_threads(count)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+        return before
 
 
 class _Taken:

@@ -104,31 +104,46 @@ def train(
     """
     if options.is_own_loop:
         return _train_in_order(library, cfg, model, model_path, limits)
-    copied = copy.deepcopy(model)  # before anybody learns with it
     threads = _threads(options.num_collectors)
-    with library.threads(threads):
-        library.seed(cfg, cfg.seed)
-        bench = _bench(library, cfg, model, model_path)
-        with _hosts(bench, options, copied, threads) as (collector, evaluator):
-            snapshots = Snapshots(lambda: _state(bench))
-            result = AsyncTrainer(
-                collector=collector,
-                evaluator=evaluator,
-                learner=PublishingLearner(cfg, bench.learner, bench.host, bench.policy, snapshots),
-                buffer=bench.host,
-                backend=options.async_backend,
-                off_policy_degree=options.off_policy_degree,
-                data_queue_size=options.data_queue_size,
-                enable_async_eval=options.enable_async_eval,
-                num_collectors=options.num_collectors,
-                weight_sync_interval=options.weight_sync_interval,
-                should_eval=_Schedule(bench),
-                on_evaluation=functools.partial(_attend, bench, snapshots),
-                seed=cfg.seed,
-                work_timeout_s=None,  # games may be as long as they like
-                debug_log=bench.learner.info if options.enable_async_debug_log else False,
-            ).run(**limits.after(bench.begun))
-        bench.learner.call_hook("after_run")
+    before = library.set_threads(threads)
+    try:
+        return _train_asynchronously(library, cfg, options, model, model_path, limits, threads)
+    finally:
+        library.set_threads(before)
+
+
+def _train_asynchronously(
+    library: LightZero,
+    cfg: Its,
+    options: Options,
+    model: Its,
+    model_path: str | None,
+    limits: Limits,
+    threads: int,
+) -> Its:
+    copied = copy.deepcopy(model)  # before anybody learns with it
+    library.seed(cfg, cfg.seed)
+    bench = _bench(library, cfg, model, model_path)
+    with _hosts(bench, options, copied, threads) as (collector, evaluator):
+        snapshots = Snapshots(lambda: _state(bench))
+        result = AsyncTrainer(
+            collector=collector,
+            evaluator=evaluator,
+            learner=PublishingLearner(cfg, bench.learner, bench.host, bench.policy, snapshots),
+            buffer=bench.host,
+            backend=options.async_backend,
+            off_policy_degree=options.off_policy_degree,
+            data_queue_size=options.data_queue_size,
+            enable_async_eval=options.enable_async_eval,
+            num_collectors=options.num_collectors,
+            weight_sync_interval=options.weight_sync_interval,
+            should_eval=_Schedule(bench),
+            on_evaluation=functools.partial(attend, bench, snapshots),
+            seed=cfg.seed,
+            work_timeout_s=None,  # games may be as long as they like
+            debug_log=bench.learner.info if options.enable_async_debug_log else False,
+        ).run(**limits.after(bench.begun))
+    bench.learner.call_hook("after_run")
     bench.learner.info(summary(result))
     return bench.policy
 
@@ -226,7 +241,7 @@ def _hosts(bench: Bench, options: Options, model: Its, threads: int) -> Iterator
             host.close()
 
 
-def _attend(bench: Bench, snapshots: Snapshots, version: int, result: Any) -> None:
+def attend(bench: Bench, snapshots: Snapshots, version: int, result: Any) -> None:
     """Save the best, which is what was evaluated, and write what the evaluator wrote."""
     if result is None:
         snapshots.begin(version)

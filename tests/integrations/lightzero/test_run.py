@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from fast_core.errors import NodeFailed
+from fast_core.integrations.lightzero.hosts import Begun, Evaluated, make_collector
+from fast_core.integrations.lightzero.library import LightZero
 from fast_core.integrations.lightzero.options import Options
-from fast_core.integrations.lightzero.run import Limits, train
+from fast_core.integrations.lightzero.run import Bench, Limits, attend, train
+from fast_core.integrations.lightzero.snapshots import Snapshots
 from tests.forms import slow_but
 from tests.integrations.lightzero.stand_in import StandIn, config
 from tests.process.harness import GONE_WITHIN_S, eventually, processes
@@ -156,3 +162,30 @@ def test_error_of_a_collector_comes_with_traceback_and_place(backend: Any) -> No
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     assert any("round 0: version 2" in each for each in library.made["learner"].said)
     assert ("hook", "after_run") not in library.calls
+
+
+def test_best_is_saved_as_it_was_evaluated_though_the_learner_has_gone_on() -> None:
+    library: Any = StandIn()
+    cfg = config()
+    policy = library.policy(cfg, None)
+    learner = library.learner(cfg, policy, None)
+    bench = Bench(library, cfg, policy, None, learner, library.buffer(cfg))
+    snapshots = Snapshots(lambda: copy.deepcopy(policy.learn_mode.state_dict()))
+    snapshots.publish(0)
+    attend(bench, snapshots, 0, None)
+    learner.train([], 8)
+    attend(bench, snapshots, 0, (False, Evaluated({}, True, 0, 5, [])))
+    ((_, state),) = library.saved
+    assert int(state["model"]["w"]) == 0 and (state["last_iter"], state["last_step"]) == (0, 5)
+
+
+def test_processes_share_the_cores_and_the_callers_threads_come_back() -> None:
+    library: Any = StandIn()
+    make_collector(library, config(), None, Begun(), 3, None, 0, 1)
+    assert library.threads == [3]  # for as long as the process lives
+    train(library, config(), Options(async_backend="thread"), limits=LIMITS)
+    assert library.threads[1] >= 1 and library.threads[2:] == [7]
+    real, before = LightZero("train_muzero"), torch.get_num_threads()
+    assert real.set_threads(before + 1) == before
+    gc.collect()
+    assert real.set_threads(before) == before + (not os.environ.get("OMP_NUM_THREADS"))
