@@ -158,7 +158,7 @@ class Evaluating:
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
         self._coroutines = Coroutines()
-        self._best: float | None = None
+        self._best = -math.inf
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
         """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
@@ -166,8 +166,9 @@ class Evaluating:
         told = verdict(
             _call(self.host, self._coroutines, "eval", "eval_kwargs", train_iter, envstep)
         )
-        score = told.score
-        if score is not None and (self._best is None or score > self._best):
+        # What is no number can't be the best: nothing would ever be above it.
+        score = -math.inf if told.score is None or math.isnan(told.score) else told.score
+        if score > self._best:
             self._best = score
             hook(self.host, "save_evaluated", None, weights)
         return told

@@ -62,7 +62,8 @@ def rows(data: object) -> int:
         ConfigError: It has columns, and they are not equally long.
     """
     if not isinstance(data, Mapping):
-        return len(data) if isinstance(data, Sized) else 1
+        length = _length(data)
+        return 1 if length is None else length
     lengths = {str(name): _length(each) for name, each in data.items()}
     found = set(lengths.values())
     if len(found) > 1 or None in found:

@@ -81,6 +81,7 @@ def test_columns_count_as_their_rows() -> None:
 
     assert steps({"obs": np.zeros((7, 4)), "reward": np.zeros(7)}) == 7
     assert steps([1, 2]) == 2 and steps(object()) == 1 and steps({}) == 0
+    assert steps(np.array(3.0)) == 1
     for odd in ({"obs": np.zeros(8), "action": np.zeros(7)}, {"obs": np.zeros(8), "mean": 1.0}):
         with pytest.raises(NodeFailed, match=r"count_env_steps\(data\).*obs 8, "):
             steps(odd)
