@@ -24,7 +24,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -163,9 +162,9 @@ def ratios(found: Figures) -> Figures:
 
 def main() -> None:
     """Measure everything in turn and print the last line."""
-    python = os.environ.get("FASTLOOP_GOPS")
-    if python and (shutil.which(python) or python) != sys.executable:
-        os.execv(python, [python, "-m", "benchmarks.gops", *sys.argv[1:]])
+    # Taken out, so that it is once, however that Python's path is spelled.
+    if python := os.environ.pop("FASTLOOP_GOPS", None):
+        os.execvp(python, [python, "-m", "benchmarks.gops", *sys.argv[1:]])
     quick = quick_asked("DSAC under GOPS's trainers and FastLoop's.")
     gops, ray = (importlib.util.find_spec(name) is not None for name in ("gops", "ray"))
     if not gops:

@@ -37,10 +37,13 @@ def measured(how: str, *arguments: str, threads: str | None = None) -> dict[str,
         subprocess.CalledProcessError: It failed; its output was shown.
     """
     assert PYTHON is not None
+    python = (
+        os.path.abspath(PYTHON) if os.sep in PYTHON else PYTHON
+    )  # it runs in a folder of its own
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
     if threads is not None:
         surroundings["OMP_NUM_THREADS"] = threads
-    command = [PYTHON, "-m", "benchmarks.lightzero_cartpole", how, *arguments]
+    command = [python, "-m", "benchmarks.lightzero_cartpole", how, *arguments]
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True)
     if run.returncode:

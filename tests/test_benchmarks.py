@@ -1,5 +1,6 @@
 import importlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -387,3 +388,18 @@ def test_rate_counts_whole_calls() -> None:
     calls: list[int] = []
     found = bare_updates.rate(lambda: calls.append(1), 0.02)
     assert 0 < found <= len(calls) / 0.02
+
+
+@pytest.mark.timeout(120)
+def test_benchmark_of_gops_goes_on_in_the_python_that_is_named_however_it_is_spelled() -> None:
+    python = os.path.relpath(sys.executable, ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gops", "--help"],
+        cwd=ROOT,
+        env={**os.environ, "FASTLOOP_GOPS": python},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "--quick" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
@@ -68,6 +67,6 @@ class FlatAdam:
 
     def load(self, first: F32, second: F32, steps: int) -> None:
         """Go on from these moments and this number of steps."""
-        self._first.copy_(torch.from_numpy(np.ascontiguousarray(first)))
-        self._second.copy_(torch.from_numpy(np.ascontiguousarray(second)))
+        self._first.copy_(torch.tensor(first))  # a copy: they may be read-only
+        self._second.copy_(torch.tensor(second))
         self._steps.fill_(float(steps))

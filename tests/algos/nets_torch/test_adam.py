@@ -29,3 +29,10 @@ def test_steps_are_those_of_torchs_class_bit_for_bit_and_a_bad_one_is_none():
     assert adam.steps == int(state["step"]) == 16
     for found, expected in zip(adam.moments(), ("exp_avg", "exp_avg_sq"), strict=True):
         assert np.array_equal(found, state[expected].numpy())
+
+
+def test_moments_that_are_read_only_are_loaded_without_a_warning():
+    moments = np.frombuffer(np.arange(3, dtype=np.float32).tobytes(), np.float32)
+    adam = FlatAdam(torch.zeros(3), torch.zeros(3), epsilon=1e-5)
+    adam.load(moments, moments, 2)
+    assert all(np.array_equal(found, moments) for found in adam.moments()) and adam.steps == 2
