@@ -21,7 +21,7 @@ from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.importing import import_fault, named, user_module
 
-_OLDEST = 1  # older ones of Gymnasium end and reset environments differently
+OLDEST = 1  # older ones of Gymnasium end and reset environments differently
 Env = gymnasium.Env[Any, Any]
 Maker = Callable[[EnvironmentConfig, Place], Env]
 
@@ -59,10 +59,10 @@ def check_gymnasium(version: str = gymnasium.__version__) -> None:
     Raises:
         ConfigError: It is too old.
     """
-    if int(version.partition(".")[0]) < _OLDEST:
+    if int(version.partition(".")[0]) < OLDEST:
         raise ConfigError(
-            f"environments need gymnasium {_OLDEST}.0 or newer; {version} is installed. "
-            f"`pip install 'gymnasium>={_OLDEST}.0'`, in an environment without GOPS, which needs "
+            f"environments need gymnasium {OLDEST}.0 or newer; {version} is installed. "
+            f"`pip install 'gymnasium>={OLDEST}.0'`, in an environment without GOPS, which needs "
             "an older one (`fastloop gops` works with both)."
         )
 
