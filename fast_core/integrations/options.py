@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from fractions import Fraction
-from typing import cast
+from typing import Literal, cast
 
 from fast_core.config.types import legacy_degree
 from fast_core.errors import ConfigError
@@ -38,6 +38,26 @@ def read_degree(asked: int | str, buffer_size: int | None, batch_size: int | Non
             f"{buffer_size!r} and {batch_size!r} with degree {asked!r}. Leave them out."
         )
     return AUTO if asked == "auto" else cast("int", asked)
+
+
+def read_written_degree(name: str, value: object) -> int | Literal["auto"]:
+    """A degree as configurations and commands have it, where numbers may be text.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value == "auto":
+        return "auto"
+    try:
+        number = int(value) if isinstance(value, str | int) else None
+    except ValueError:
+        number = None
+    if number is None or isinstance(value, bool) or number < AUTO:
+        raise ConfigError(
+            f"{name} must be a whole number, at least 0, or -1 or 'auto', which let the run "
+            f"choose; got {value!r}"
+        )
+    return number
 
 
 def check_interval(weight_sync_interval: int, degree: int) -> None:
