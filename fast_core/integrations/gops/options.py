@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO
-from fast_core.integrations.options import read_written_degree
+from fast_core.integrations.options import check_flag, check_limit, read_written_degree
 
 SERIAL = ("off_serial_trainer", "on_serial_trainer")
 PARALLEL = ("off_async_trainer", "off_sync_trainer", "on_sync_trainer")
@@ -60,7 +60,10 @@ class Options:
             number = changes.get(name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ConfigError(f"{name} must be a whole number, at least 1; got {number!r}")
-        return dataclasses.replace(self, **changes)
+        options = dataclasses.replace(self, **changes)
+        check_flag("enable_async_eval", options.enable_async_eval)
+        check_limit("work_timeout_s", options.work_timeout_s)
+        return options
 
     def degree(self, trainer: str) -> int:
         """What is in force for a trainer; -1 lets the run choose."""
