@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from fractions import Fraction
-from typing import cast
+from typing import Literal, cast
 
 from fast_core.config.types import legacy_degree
 from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO
 
+_LONGEST_S = 1e9  # sockets take no infinity, and not much more than this
 _MAY_BE_NONE = ("update_per_collect", "max_env_step", "max_train_iter")
 
 
@@ -38,6 +39,26 @@ def read_degree(asked: int | str, buffer_size: int | None, batch_size: int | Non
             f"{buffer_size!r} and {batch_size!r} with degree {asked!r}. Leave them out."
         )
     return AUTO if asked == "auto" else cast("int", asked)
+
+
+def read_written_degree(name: str, value: object) -> int | Literal["auto"]:
+    """A degree as configurations and commands have it, where numbers may be text.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value == "auto":
+        return "auto"
+    try:
+        number = int(value) if isinstance(value, str | int) else None
+    except ValueError:
+        number = None
+    if number is None or isinstance(value, bool) or number < AUTO:
+        raise ConfigError(
+            f"{name} must be a whole number, at least 0, or -1 or 'auto', which let the run "
+            f"choose; got {value!r}"
+        )
+    return number
 
 
 def check_interval(weight_sync_interval: int, degree: int) -> None:
@@ -83,3 +104,27 @@ def check_least(*checks: tuple[str, object, int]) -> None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < bound:
             raise ConfigError(f"{name} must be a whole number, at least {bound}; got {value!r}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False; text such as "no" would count as True.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False; got {value!r}")
+
+
+def check_limit(name: str, value: object) -> None:
+    """Refuse what can't limit a wait.
+
+    Raises:
+        ConfigError: It is neither None nor a number of seconds that one can wait for.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < cast("float", value) <= _LONGEST_S):
+        raise ConfigError(
+            f"{name} must be above 0 and at most {_LONGEST_S:g} seconds, or None for no limit; "
+            f"got {value!r}"
+        )

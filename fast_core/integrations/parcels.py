@@ -12,6 +12,7 @@ import functools
 import io
 import pickle
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,5 +68,19 @@ def _pickler(plain: bool, tensors: bool, registered: int) -> Any:
 
         reducers |= REDUCERS
     base: Any = pickle.Pickler if plain else cloudpickle.Pickler
-    theirs = copyreg.dispatch_table if plain else cloudpickle.Pickler.dispatch_table
-    return type("Pickler", (base,), {"dispatch_table": {**reducers, **theirs}})
+    theirs = {**(copyreg.dispatch_table if plain else cloudpickle.Pickler.dispatch_table)}
+    if not plain:
+        theirs[types.CodeType] = _reduce_code
+    return type("Pickler", (base,), {"dispatch_table": reducers | theirs})
+
+
+def _reduce_code(code: types.CodeType) -> Any:
+    """As `cloudpickle`, but with the name of its file, which tracebacks show lines of."""
+    make, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    return _named_code, (make, arguments, code.co_filename)
+
+
+def _named_code(
+    make: Callable[..., types.CodeType], arguments: tuple[Any, ...], file: str
+) -> types.CodeType:
+    return make(*arguments).replace(co_filename=file)

@@ -26,7 +26,8 @@ import cloudpickle
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
-from fast_core.integrations.transport import Incoming, Link, Parcel, Shelf
+from fast_core.integrations.parcels import pack
+from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
 from fast_core.launcher.processes.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
@@ -61,7 +62,7 @@ class Household:
             ConfigError: The factory can't be sent.
         """
         try:
-            order = cloudpickle.dumps((part, name, factory, rank, seed))
+            order = Sent(pack((part, name, factory, rank, seed)))
         except Exception as error:  # whatever a user's object raises when it is pickled
             raise ConfigError(
                 f"the factory of {name} can't be sent to its process: {error_text(error)}. Make "
@@ -81,7 +82,7 @@ class Household:
         theirs.close()
         self._members.append(Remote(part, name, process, ours))
         with contextlib.suppress(OSError):  # it is gone, which `wait_until_ready` tells
-            self._members[-1].link.send(order)
+            self._members[-1].link.send(None, order)
         return self._members[-1]
 
     def close(self, grace_s: float = 0.0) -> None:
@@ -203,8 +204,9 @@ def serve(descriptor: int, parent: int) -> None:
     link = Link(end)
     os.register_at_fork(after_in_child=link.close)  # nor those it forks, who may outlive it
     with contextlib.suppress(EOFError, OSError):
-        order, _ = link.receive()
-        part, name, factory, rank, seed = pickle.loads(order)
+        _, order = link.receive()
+        assert order is not None
+        part, name, factory, rank, seed = order.read()
         served = _Served(link)
 
         def make() -> frozenset[str]:

@@ -27,8 +27,10 @@ from fast_core.integrations.hosts import (
 )
 from fast_core.integrations.loop import Crew, Team, run_inline
 from fast_core.integrations.options import (
+    check_flag,
     check_interval,
     check_least,
+    check_limit,
     print_line,
     read_degree,
     read_fraction,
@@ -160,8 +162,8 @@ class AsyncTrainer:
         if backend not in _BACKENDS:
             raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
         self._sync_interval = weight_sync_interval
-        if work_timeout_s is not None and not work_timeout_s > 0:
-            raise ConfigError(f"work_timeout_s must be above 0, or None; got {work_timeout_s!r}")
+        check_flag("enable_async_eval", enable_async_eval)
+        check_limit("work_timeout_s", work_timeout_s)
         ratio = read_fraction("replay_ratio", replay_ratio)
         self._reanalyze = read_fraction("reanalyze", reanalyze)
         self._tell = print_line if debug_log is True else debug_log or None

@@ -77,6 +77,17 @@ def test_error_comes_with_its_traceback_and_process() -> None:
 
 
 @pytest.mark.slow
+def test_traceback_shows_the_lines_of_what_is_no_module_of_its_process() -> None:
+    """Such as the classes of a script, which `cloudpickle` alone takes there."""
+
+    class Local(Collector):
+        def collect(self) -> Any:
+            raise ValueError("here")
+
+    said = str(failure(lambda rank, seed: Local()))
+    assert f'File "{__file__}"' in said and 'raise ValueError("here")' in said
+
+
 def test_killed_collector_is_named() -> None:
     failed = str(failure(Killed, off_policy_degree=1, num_collectors=2))
     assert "was killed by SIGKILL in collect()" in failed

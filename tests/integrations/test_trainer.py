@@ -230,6 +230,9 @@ def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
         ({"off_policy_degree": "legacy-auto", "batch_size": 32}, "got None and 32. Give both"),
         ({"buffer_size": 10}, "are for off_policy_degree 'legacy-auto' alone"),
         ({"work_timeout_s": 0}, "work_timeout_s must be above 0"),
+        ({"work_timeout_s": "60"}, "seconds, or None for no limit; got '60'"),
+        ({"work_timeout_s": math.inf}, "seconds, or None for no limit; got inf"),
+        ({"enable_async_eval": "no"}, "enable_async_eval must be True or False; got 'no'"),
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], said: str) -> None:

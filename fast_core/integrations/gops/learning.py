@@ -106,7 +106,7 @@ class OwnSamples:
         self._records.sampled(got.figures)
 
     def sample(self) -> Any:
-        """All of it, joined in the order of samplers."""
+        """All of it, joined as it came: at degree 0 in the order of samplers."""
         batches, self._batches = self._batches, []
         if len(batches) == 1:
             return batches[0]

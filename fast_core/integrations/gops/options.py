@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO
+from fast_core.integrations.options import check_flag, check_limit, read_written_degree
 
 SERIAL = ("off_serial_trainer", "on_serial_trainer")
 PARALLEL = ("off_async_trainer", "off_sync_trainer", "on_sync_trainer")
@@ -51,19 +52,18 @@ class Options:
         """
         names = {field.name for field in dataclasses.fields(self)}
         changes = {name: given[name] for name in sorted(names & given.keys())}
-        degree = changes.get("off_policy_degree")
-        if isinstance(degree, str) and degree != "auto":  # as an argument of a script comes
-            try:
-                changes["off_policy_degree"] = int(degree)
-            except ValueError as error:
-                raise ConfigError(
-                    f"off_policy_degree must be a whole number, -1 or 'auto'; got {degree!r}"
-                ) from error
+        if changes.get("off_policy_degree") is not None:
+            changes["off_policy_degree"] = read_written_degree(
+                "off_policy_degree", changes["off_policy_degree"]
+            )
         for name in ("samples_per_round", "num_samplers"):
             number = changes.get(name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ConfigError(f"{name} must be a whole number, at least 1; got {number!r}")
-        return dataclasses.replace(self, **changes)
+        options = dataclasses.replace(self, **changes)
+        check_flag("enable_async_eval", options.enable_async_eval)
+        check_limit("work_timeout_s", options.work_timeout_s)
+        return options
 
     def degree(self, trainer: str) -> int:
         """What is in force for a trainer; -1 lets the run choose."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
-import runpy
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from typing import Any
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.gops.installation import install
+from fast_core.integrations.scripts import as_main, run_as_main, status_of
 
-_INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 _PLENTY = 1024
 
 
@@ -37,25 +36,14 @@ def run_script(script: Path, arguments: Sequence[str], **options: Any) -> int:
             f"there is no GOPS script {str(script)!r} in {Path.cwd()}. Give the path of a Python "
             "file, such as one of GOPS's example_train."
         )
-    with _as_main(script, arguments):
+    with as_main(script, arguments), _plenty_of_cores():
         install(serial=True, **options)
-        try:
-            runpy.run_path(str(script), run_name="__main__")
-        except KeyboardInterrupt:
-            print("fastloop: interrupted", file=sys.stderr)
-            return _INTERRUPTED
-        except SystemExit as end:
-            if end.code is None or isinstance(end.code, int):
-                return end.code or 0
-            print(end.code, file=sys.stderr)
-            return 1
-    return 0
+        return status_of(functools.partial(run_as_main, script))
 
 
 @contextmanager
-def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Arguments, search path, Ctrl-C and cores as the script expects them."""
-    before = sys.argv, [*sys.path], signal.getsignal(signal.SIGINT)
+def _plenty_of_cores() -> Iterator[None]:
+    """Cores as the script expects them."""
     cores = multiprocessing.cpu_count
 
     def count() -> int:
@@ -64,13 +52,8 @@ def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
         asks = sys._getframe(1).f_globals.get("__name__")
         return _PLENTY if asks == "__main__" else cores()
 
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.cpu_count = count
     try:
         yield
     finally:
         multiprocessing.cpu_count = cores
-        sys.argv, sys.path[:] = before[:2]
-        signal.signal(signal.SIGINT, before[2])

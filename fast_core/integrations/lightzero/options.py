@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fast_core.errors import ConfigError
+from fast_core.integrations.options import read_written_degree
 
 Backend = Literal["process", "thread"]
 _BACKENDS = ("process", "thread")
@@ -110,22 +111,7 @@ def _checked(name: str, value: object, default: object) -> object:
         if value not in _BACKENDS:
             raise ConfigError(f"{where} must be one of {', '.join(_BACKENDS)}; got {value!r}")
     elif name == "off_policy_degree":
-        return _degree(where, value)
+        return read_written_degree(where, value)
     elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{where} must be a whole number, at least 1; got {value!r}")
     return value
-
-
-def _degree(where: str, value: object) -> int | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    try:
-        number = int(value) if isinstance(value, str | int) else None
-    except ValueError:
-        number = None
-    if number is None or isinstance(value, bool) or number < -1:
-        raise ConfigError(
-            f"{where} must be a whole number, at least 0, or -1 or 'auto', which let the run "
-            f"choose; got {value!r}"
-        )
-    return number

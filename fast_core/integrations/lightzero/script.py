@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import runpy
-import signal
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.lightzero.entry import install, train_muzero
-
-_INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
+from fast_core.integrations.scripts import as_main, run_as_main, status_of
 
 
 def run_config(config: Path, arguments: Sequence[str], **options: Any) -> int:
@@ -38,21 +33,15 @@ def run_config(config: Path, arguments: Sequence[str], **options: Any) -> int:
             f"there is no LightZero configuration {str(config)!r} in {Path.cwd()}. Give the path "
             "of a Python file, such as one of zoo/classic_control/cartpole/config."
         )
-    with _as_main(config, arguments):
+    with as_main(config, arguments):
         called = install(**options)
-        try:
-            found = runpy.run_path(str(config), run_name="__main__")
+
+        def work() -> None:
+            found = run_as_main(config)
             if not called:
                 _train(config, found, options)
-        except KeyboardInterrupt:
-            print("fastloop: interrupted", file=sys.stderr)
-            return _INTERRUPTED
-        except SystemExit as end:
-            if end.code is None or isinstance(end.code, int):
-                return end.code or 0
-            print(end.code, file=sys.stderr)
-            return 1
-    return 0
+
+        return status_of(work)
 
 
 def _train(config: Path, found: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -64,17 +53,3 @@ def _train(config: Path, found: Mapping[str, Any], options: Mapping[str, Any]) -
         )
     both = [found["main_config"], found["create_config"]]
     train_muzero(both, max_env_step=found.get("max_env_step"), **options)
-
-
-@contextmanager
-def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Arguments, search path and Ctrl-C as the script expects them."""
-    before = sys.argv, [*sys.path], signal.getsignal(signal.SIGINT)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = before[:2]
-        signal.signal(signal.SIGINT, before[2])

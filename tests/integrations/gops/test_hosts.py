@@ -222,7 +222,11 @@ def test_options_follow_arguments_and_trainer(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"off_policy_degree": "x"}, "off_policy_degree must be a whole number, -1 or 'auto'"),
+        ({"off_policy_degree": "x"}, "off_policy_degree must be a whole number, .*; got 'x'"),
+        ({"off_policy_degree": -2}, "off_policy_degree must be a whole number, .*; got -2"),
+        ({"off_policy_degree": True}, "off_policy_degree must be a whole number, .*; got True"),
+        ({"enable_async_eval": "False"}, "enable_async_eval must be True or False; got 'False'"),
+        ({"work_timeout_s": 0}, "work_timeout_s must be above 0"),
         ({"samples_per_round": 0}, "samples_per_round must be a whole number, at least 1; got 0"),
         ({"num_samplers": 1.5}, "num_samplers must be"),
     ],
