@@ -16,12 +16,14 @@ each node's time (`dashboard.cpu_share`), and the page and who watches theirs of
 of the page's process by time: they tell more than rates where the machine has other work.
 
 The whole is bounded on a machine that is busy, too: a run ends after `RUN_LIMIT_S`, and its rate is
-that of what it has done by then; a task that has had `LIMIT_S` begins no further round.
+that of what it has done by then, if that is enough for one, without which there is no ratio; a task
+that has had `LIMIT_S` begins no further round.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -96,7 +98,9 @@ def rate(race: Race, last_round: int, variant: str, *overrides: str) -> dict[str
                     viewer.kill()
         else:
             found = used(race, run)
-        return {"env_steps_per_s": race.rate(run), **found, **json.loads(told)}
+        if len(race.settled(run)) > 1:  # a run that was cut may have no rate
+            found["env_steps_per_s"] = race.rate(run)
+        return {**found, **json.loads(told)}
 
 
 def turn(race: Race, last_round: int, *overrides: str, backwards: bool) -> Figures:
@@ -120,9 +124,11 @@ def measure(name: str, *overrides: str, quick: bool) -> dict[str, float]:
         if time.monotonic() - begun_s > LIMIT_S:
             break
     figures = medians(found)
+    without = figures.get("without_env_steps_per_s")
     for variant in ("unwatched", "watched"):
-        share = figures[f"{variant}_env_steps_per_s"] / figures["without_env_steps_per_s"]
-        figures[f"{variant}_share"] = share
+        steps_per_s = figures.get(f"{variant}_env_steps_per_s")
+        if steps_per_s and without:
+            figures[f"{variant}_share"] = steps_per_s / without
     return figures
 
 
@@ -133,12 +139,13 @@ def main() -> None:
     shares = []
     for name in QUICK if quick else RACES:
         figures = measure(name, *ALONE, quick=quick)
-        shares.append(figures["watched_share"])
+        shares.append(figures.get("watched_share", math.nan))
         result |= {f"{name}_{key}": value for key, value in figures.items()}
     if not quick:
         for key, value in measure("cartpole", quick=False).items():
             result[f"busy_cartpole_{key}"] = value
-    print_result("dashboard", min(shares), TARGET, **result, age_target_ms=AGE_TARGET_MS)
+    ratio = None if any(map(math.isnan, shares)) else min(shares)
+    print_result("dashboard", ratio, TARGET, **result, age_target_ms=AGE_TARGET_MS)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from benchmarks import (
     against_sb3,
     appo_throughput,
     bare_updates,
+    dashboard,
     gops,
     launched,
     measure,
@@ -403,3 +404,13 @@ def test_benchmark_of_gops_goes_on_in_the_python_that_is_named_however_it_is_spe
         check=True,
     )
     assert "--quick" in done.stdout
+
+
+def test_page_has_no_share_where_runs_were_cut_before_they_had_a_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dashboard, "turn", lambda *given, **how: {"watched_tiles": 8.0})
+    monkeypatch.setattr(sys, "argv", ["dashboard", "--quick"])
+    dashboard.main()
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["ratio"] is None and result["medians"]["cartpole_watched_tiles"] == 8.0

@@ -28,11 +28,12 @@ _MUJOCO = "gymnasium.envs.mujoco."
 def posed(env: Env) -> Callable[[], Pose | None] | None:
     """What gives the numbers ``[n]`` that ``env`` is drawn from, None before its first reset.
 
-    None where it is drawn from more than that: any class of one's own, a wrapper that draws.
+    None where it is drawn from more than that: any class of one's own, a wrapper that draws, or one
+    of one's own, which may change lengths and bodies as it likes.
     """
     *wrappers, found = layers(env)
     inner: Any = found
-    if any(_draws(wrapper) for wrapper in wrappers):
+    if any(_draws(wrapper) or _is_own(wrapper) for wrapper in wrappers):
         return None
     module = type(inner).__module__
     if module.startswith(_CLASSIC):
@@ -47,6 +48,10 @@ def _draws(wrapper: Env) -> bool:
     return kind not in (OrderEnforcing, PassiveEnvChecker) and (
         kind.render is not gymnasium.Wrapper.render
     )
+
+
+def _is_own(wrapper: Env) -> bool:
+    return type(wrapper).__module__.partition(".")[0] not in ("gymnasium", "fast_core")
 
 
 def _classic_pose(inner: Any) -> Pose | None:

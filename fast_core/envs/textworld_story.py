@@ -100,6 +100,7 @@ class TextWorldGame(TextGame):
         words: int = 256,
         render_mode: str | None = None,
     ) -> None:
+        _check_types(file, cache, idle)
         if file is None:
             story = stored(seed, rewards, _textworld().__version__, cache)
         else:
@@ -110,6 +111,24 @@ class TextWorldGame(TextGame):
         except ConfigError:
             played.close()
             raise
+
+
+def _check_types(file: object, cache: object, idle: object) -> None:
+    """Refuse what YAML makes of a slip, such as ``idle: "no"``, which would count as true.
+
+    Raises:
+        ConfigError: A value has another type.
+    """
+    for name, value in (("file", file), ("cache", cache)):
+        if not isinstance(value, str | None):
+            raise ConfigError(
+                f"environment.kwargs.{name} of a text game must be a path, or null for none; got "
+                f"{value!r}"
+            )
+    if type(idle) is not bool:
+        raise ConfigError(
+            f"environment.kwargs.idle of a text game must be true or false; got {idle!r}"
+        )
 
 
 def _given(file: str) -> Path:

@@ -24,6 +24,15 @@ class Framed(gymnasium.Wrapper):
         """Nothing."""
 
 
+class Random(gymnasium.Wrapper):
+    """Another pole in each episode, which its picture shows and its state does not."""
+
+    def reset(self, **how: object) -> object:
+        """Choose a pole."""
+        self.unwrapped.length = self.np_random.uniform(0.3, 1.0)  # type: ignore[attr-defined]
+        return self.env.reset(**how)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("id", CLASSIC)
 def test_classic_control_is_drawn_alike_elsewhere(id: str) -> None:
     let_draw_without_screen()
@@ -67,4 +76,5 @@ def test_bodies_of_mujoco_are_in_the_same_places_elsewhere(id: str) -> None:
 def test_what_may_draw_from_more_has_no_pose() -> None:
     assert posed(Own()) is None
     assert posed(Framed(CartPoleEnv())) is None
+    assert posed(Random(CartPoleEnv())) is None
     assert posed(gymnasium.wrappers.TimeLimit(CartPoleEnv(), 9)) is not None

@@ -103,6 +103,19 @@ def test_values_that_are_not_allowed_are_refused(seed: Any, rewards: str, says: 
         stored(seed, rewards, "1.0", None)
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({"idle": "no"}, "kwargs.idle .* true or false; got 'no'"),
+        ({"file": 3}, "kwargs.file .* path, or null for none; got 3"),
+        ({"cache": True}, "kwargs.cache .* path, or null for none; got True"),
+    ],
+)
+def test_values_of_other_types_are_refused(kwargs: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        TextWorldGame(**kwargs)
+
+
 @pytest.mark.parametrize("missing", ["textworld", "jericho"])
 def test_missing_package_is_named_with_the_command(
     missing: str, monkeypatch: pytest.MonkeyPatch
