@@ -17,6 +17,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
 CHECK_INTERVAL_S = 0.2
+PAUSE_S = 2.0  # a launcher that looks no sooner was itself paused, and saw nothing of the nodes
 # A pulse that has not moved for so long has missed some: whoever is at fault, it is not a call.
 MISSED_S = 6 * PULSE_PERIOD_S
 # Work that was done before may take so many times the longest of its kind, and so many times what
@@ -87,15 +88,22 @@ class _Watched:
             self.count, self.beat_s = count, now_s
         return 0.0 if self.beat_s is None else now_s - max(self.beat_s, forgiven_s)
 
-    def look(self, counters: tuple[int, ...], now_s: float) -> bool:
-        """Compare the counters with those of before; whether they stand still."""
+    def look(self, counters: tuple[int, ...], now_s: float, unseen_s: float) -> bool:
+        """Compare the counters with those of before; whether they stand still.
+
+        Args:
+            counters: Of now, the state first.
+            now_s: The time.
+            unseen_s: For how long before it nobody looked who should have.
+        """
         if counters == self.counters:
             return True
         if self.counters:
             state = self.counters[0]
             self.done.add(state)
             kind = self.longest_s if self.repeats else self.first_s
-            kind[state] = max(now_s - self.moved_s, kind.get(state, 0.0))
+            stood_s = max(now_s - self.moved_s - unseen_s, 0.0)
+            kind[state] = max(stood_s, kind.get(state, 0.0))
         self.counters, self.moved_s = counters, now_s
         self.repeats = counters[0] in self.done or self.works[counters[0]] > 0
         return False
@@ -130,6 +138,7 @@ class StallDetector:
             self._renew(node)
         self._checked_s = time.monotonic()
         self._forgiven_s: float = 0.0
+        self._unseen_s: float = 0.0
 
     def check(
         self, now_s: float, lost: Collection[str] = (), only: str | None = None
@@ -143,8 +152,10 @@ class StallDetector:
         if pause_s < CHECK_INTERVAL_S:
             return None
         self._checked_s = now_s
-        if pause_s > 2.0:
+        late = pause_s > PAUSE_S
+        if late:
             self._forgiven_s = now_s
+        self._unseen_s = pause_s - CHECK_INTERVAL_S if late else 0.0
         for node, watched in [*self._watched.items()]:
             if node in lost and (watched.counters or watched.beat_s is not None):
                 self._renew(node)
@@ -178,7 +189,7 @@ class StallDetector:
         executes = node in self._plan.names.steppers
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
         counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
-        if not watched.look(counters, now_s):
+        if not watched.look(counters, now_s, self._unseen_s):
             return None
         limit = self._limit(row, watched)
         # Until it gave its last sign of life: it may have been stopped just now.

@@ -309,6 +309,20 @@ def test_pause_of_the_launcher_is_forgiven(watched: Watched) -> None:
     assert watched.run(5) is not None, "but not for ever"
 
 
+def test_pause_of_the_launcher_is_no_scale_of_what_nodes_do(watched: Watched) -> None:
+    """20 times the pause would be waited for."""
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(1) is None
+    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(1) is None
+    watched.now_s += REPEAT_LIMIT_S
+    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
+    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    assert watched.run(REPEAT_LIMIT_S) is None
+    assert watched.run(3) is not None
+
+
 def test_node_that_is_forgiven_begins_anew(watched: Watched) -> None:
     """Somebody holds it in a debugger."""
     watched.enter(ENV_ROW, NodeState.STEPPING)
