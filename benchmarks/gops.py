@@ -13,8 +13,9 @@ environment step per update. Both keep one critic, and update policy and targets
 that `off_policy_degree`. ``fastloop``: FastLoop's own DSAC, as `fastloop launch` runs it.
 
 GOPS is not on the package index: FASTLOOP_GOPS names a Python that can import it, which then runs
-all of this. Where there is none, `tests/integrations/gops/standin` takes GOPS's place, and MuJoCo's
-InvertedPendulum the cart-pole's.
+all of this but ``fastloop`` where its Gymnasium is too old to train with, as GOPS's own is: that
+side is run by the Python that this was started with. There, and where there is no GOPS, MuJoCo's
+InvertedPendulum takes the cart-pole's place; `tests/integrations/gops/standin` takes GOPS's.
 
 The ratio is that of ``fastloop`` on ``cartpole``; ``halfcheetah_ratio`` has a target of its own.
 """
@@ -35,12 +36,14 @@ from benchmarks.against_sb3 import METRICS_INTERVAL_S, Figures, number, quick_as
 from benchmarks.against_sb3 import report as say
 from benchmarks.launched import ROOT, launched
 from benchmarks.measure import medians, print_result
+from fast_core.envs import making
 
 TARGET = 2.0
 PEERS = ("mujoco",)
 HALFCHEETAH_TARGET = 1.3
 THREADS = ("1", "2")
 TIMEOUT_S = 900.0  # Ray needs minutes on a busy machine
+STARTED_BY = "FASTLOOP_BENCH_PYTHON"  # the Python that this was started with
 STANDIN = ROOT / "tests" / "integrations" / "gops" / "standin"
 
 
@@ -86,12 +89,19 @@ def newest(name: str) -> str:
 
 def fastloop_rate(task: str, case: Case, *, quick: bool, gops: bool) -> float:
     """Updates per second between the first one that counts and the last."""
-    own = "benchmarks.gops_tasks:Cartpole" if gops else newest("InvertedPendulum")
-    environment = own if task == "cartpole" else newest("HalfCheetah")
+    old = int(gymnasium.__version__.partition(".")[0]) < making.OLDEST
+    if old:
+        cartpole, halfcheetah = "InvertedPendulum-v5", "HalfCheetah-v5"
+    else:
+        cartpole, halfcheetah = newest("InvertedPendulum"), newest("HalfCheetah")
+        cartpole = "benchmarks.gops_tasks:Cartpole" if gops else cartpole
+    environment = cartpole if task == "cartpole" else halfcheetah
+    python = os.environ.get(STARTED_BY, sys.executable) if old else sys.executable
     last = case.quick_last if quick else case.last
     limits = (f"metrics.interval_s={METRICS_INTERVAL_S}", f"stop.updates={last}")
     overrides = (*case.overrides, *limits, "stop.env_steps=null")
-    with launched(case.config, (*overrides, f"environment.id={environment}")) as run:
+    overrides = (*overrides, f"environment.id={environment}")
+    with launched(case.config, overrides, python=python) as run:
         run.wait(TIMEOUT_S)
         rows = [row for row in run.lines("metrics.jsonl") if number(row, "updates") >= case.first]
     updates, seconds = (
@@ -164,6 +174,7 @@ def main() -> None:
     """Measure everything in turn and print the last line."""
     # Taken out, so that it is once, however that Python's path is spelled.
     if python := os.environ.pop("FASTLOOP_GOPS", None):
+        os.environ[STARTED_BY] = sys.executable
         os.execvp(python, [python, "-m", "benchmarks.gops", *sys.argv[1:]])
     quick = quick_asked("DSAC under GOPS's trainers and FastLoop's.")
     gops, ray = (importlib.util.find_spec(name) is not None for name in ("gops", "ray"))

@@ -64,14 +64,18 @@ class Launched:
 
 @contextmanager
 def launched(
-    config: Path, overrides: Sequence[str], *, program: str = "fast_core.cli"
+    config: Path,
+    overrides: Sequence[str],
+    *,
+    program: str = "fast_core.cli",
+    python: str = sys.executable,
 ) -> Iterator[Launched]:
     """``fastloop launch CONFIG key=value ...`` in a temporary directory; ended on leaving.
 
-    ``program`` is the module that is run in place of FastLoop's command.
+    ``program`` is the module that is run in place of FastLoop's command, by ``python``.
     """
     with tempfile.TemporaryDirectory(prefix="fastloop-bench-") as directory:
-        command = [sys.executable, "-m", program, "launch", str(config)]
+        command = [python, "-m", program, "launch", str(config)]
         started_s = time.monotonic()
         process = subprocess.Popen(
             [*command, f"directory={directory}", *overrides],
