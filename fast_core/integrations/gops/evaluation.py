@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,7 @@ class Evaluations:
         self._household = Household()
         self._ready = False
         self._running: Evaluated | None = None
-        self._thread = threading.Thread()
+        self._thread, self._began_s = threading.Thread(), 0.0
         factory = functools.partial(make_evaluator, recipe)
         self._remote: Remote = self._household.start("evaluator", "evaluator", factory, 0, 0)
 
@@ -85,6 +86,7 @@ class Evaluations:
         weights = Weights(iteration, self._household.weights.put(Tensors(networks, "").flat()))
         state = {name: each.detach().cpu().clone() for name, each in networks.state_dict().items()}
         one = self._running = Evaluated(iteration, env_steps, state)
+        self._began_s = time.monotonic()
         self._thread = threading.Thread(target=self._evaluate, args=(one, weights), daemon=True)
         self._thread.start()
 
@@ -92,7 +94,10 @@ class Evaluations:
         try:
             if not self._ready:
                 self._remote.wait_until_ready(self._timeout_s)
-                self._ready = True
+                self._ready, self._began_s = (
+                    True,
+                    time.monotonic(),
+                )  # a start has a limit of its own
             one.score = self._remote(weights, one.iteration, one.env_steps).score
         except BaseException as error:  # for the thread that asks
             one.failure = error
@@ -105,15 +110,17 @@ class Evaluations:
         """
         if self._running is None:
             return None
-        if wait:
-            self._thread.join(self._timeout_s)
-            if self._thread.is_alive():
+        while self._thread.is_alive():
+            limit_s = self._timeout_s
+            left_s = None if limit_s is None else self._began_s + limit_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
                 raise NodeFailed(
-                    f"{self._remote.name} did not come back from eval() within "
-                    f"{self._timeout_s:g} s (work_timeout_s)"
+                    f"{self._remote.name} did not come back from eval() within {limit_s:g} s "
+                    "(work_timeout_s)"
                 )
-        if self._thread.is_alive():
-            return None
+            if not wait:
+                return None
+            self._thread.join(left_s)
         one, self._running = self._running, None
         if one.failure is not None:
             raise one.failure
