@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO
-from fast_core.integrations.options import check_flag, check_limit, read_written_degree
+from fast_core.integrations.options import (
+    check_flag,
+    check_least,
+    check_limit,
+    read_written_degree,
+)
 
 SERIAL = ("off_serial_trainer", "on_serial_trainer")
 PARALLEL = ("off_async_trainer", "off_sync_trainer", "on_sync_trainer")
@@ -57,11 +61,12 @@ class Options:
                 "off_policy_degree", changes["off_policy_degree"]
             )
         for name in ("samples_per_round", "num_samplers"):
-            number = changes.get(name)
-            if number is not None and (not isinstance(number, int) or number < 1):
-                raise ConfigError(f"{name} must be a whole number, at least 1; got {number!r}")
+            if changes.get(name) is not None:
+                check_least((name, changes[name], 1))
         options = dataclasses.replace(self, **changes)
+        check_least(("data_queue_size", options.data_queue_size, 1))
         check_flag("enable_async_eval", options.enable_async_eval)
+        check_flag("fused_optimizers", options.fused_optimizers)
         check_limit("work_timeout_s", options.work_timeout_s)
         return options
 

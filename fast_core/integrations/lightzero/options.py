@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fast_core.errors import ConfigError
-from fast_core.integrations.options import read_written_degree
+from fast_core.integrations.options import check_flag, check_least, read_written_degree
 
 Backend = Literal["process", "thread"]
 _BACKENDS = ("process", "thread")
@@ -105,13 +105,12 @@ def _check_name(name: str, known: list[str]) -> None:
 def _checked(name: str, value: object, default: object) -> object:
     where = f"policy.{name} (or the argument)"
     if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise ConfigError(f"{where} must be True or False; got {value!r}")
+        check_flag(where, value)
     elif name == "async_backend":
         if value not in _BACKENDS:
             raise ConfigError(f"{where} must be one of {', '.join(_BACKENDS)}; got {value!r}")
     elif name == "off_policy_degree":
         return read_written_degree(where, value)
-    elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{where} must be a whole number, at least 1; got {value!r}")
+    else:
+        check_least((where, value, 1))
     return value

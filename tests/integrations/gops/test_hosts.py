@@ -228,6 +228,9 @@ def test_options_follow_arguments_and_trainer(
         ({"enable_async_eval": "False"}, "enable_async_eval must be True or False; got 'False'"),
         ({"work_timeout_s": 0}, "work_timeout_s must be above 0"),
         ({"samples_per_round": 0}, "samples_per_round must be a whole number, at least 1; got 0"),
+        ({"num_samplers": True}, "num_samplers must be a whole number, at least 1; got True"),
+        ({"data_queue_size": 0}, "data_queue_size must be a whole number, at least 1; got 0"),
+        ({"fused_optimizers": "no"}, "fused_optimizers must be True or False; got 'no'"),
         ({"num_samplers": 1.5}, "num_samplers must be"),
     ],
 )
