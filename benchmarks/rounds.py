@@ -104,9 +104,11 @@ def account(run: Launched, first: int) -> Account:
     (config,), (trace,) = (run.directory.glob(f"*/*/{n}") for n in ("config.yaml", "trace.json"))
     steps = int(yaml.safe_load(config.read_text())["rollout"]["steps"])
     rows = [row for row in run.lines("metrics.jsonl") if number(row, "env_steps") >= first]
+    # A row between two updates, as a busy machine makes them, has nothing to say of updates.
     learning_s = sum(
-        (number(row, "updates") - number(before, "updates")) * value(row, "train/update_ms") / 1e3
+        made * value(row, "train/update_ms") / 1e3
         for before, row in pairwise(rows)
+        if (made := number(row, "updates") - number(before, "updates"))
     )
     time_s, env_steps, updates = (
         number(rows[-1], key) - number(rows[0], key) for key in ("time_s", "env_steps", "updates")

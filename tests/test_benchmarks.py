@@ -325,6 +325,14 @@ def test_rest_of_a_round_is_what_learning_and_collecting_leave(tmp_path: Path) -
     assert found.rest_s == pytest.approx(0.05)
 
 
+def test_row_without_an_update_costs_no_learning(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, [("stepping", 1e5 * k, 9e9 if k == 0 else 50e3) for k in range(4)])
+    (metrics,) = tmp_path.glob("*/*/metrics.jsonl")
+    between = {"env_steps": 80, "updates": 80, "time_s": 4.0, "values": {}}
+    metrics.write_text(metrics.read_text() + json.dumps(between) + "\n")
+    assert rounds_benchmark.account(run, first=20).rest_s == pytest.approx(0.05)
+
+
 def test_hand_over_is_what_rounds_of_any_length_have_once() -> None:
     """Rounds with 2 ms once and 0.1 ms around each update."""
 
