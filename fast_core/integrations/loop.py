@@ -16,6 +16,7 @@ from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
 from fast_core.integrations.hosts import Collected, Learning, Weights
 from fast_core.integrations.results import Verdict
+from fast_core.system.text import error_text
 
 Step = Callable[[], None]
 
@@ -302,6 +303,10 @@ class Crew:
         self._end(None)
         if error is not None:
             self._team.end()
+            try:
+                self._team.learning.interrupt()
+            except Exception as raised:  # of the user's code; it is not what ended the run
+                error.add_note(f"The learner's interrupt() raised: {error_text(raised)}")
         # One that hung for the whole limit gets no second one.
         deadline_s = time.monotonic() + (LOOK_S if self._hangs(error) else SHUTDOWN_S)
         for each in self._threads:

@@ -55,8 +55,18 @@ class Household:
         self._members: list[Remote] = []
         self._closed = False
 
-    def start(self, part: Part, name: str, factory: Host, rank: int, seed: int) -> Remote:
+    def start(
+        self, part: Part, name: str, factory: Host, rank: int, seed: int, *, call: str = ""
+    ) -> Remote:
         """Start a process that makes a part; `Remote.wait_until_ready` waits for it.
+
+        Args:
+            part: What is made.
+            name: Its name for people.
+            factory: Makes it there, of ``rank`` and ``seed``.
+            rank: Its number.
+            seed: Its seed.
+            call: What people know its work as; else it is the method of such a part.
 
         Raises:
             ConfigError: The factory can't be sent.
@@ -80,7 +90,7 @@ class Household:
             )
         self._watchdog.add(process.pid)
         theirs.close()
-        self._members.append(Remote(part, name, process, ours))
+        self._members.append(Remote(part, name, process, ours, call))
         with contextlib.suppress(OSError):  # it is gone, which `wait_until_ready` tells
             self._members[-1].link.send(None, order)
         return self._members[-1]
@@ -109,10 +119,16 @@ class Remote:
     """Does in a process what `Collecting` or `Evaluating` does here; one call at a time."""
 
     def __init__(
-        self, part: Part, name: str, process: subprocess.Popen[bytes], end: socket.socket
+        self,
+        part: Part,
+        name: str,
+        process: subprocess.Popen[bytes],
+        end: socket.socket,
+        call: str = "",
     ) -> None:
         self.name = f"{name} (process {process.pid})"
-        self.method = Collecting.method if part == "collector" else Evaluating.method
+        method = Collecting.method if part == "collector" else Evaluating.method
+        self.call = call or f"{method}()"
         self.pid = process.pid
         self._process, self.link, self._sent = process, Link(end), -1
 
@@ -132,17 +148,31 @@ class Remote:
         """One unit of work; ``weights.state`` was put on the shelf, and stays there meanwhile.
 
         Raises:
-            NodeFailed: It raised, with its traceback; what it gave can't be sent; or the process is
-                gone.
+            NodeFailed: See `result`.
         """
+        self.begin(weights, train_iter, envstep)
+        return self.result()
+
+    def begin(self, weights: Weights | None, train_iter: int, envstep: int) -> None:
+        """Have it begin one; `result` is to be called before the next."""
         new = weights if weights is not None and weights.version != self._sent else None
         with contextlib.suppress(OSError):  # it is gone, which `_take` tells
             self.link.send(
                 (None if new is None else new.version, train_iter, envstep),
                 None if new is None else cast("Parcel", new.state),
             )
-        result = self._take(f"{self.method}()")
         self._sent = self._sent if weights is None else weights.version
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Wait for what it has begun.
+
+        Raises:
+            NodeFailed: It raised, with its traceback; what it gave can't be sent; the process is
+                gone; or it took longer.
+        """
+        self.link.socket.settimeout(timeout_s)
+        result = self._take(self.call)
+        self.link.socket.settimeout(None)
         return result
 
     def _take(self, doing: str) -> Any:
