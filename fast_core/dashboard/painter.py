@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from fast_core.envs.classic_pictures import drawn_small
 from fast_core.envs.made_to_draw import let_draw_without_screen, make_to_draw
 from fast_core.envs.making import Env, make_env
 from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
@@ -27,9 +28,9 @@ FIRST_S, NEXT_S = 30.0, 3.0
 class Painter:
     """A thread with an environment of its own, which is brought to each pose and drawn.
 
-    Where it has to wait for a core it takes `dashboard.cpu_share` of one at most. Of what it can't
-    draw in time the newest is drawn. When anything goes wrong it gives up for good: env nodes draw
-    again, and say what there is to say of it.
+    Where it has to wait for a core, it takes `dashboard.cpu_share` of one at most together with
+    what becomes of its pictures here. Of what it can't draw in time the newest is drawn. When
+    anything goes wrong it gives up for good: env nodes draw again, and say what there is to say.
 
     Concurrency: the server's thread asks and takes, the painter's draws; both hold the lock for
     some assignments only.
@@ -92,10 +93,15 @@ class Painter:
             self._since_s = time.monotonic()
             env, draw = self._make()
             self._since_s, crowding = None, Crowding()
+            ended_s = time.process_time()
             while (asked := self._next()) is not None:
-                began_ns = time.thread_time_ns()
+                began_s = time.thread_time()
                 self._paint(*asked, env, draw)
-                cost_s = (time.thread_time_ns() - began_ns) / 1e9
+                own_s = time.thread_time() - began_s
+                # Its pictures are made files and sent by the server's thread meanwhile; what takes
+                # longer than drawing is not for their sake.
+                began_s, ended_s = ended_s, time.process_time()
+                cost_s = min(ended_s - began_s, 2 * own_s)
                 self._rest(cost_s * min(1.0, crowding.factor() - 1) / self._share)
         except Exception as error:  # an environment may raise anything
             self._give_up(error_text(error))
@@ -120,7 +126,7 @@ class Painter:
             pictures.fit(self._width)
             pictures.render()
             return env, pictures.followed
-        return env, draw
+        return env, drawn_small(env, self._width) or draw
 
     def _next(self) -> tuple[int, int, Frame] | None:
         """What to draw next; None at the end."""
