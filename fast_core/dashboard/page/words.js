@@ -86,7 +86,10 @@ const WORDS = {
   q: ["Q-values", "Q 值"],
   mean: ["Action, mean ± deviation", "动作均值 ± 标准差"],
   of_taken: ["of the action taken", "所选动作"],
-  no_insight: ["Value and actions appear when the policy tells them.", "策略给出价值与动作后在此显示。"],
+  no_insight: [
+    "Waiting: what the policy thinks appears when the update in progress has ended. If it stays away, the run's logs say why.",
+    "等待中：当前更新结束后在此显示策略的判断。若一直没有，请查看运行日志。",
+  ],
   action: ["action {n}", "动作 {n}"],
   more_actions: ["and {n} more", "另有 {n} 个"],
   timeline: ["What every node does", "各节点状态"],
