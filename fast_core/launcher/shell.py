@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import CheckpointError, TransportError
@@ -31,6 +32,7 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
+    LauncherCommand,
     LauncherEvent,
     LogLine,
     NodeExited,
@@ -220,14 +222,17 @@ class Shell:
     def receive(self, ready: Sequence[int] | None = None) -> bool:
         """Take all that hub, callbacks and a commit have come to; True if there was anything.
 
-        Who asks is heard if their source is among those that are ``ready``, or it is None.
+        ``ready`` are the sources that have something (`filenos`), None for any; the hub is asked
+        whatever they are.
         """
-        events: list[Event | LauncherEvent] = [*self.hub.receive(), *self._telling.take()]
+        events: list[Event | LauncherEvent] = [*self.hub.receive()]
+        if ready is None or ready:
+            events += self._telling.take()
         if ready is None or not set(self._desk.filenos()).isdisjoint(ready):
             events += self._requests()
         for event in events:
             self.take(event)
-        return self._take_commit() or bool(events)
+        return (ready != [] and self._take_commit()) or bool(events)
 
     def _requests(self) -> list[Requested | ScaleRequested]:
         return self._desk.take(self._status, lambda: self._scheduler.statistics().checkpoint)
@@ -295,30 +300,49 @@ class Shell:
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
         now_s = self._now_s()
+        kind = type(event)
+        if kind is RolloutReady or kind is Trained:  # several a round, all others are rare
+            self._progressed(event)
+        elif self._hear(event, now_s):
+            return
+        if self._recorder is not None and self.end is None:
+            self._recorder.note(event, now_s)
+        self._carry_out(self._scheduler.handle(event, now_s))
+        if kind is Trained:
+            self._write_metrics(now_s)
+        elif kind is not RolloutReady:
+            self._answer(event)
+
+    def _progressed(self, event: Event | LauncherEvent) -> None:
+        """Count what is shown of collecting and training."""
+        if isinstance(event, RolloutReady):
+            if event.quarantined:
+                self._count_quarantined(event.node, event.quarantined)
+        elif isinstance(event, Trained):
+            self._rows.trained(event)
+            if event.digest:
+                facts: dict[str, Fact] = {"version": event.version, "digest": event.digest}
+                self._journal.write("digest", f"ticket {event.ticket}", facts)
+
+    def _hear(self, event: Event | LauncherEvent, now_s: float) -> bool:
+        """Take note of an event; True if it is none of the scheduler's, or not yet."""
         match event:
             case LogLine():
                 self._logs.write(event)
                 self.progress.log(event)
-                return
+                return True
             case Figures():
                 self._rows.figures(event)
-                return
+                return True
             case Restoring(node):
                 since_s, _ = self.restoring.get(node, (now_s, event))
                 self.restoring[node] = since_s, event
             case Ready():
                 self._ready(event)
-            case Trained():
-                self._rows.trained(event)
-                if event.digest:
-                    facts: dict[str, Fact] = {"version": event.version, "digest": event.digest}
-                    self._journal.write("digest", f"ticket {event.ticket}", facts)
             case Evaluated():
                 self._evaluated(event)
             case Told():
                 self._telling.hear(event)
-            case RolloutReady(node, quarantined=count) if count:
-                self._count_quarantined(node, count)
             case Failed(node) | NodeExited(node) if self._scheduler.spares(event):
                 self._leave(node)
             case NodeExited() if self._scheduler.survives(event):
@@ -329,15 +353,14 @@ class Shell:
             case Failed(node) if self._is_death(event):
                 grace_s = self.plan.config.supervision.grace_s
                 self.dying.setdefault(node, (now_s + grace_s, event))
-                return
+                return True
             case Failed() | NodeExited():
                 self._failed(event)
-        if self._recorder is not None and self.end is None:
-            self._recorder.note(event, now_s)
-        self._carry_out(self._scheduler.handle(event, now_s))
+        return False
+
+    def _answer(self, event: Event | LauncherEvent) -> None:
+        """Tell who asked at the desk what comes of it."""
         match event:
-            case Trained():
-                self._write_metrics(now_s)
             case CheckpointWritten():
                 self._desk.written(event)
             case ScaleRequested(number):
@@ -425,6 +448,11 @@ class Shell:
         """Whether the run would go on after this death."""
         return self._scheduler.survives(event) or self._scheduler.spares(event)
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether there are nodes to start or to watch the end of: the two that follow."""
+        return bool(self._respawns or self._retired)
+
     def take_retired(self) -> list[str]:
         """Nodes that were told to stop while the run goes on and were not taken yet."""
         retired, self._retired = self._retired, []
@@ -465,49 +493,53 @@ class Shell:
 
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
-            match command:
-                case Respawn():
-                    if command.node in self.absent:
-                        self.absent.discard(command.node)
-                        self.coming.add(command.node)
-                    self._respawns.append(command)
-                case Retire(name):
-                    self._leave(name)
-                    self._retired.append(name)
-                    self._send(name, Stop("finished"))
-                case Scaled():
-                    self._desk.scaled(command)
-                case Tell(moment):
-                    self._telling.tell(moment, self._scheduler.statistics())
-                case CommitCheckpoint():
-                    self._telling.committing(command, self._directory)
-                    self._committer.begin(command, self._directory)
-                    self._desk.committing(self._directory)
-                case AbandonCheckpoint(number, error):
-                    self._abandon(error)
-                    self._desk.abandoned(number, error)
-                case Decision(what, why):
-                    self._journal.write(what, why)
-                    if what in BEGIN:
-                        self._write_config()
-                        self._tell_changed_sources()
-                    elif what in TOLD:
-                        self._report(why)
-                    elif what == DEGREE:
-                        text = f"off-policy degree {why}"
-                        self.progress.log(LogLine("launcher", "INFO", text))
-                case EndRun():
-                    self.end = command
-                    self._desk.ended(command.text)
-                case _:
-                    assert node != LAUNCHER
-                    if isinstance(command, Save) and (error := self._prepare(command)):
-                        self.take(Saved(node, command.checkpoint, (), error))
-                    elif node == CALLBACKS:
-                        assert isinstance(command, Save)
-                        self._telling.save(command)
-                    else:
-                        self._send(node, command)
+            if node == LAUNCHER:
+                self._obey(command)
+            elif isinstance(command, Save) and (error := self._prepare(command)):
+                self.take(Saved(node, command.checkpoint, (), error))
+            elif node == CALLBACKS:
+                assert isinstance(command, Save)
+                self._telling.save(command)
+            else:
+                self._send(node, cast("Command", command))
+
+    def _obey(self, command: Command | LauncherCommand) -> None:
+        match command:
+            case Respawn(node):
+                if node in self.absent:
+                    self.absent.discard(node)
+                    self.coming.add(node)
+                self._respawns.append(command)
+            case Retire(name):
+                self._leave(name)
+                self._retired.append(name)
+                self._send(name, Stop("finished"))
+            case Scaled():
+                self._desk.scaled(command)
+            case Tell(moment):
+                self._telling.tell(moment, self._scheduler.statistics())
+            case CommitCheckpoint():
+                self._telling.committing(command, self._directory)
+                self._committer.begin(command, self._directory)
+                self._desk.committing(self._directory)
+            case AbandonCheckpoint(number, error):
+                self._abandon(error)
+                self._desk.abandoned(number, error)
+            case Decision(what, why):
+                self._decided(what, why)
+            case EndRun():
+                self.end = command
+                self._desk.ended(command.text)
+
+    def _decided(self, what: str, why: str) -> None:
+        self._journal.write(what, why)
+        if what in BEGIN:
+            self._write_config()
+            self._tell_changed_sources()
+        elif what in TOLD:
+            self._report(why)
+        elif what == DEGREE:
+            self.progress.log(LogLine("launcher", "INFO", f"off-policy degree {why}"))
 
     def _tell_changed_sources(self) -> None:
         changed = self._sources.changed() if self._sources is not None else ()
@@ -566,19 +598,13 @@ class Shell:
 
     # --- for the loops -------------------------------------------------------------------------
 
-    def tick_if_due(self) -> float | None:
-        """Give the scheduler the time when it wants it, and end a run whose callback hangs.
-
-        Returns:
-            When it wants it next, on the monotonic clock.
-        """
+    def tick_if_due(self) -> None:
+        """Give the scheduler the time when it wants it, and end a run whose callback hangs."""
         if self.end is None and (late := self._telling.overdue()) is not None:
             self.take(late)
         wakeup_s = self._scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick(self._idle_since_s()))
-            wakeup_s = self._scheduler.next_wakeup_s()
-        return wakeup_s
 
     def _idle_since_s(self) -> float | None:
         """Since when none of those that the scheduler waits for has been at work."""
