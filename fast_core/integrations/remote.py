@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,12 +29,14 @@ from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Wei
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import held_back, undisturbed
+from fast_core.launcher.processes.interrupts import STOP_SIGNALS, held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.text import error_text
 
 _REAP_S = 5.0
+_LEAVING_S = 0.2  # that a process gets to see that nobody asks it any more
+_INTERRUPTED_S = 1.0  # and then to come back from what it is doing, by KeyboardInterrupt
 _START = (
     "import sys; sys.path[:] = {path!r}; from fast_core.integrations.remote import serve; "
     "serve(int(sys.argv[1]), int(sys.argv[2]))"
@@ -98,7 +100,8 @@ class Household:
     def close(self, grace_s: float = 0.0) -> None:
         """End all of them and what they started; may be called twice.
 
-        Processes that have nothing to do get ``grace_s`` to leave as any Python program does.
+        They get ``grace_s`` to leave as any Python program does, with what it has to do at its end.
+        Those that are at work then are interrupted, as by Ctrl-C, and killed a second later.
         """
         undisturbed(functools.partial(self._close, grace_s))
 
@@ -106,13 +109,22 @@ class Household:
         members, self._members = self._members, []
         for member in members:
             member.dismiss()
-        deadline_s = time.monotonic() + grace_s
+        _wait_for(members, max(grace_s, _LEAVING_S))
         for member in members:
-            member.kill(max(deadline_s - time.monotonic(), 0.0))
+            member.interrupt()
+        _wait_for(members, _INTERRUPTED_S)
+        for member in members:
+            member.kill()
         if not self._closed:
             self._closed = True
             self._watchdog.close()
             self.weights.close()
+
+
+def _wait_for(members: Sequence[Remote], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    for member in members:
+        member.is_gone(max(deadline_s - time.monotonic(), 0.0))
 
 
 class Remote:
@@ -213,10 +225,20 @@ class Remote:
         with contextlib.suppress(OSError):
             self.link.socket.shutdown(socket.SHUT_RDWR)
 
-    def kill(self, grace_s: float) -> None:
-        """End it and all of its process group, itself after ``grace_s``."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace_s)
+    def is_gone(self, timeout_s: float) -> bool:
+        """Whether it has left, after that time at most."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def interrupt(self) -> None:
+        """Have what it does raise `KeyboardInterrupt`; nothing if it is gone."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it and all of its process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -229,11 +251,14 @@ class Remote:
 def serve(descriptor: int, parent: int) -> None:
     """Make the part and do its work until the other side is gone."""
     die_with_parent(parent)
+    # What is made here can be interrupted, and what that starts ended, as in any program.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     end = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)  # a simulator's own programs have no use for it
     link = Link(end)
     os.register_at_fork(after_in_child=link.close)  # nor those it forks, who may outlive it
-    with contextlib.suppress(EOFError, OSError):
+    with _leaving_quietly():
         _, order = link.receive()
         assert order is not None
         part, name, factory, rank, seed = order.read()
@@ -249,6 +274,16 @@ def serve(descriptor: int, parent: int) -> None:
                     (version, train_iter, envstep), state = link.receive()
                     work = functools.partial(served.work, version, state, train_iter, envstep)
                     served.answer(work)
+
+
+@contextlib.contextmanager
+def _leaving_quietly() -> Iterator[None]:
+    """Leave when the other side is gone or interrupts; what is done at exit is not disturbed."""
+    try:
+        with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Served:
