@@ -36,6 +36,9 @@ def framed(draw: st.DrawFn) -> tuple[FrameLayout, Frame]:
     if frame.picture is None and draw(st.booleans()):
         numbers = st.integers(1, 3 * most * most // 8) if most > 1 else st.just(0)
         frame = frame._replace(pose=draw(arrays.arrays(np.float64, numbers)) if most > 1 else None)
+    elif frame.picture is None:
+        letters = st.text(st.characters(exclude_characters="\0", codec="ascii"))
+        frame = frame._replace(text=draw(letters)[: 3 * most * most])
     noise = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 256, 4096, np.uint8)
     parts = [_filled(noise, *each) for each in (obs, action, (np.dtype(np.float32), (state,)))]
     return layout, frame._replace(obs=parts[0], action=parts[1], state=parts[2])
