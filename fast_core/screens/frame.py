@@ -12,6 +12,7 @@ from fast_core.algorithm import Array
 from fast_core.system.text import encodable
 
 NOTE_BYTES = 480
+TEXT_BYTES = 16_384  # of which no screen shows more
 _TEXT = -1  # the height of a text
 # taken_ns, shard, env, episode, seed, step, version, incarnation, height, width, total, fps, note
 _HEADER = struct.Struct(f"<4q Q 5q 2d {NOTE_BYTES}s")
@@ -96,7 +97,8 @@ class FrameLayout(NamedTuple):
         height, width = (0, 0) if picture is None else picture.shape[:2]
         width = len(frame.pose) if picture is None and frame.pose is not None else width
         if drawn is None and frame.text:
-            drawn = np.frombuffer(_cut(frame.text, self.picture_bytes), np.uint8)
+            most = min(self.picture_bytes, TEXT_BYTES)
+            drawn = np.frombuffer(_cut(frame.text, most), np.uint8)
             height, width = _TEXT, len(drawn)
         note = _cut(frame.note, NOTE_BYTES)
         begin = frame[: Frame._fields.index("total")]

@@ -23,7 +23,7 @@ def as_drawn(drawn: object, most: int) -> Picture | str:
         NoPicture: It is something else.
     """
     text = as_text(drawn)
-    return as_picture(drawn, most) if text is None else text
+    return as_picture(drawn, most) if text is None else text or " "  # an empty one is one, too
 
 
 def as_text(drawn: object) -> str | None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fast_core.screens.frame import NOTE_BYTES, Frame, FrameLayout
+from fast_core.screens.frame import NOTE_BYTES, TEXT_BYTES, Frame, FrameLayout
+from tests.dashboard.served import make_frame
 
 WORD = st.integers(-(2**63), 2**63 - 1)
 RECORD = np.dtype([("where", np.float32, (2,)), ("which", np.int64)], align=True)
@@ -90,3 +91,13 @@ def test_note_may_have_letters_that_utf8_has_not() -> None:
     room = bytearray(layout.nbytes)
     layout.pack(Frame(*range(8), 0.0, 0.0, "no file \udcff", None, *nothing), room)
     assert layout.unpack(bytes(room)).note == "no file \\udcff"
+
+
+def test_text_is_cut_where_there_is_no_room() -> None:
+    layout = FrameLayout(*((np.dtype(np.uint8), (1,)),) * 2, 0, 3 * 320**2)
+    whole = make_frame(picture=None, text="\N{BLACK STAR}" * TEXT_BYTES)
+    frame = whole._replace(obs=np.zeros(1, np.uint8), action=np.zeros(1, np.uint8))
+    room = bytearray(layout.nbytes)
+    layout.pack(frame, room)
+    text = layout.unpack(bytes(room)).text
+    assert text.endswith("\N{BLACK STAR}...") and len(text.encode()) <= TEXT_BYTES
