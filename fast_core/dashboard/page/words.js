@@ -79,6 +79,7 @@ const WORDS = {
   clip_saved: ["The clip is saved as {name}.", "片段已保存为 {name}。"],
   clip_failed: ["No clip: {why}", "无法保存片段：{why}"],
   picture: ["RGB", "RGB"],
+  text: ["Text", "文本"],
   observation: ["Observation", "观测"],
   insight: ["What the policy thinks", "策略的判断"],
   value: ["Value", "价值"],

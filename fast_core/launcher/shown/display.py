@@ -189,6 +189,7 @@ class Display:
             warnings=self._progress.warnings,
             deaths=shell.roster.lives,
             nodes_back=now.nodes_back,
+            page=shell.plan.config.dashboard.enabled,
         )
 
     def _newest_checkpoint(self) -> str:
