@@ -150,7 +150,7 @@ class Shell:
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
         self.lost: set[str] = set()
-        self.absent = set(plan.names.spare)
+        self.absent = set(plan.names.absent)
         self.coming: set[str] = set()
         self.lives = dict(deaths)
         self.dying: dict[str, tuple[float, Failed]] = {}
@@ -614,7 +614,7 @@ class Shell:
         if any(map(is_traced, self.pids.values())):
             return None
         since_ns = 0
-        for name in (*self._awaited, *self.plan.names.spare):
+        for name in (*self._awaited, *self.plan.names.absent):
             if name in self.absent:
                 continue
             words = self.stats[name].words
