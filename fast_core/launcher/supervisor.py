@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
 import msgspec
@@ -64,6 +64,8 @@ class Supervisor:
         """``refresh`` draws the display and returns when it wants to be called again."""
         self._plan, self._tree, self._memory, self._hub = plan, tree, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
+        self._sources: tuple[int, ...] = ()
+        self._next_draw_s = self._next_look_s = 0.0
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
         learners = plan.names.optimizers if plan.replays else ()
@@ -83,7 +85,7 @@ class Supervisor:
             Interrupted: A signal came before every node was there.
         """
         self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
-        optional = self._shell.optional
+        optional = self._shell.roster.optional
         specs = tuple(spec for spec in specs if spec.name not in optional)
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
@@ -95,47 +97,57 @@ class Supervisor:
             self.spawn(Respawn(name, 1, (), self._plan.changed))
 
     def run(self) -> None:
-        """Supervise until the scheduler ends the run, then stop every node."""
-        shell, interrupts = self._shell, self._interrupts
-        next_draw_s = next_look_s = 0.0
-        wakeup_s = shell.next_wakeup_s()
+        """Supervise until the scheduler ends the run, then stop every node.
+
+        Most of what wakes it are messages, hundreds a second; the rest is done when it is due.
+        """
+        shell = self._shell
+        self._sources = self._watched()
+        wakeup_s: float | None = 0.0
         while shell.end is None:
-            if time.monotonic() >= next_draw_s:
-                next_draw_s = self._refresh()
-            ready = self._hub.wait(self._timeout_s(next_draw_s, wakeup_s), self._sources())
-            shell.receive(ready)
-            # First, because what sent the signal may have killed nodes by it too.
-            if interrupts.fileno() in ready:
-                interrupts.drain()
             now_s = time.monotonic()
-            looks = now_s >= next_look_s  # rounds may be far shorter
-            if looks or self._last_save is not None or interrupts.count > self._seen_interrupts:
-                self._take_interrupts()
-            if self._tree.fileno() in ready:
-                self._take_exits()
-            if self._tree.watchdog.fileno in ready:
-                self._hear_watchdog()
-            if looks:
-                next_look_s = now_s + CHECK_INTERVAL_S
-                self._check_stalls()
-            self._check_start()
-            shell.give_up_unreachable()
-            wakeup_s = shell.tick_if_due()
-            for respawn in shell.take_respawns():
-                self.spawn(respawn)
-            self._watch_retired(shell.take_retired())
+            if now_s >= self._next_draw_s:
+                self._next_draw_s = self._refresh()
+            ready = self._hub.wait(self._timeout_s(now_s, wakeup_s), self._sources)
+            shell.receive(ready)
+            if ready:
+                self._take_news(ready)
+            now_s = time.monotonic()
+            if ready or now_s >= self._next_look_s or self._last_save is not None:
+                self._look(now_s)
+            wakeup_s = shell.scheduler.next_wakeup_s()
+            if wakeup_s is not None and now_s >= wakeup_s:
+                self._check_start()
+                shell.tick_if_due()
+                wakeup_s = shell.scheduler.next_wakeup_s()
+            if shell.roster.has_orders:
+                for respawn in shell.roster.take_respawns():
+                    self.spawn(respawn)
+                self._watch_retired(shell.roster.take_retired())
         self._stop()
 
-    def _sources(self) -> tuple[int, ...]:
+    def _look(self, now_s: float) -> None:
+        """See what nobody tells of; rounds may be far shorter than the time between two looks."""
+        looks = now_s >= self._next_look_s
+        if looks or self._last_save is not None or self._interrupts.count > self._seen_interrupts:
+            self._take_interrupts()
+        if looks:
+            self._next_look_s = now_s + CHECK_INTERVAL_S
+            self._check_stalls()
+            for unreachable in self._shell.roster.take_unreachable():
+                self._shell.take(unreachable)
+            self._shell.tick_if_due()
+            self._watch_retired(())
+
+    def _watched(self) -> tuple[int, ...]:
         """Descriptors that wake it, besides messages."""
         watchdog = self._tree.watchdog.fileno
         sources = (self._tree.fileno(), self._interrupts.fileno(), *self._shell.filenos())
         return sources if watchdog is None else (*sources, watchdog)
 
-    def _timeout_s(self, next_draw_s: float, wakeup_s: float | None) -> float:
+    def _timeout_s(self, now_s: float, wakeup_s: float | None) -> float:
         """How long nothing is to be done, as far as is known."""
-        now_s = time.monotonic()
-        until_s = min(now_s + POLL_LIMIT_S, next_draw_s)
+        until_s = min(self._next_draw_s, self._next_look_s)
         if wakeup_s is not None:
             until_s = min(until_s, wakeup_s)
         if self._last_save is not None:
@@ -143,6 +155,18 @@ class Supervisor:
         return max(0.0, until_s - now_s)
 
     # --- what can happen -----------------------------------------------------------------------
+
+    def _take_news(self, ready: Sequence[int]) -> None:
+        """Read the descriptors that have something, but for the shell's own."""
+        # First, because what sent the signal may have killed nodes by it too.
+        if self._interrupts.fileno() in ready:
+            self._interrupts.drain()
+            self._take_interrupts()
+        if self._tree.fileno() in ready:
+            self._take_exits()
+        if self._tree.watchdog.fileno in ready:
+            self._hear_watchdog()
+            self._sources = self._watched()
 
     def _take_exits(self) -> None:
         try:
@@ -152,7 +176,7 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.possible and not self._shell.failures.has(child.name):
                 self._take_exit(child)
         self._give_plans()
 
@@ -164,20 +188,20 @@ class Supervisor:
             if now_s >= due_s:
                 del self._retired_s[name]
                 text = self._describe_kill(name)
-                self._shell.decide("kill", text)
+                self._shell.chronicle.decide("kill", text)
                 self._shell.progress.log(LogLine("launcher", "WARNING", text))
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
         self._due_s.pop(child.name, None)
-        if child.name in self._shell.absent:  # it was told to
+        if child.name in self._shell.roster.absent:  # it was told to
             self._retired_s.pop(child.name, None)
-            self._shell.dying.pop(child.name, None)
+            self._shell.roster.dying.pop(child.name, None)
             self._hub.retire(child.name)
             self._shell.take(NodeExited(child.name, "", reaped=True))
             return
         name, cause = child.name, self._cause(child)
-        if (known := self._shell.dying.pop(name, None)) is not None:
+        if (known := self._shell.roster.dying.pop(name, None)) is not None:
             report = known[1]
             cause = f"{report.doing}: {report.error}"
         else:
@@ -220,16 +244,16 @@ class Supervisor:
 
     def _end_dying(self, now_s: float) -> None:
         """Kill nodes that hang, and those that raised and do not come to their end."""
-        for name, (at_s, _) in self._shell.dying.items():
+        for name, (at_s, _) in self._shell.roster.dying.items():
             if now_s >= at_s:
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
-            if name not in self._shell.lost | self._shell.coming | self._shell.away:
+            if self._shell.roster.is_there(name):
                 del self._due_s[name]
-            elif now_s >= due_s and name not in self._shell.dying:
+            elif now_s >= due_s and name not in self._shell.roster.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
@@ -238,10 +262,10 @@ class Supervisor:
     def _hear_watchdog(self) -> None:
         done, death = self._tree.watchdog.take()
         for text in done:
-            self._shell.decide("reclaimed", text)
+            self._shell.chronicle.decide("reclaimed", text)
             self._shell.progress.log(LogLine("launcher", "INFO", text))
         if death:
-            self._shell.decide("watchdog", death)
+            self._shell.chronicle.decide("watchdog", death)
             self._shell.progress.log(LogLine("launcher", "WARNING", death))
 
     def _hear_out(self, child: Child) -> None:
@@ -250,7 +274,7 @@ class Supervisor:
         deadline_s = time.monotonic() + EXIT_NEWS_S
         while self._shell.end is None and (child.status or 0) > 0:
             left_s = deadline_s - time.monotonic()
-            known = self._shell.has_failed(child.name) or child.name in self._shell.dying
+            known = self._shell.failures.has(child.name) or child.name in self._shell.roster.dying
             if left_s <= 0 or known:
                 return
             self._hub.wait(left_s)
@@ -287,7 +311,7 @@ class Supervisor:
     def _watch_save(self, save: LastSave, now_s: float) -> None:
         """Give up a last checkpoint that does not come forward, and tell of one that takes long."""
         steps = sum(row.words[_UPDATES] + row.words[_BATCHES] for row in self._learners)
-        save.look(self._shell.saved(), steps, now_s)
+        save.look(self._shell.saving.so_far(), steps, now_s)
         if now_s >= save.deadline_s:
             self._last_save = None
             text = "there was no time for a last checkpoint (supervision.save_s)"
@@ -302,7 +326,7 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         shell = self._shell
-        gone = shell.lost | shell.absent | shell.coming | shell.away | shell.dying.keys()
+        gone = shell.roster.gone()
         stall = self._stalls.check(now_s, gone)
         if stall is not None and is_traced(self._tree.children[stall.node].pid):
             self._stalls.forgive(stall.node)
@@ -312,7 +336,7 @@ class Supervisor:
             stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
-                self._shell.dying[stall.node] = (now_s, stall)
+                self._shell.roster.dying[stall.node] = (now_s, stall)
             elif stall.node in self._plan.names.optimizers:  # which is no better than dead
                 self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
@@ -323,7 +347,7 @@ class Supervisor:
         """Before the scheduler has the time, which would end the run without a stack."""
         if overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
-            told = [event for _, event in self._shell.restoring.values()]
+            told = [event for _, event in self._shell.roster.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
@@ -363,7 +387,7 @@ class Supervisor:
             for child in self._tree.living():
                 if child.name != PROBE:
                     text = self._describe_kill(child.name)
-                    self._shell.decide("kill", text)
+                    self._shell.chronicle.decide("kill", text)
                     self._shell.progress.log(LogLine("launcher", "WARNING", text))
         self._tree.close(TERMINATE_GRACE_S)
 

@@ -18,6 +18,7 @@ from fast_core.events import (
     Failed,
     Late,
     LauncherEvent,
+    Left,
     NodeExited,
     Noted,
     Ready,
@@ -103,9 +104,9 @@ class Scheduler:
 
     def spares(self, event: Event | LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
-        crew = self._run.crew
         if self._run.ended or not isinstance(event, Failed | NodeExited):
             return False
+        crew = self._run.crew_of(event.node)
         return event.node in crew.retired or event.node in crew.joining
 
     def next_wakeup_s(self) -> float | None:
@@ -113,13 +114,12 @@ class Scheduler:
         run = self._run
         if run.ended:
             return None
-        optional_s = run.optional.next_s
+        due_s = run.optional.next_s
         if run.began_s is None:
-            due_s = 0.0 if run.start_deadline_s is None else run.start_deadline_s
-            return due_s if optional_s is None else min(due_s, optional_s)
-        limit_s = run.time_limit_s if run.ending is None else None
-        wanted_s = (limit_s, run.restarts.next_s, optional_s, run.standstill.check_s)
-        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
+            return _earlier(due_s, run.start_deadline_s or 0.0)
+        if run.ending is None:
+            due_s = _earlier(due_s, run.time_limit_s)
+        return _earlier(_earlier(due_s, run.restarts.next_s), run.standstill.check_s)
 
     def owed(self) -> str:
         """What nodes have not done yet, and who; empty where they owe nothing."""
@@ -145,6 +145,12 @@ class Scheduler:
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         return read_statistics(self._run, now_s)
+
+
+def _earlier(at_s: float | None, other_s: float | None) -> float | None:
+    if at_s is None or (other_s is not None and other_s < at_s):
+        return other_s
+    return at_s
 
 
 def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
@@ -175,6 +181,11 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _saved(run, event)
         case CheckpointWritten():
             _checkpoint_written(run, event)
+        case Left():
+            if run.acting.awaits(event):
+                scaling.hand_over(run, event.shard)
+            else:
+                run.counters.stale += 1
         case Restoring():
             _restoring(run, event)
         case Ready():
@@ -217,7 +228,15 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
             )
         case Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
-        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
+        case (
+            RolloutReady()
+            | Trained()
+            | SnapshotTaken()
+            | Evaluated()
+            | Changed()
+            | Noted()
+            | Left()
+        ):
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
                 "message of your own instead: a subclass of fast_core.events.UserMessage"
@@ -248,7 +267,7 @@ def _ready(run: Run, event: Ready) -> None:
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
         return
-    if event.node in run.crew.joining:
+    if event.node in run.crew_of(event.node).joining:
         scaling.join(run, event.node)
         return
     if event.node not in run.awaited:
@@ -263,6 +282,8 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if run.acting.crew.knows(node):
+        run.send(node, run.acting.again(node))
     if node == run.settings.replay:  # which knows what it has drawn of them
         for train in run.drawing:
             run.send(node, train)
@@ -454,10 +475,10 @@ def _exited(run: Run, event: NodeExited) -> None:
         _lose_optional(run, event)
     elif run.restarts.knows(event):
         run.counters.stale += 1
-    elif event.node in run.crew.retired:
+    elif event.node in run.crew_of(event.node).retired:
         if event.reaped:
             scaling.gone(run, event.node)
-    elif event.node in run.crew.joining:
+    elif event.node in run.crew_of(event.node).joining:
         scaling.give_up(run, event)
     elif run.began_s is not None and run.restarts.survives(event):
         _lose(run, event)
@@ -486,13 +507,15 @@ def _lose(run: Run, event: NodeExited) -> None:
     if dropped:
         text += f"; {dropped} open rollouts are dropped and ordered anew"
     run.decide("node lost", text)
+    for shard in run.acting.bury(node):
+        scaling.hand_over(run, shard)
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
     if event.node in run.optional.names:  # inline, where no process ends
         run.decide("node gone", run.optional.give_up(event))
         return
-    if event.node in run.crew.joining:
+    if event.node in run.crew_of(event.node).joining:
         scaling.give_up(run, event)
         return
     text, cause = describe(event)
