@@ -9,7 +9,7 @@ on 1 and on 2 torch threads, and its better median counts. See `benchmarks.again
 way it is measured.
 
 Longer runs of FastLoop, with and without evaluation, tell where a round goes; see
-`benchmarks.round_trace`. The launcher's share is the processor time of its process.
+`benchmarks.round_trace`. What the launcher costs is the processor time of its process.
 """
 
 from __future__ import annotations
@@ -44,24 +44,28 @@ POLL_S = 0.05
 
 
 def fastloop_profile(*overrides: str) -> Figures:
-    """Rate of a longer run, the parts of its rounds, and the launcher's share of a core."""
+    """Rate of a longer run, the parts of its rounds, and what the launcher costs."""
     with launched(RACE.config, (*RACE.limits(PROFILED_ROUNDS), *overrides)) as run:
-        share = _launcher_share(run)
+        launcher = _launcher(run)
         run.wait(TIMEOUT_S)
         (trace,) = run.directory.glob("*/*/trace.json")
-        return {"env_steps_per_s": RACE.rate(run), **round_parts(trace), "launcher_share": share}
+        return {"env_steps_per_s": RACE.rate(run), **round_parts(trace), **launcher}
 
 
-def _launcher_share(run: Launched) -> float:
-    """Processor time of the launcher by time, while rounds go on."""
-    looks: list[tuple[float, float]] = []
+def _launcher(run: Launched) -> Figures:
+    """Processor time of the launcher by time, and by rounds, while rounds go on."""
+    looks: list[tuple[float, float, float]] = []
     while run.process.poll() is None:
         rows = RACE.settled(run)
         if rows and number(rows[-1], "env_steps") < PROFILED_ROUNDS * RACE.rows:
-            looks.append((time.monotonic(), cpu_s(run.process.pid)))
+            rounds = number(rows[-1], "env_steps") / RACE.rows
+            looks.append((time.monotonic(), cpu_s(run.process.pid), rounds))
         time.sleep(POLL_S)
-    (first_s, first), (last_s, last) = looks[0], looks[-1]
-    return (last - first) / (last_s - first_s)
+    (first_s, first, begun), (last_s, last, done) = looks[0], looks[-1]
+    return {
+        "launcher_share": (last - first) / (last_s - first_s),
+        "launcher_us_a_round": 1e6 * (last - first) / (done - begun),
+    }
 
 
 def main() -> None:

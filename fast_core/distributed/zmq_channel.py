@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import threading
 import time
 import weakref
@@ -66,17 +67,23 @@ class ZmqHub:
         self._router.sndhwm = self._router.rcvhwm = HIGH_WATER_MARK
         self._router.router_mandatory = True
         self._router.bind(f"ipc://{path}")
-        self._poller = zmq.Poller()
-        self._poller.register(self._router, zmq.POLLIN)
+        # Without what pyzmq wraps round them in Python: a launcher does this hundreds of times a
+        # second, each time with caches that others have filled.
+        self._send = super(zmq.Socket, self._router).send
+        self._epoll = select.epoll()
+        self._epoll.register(int(self._router.getsockopt(zmq.FD)), select.EPOLLIN)
         self._others: tuple[int, ...] = ()
         self._unreadable: TransportError | None = None
+        self._arrived: bool | None = None  # whether something lies there; None where that is open
         self._peers: dict[str, str] = {}  # of nodes that are not in their first life
+        self._addresses: dict[str, bytes] = {}  # what they are on the wire
         self._gone: dict[bytes, str] = {}  # peers of earlier lives
 
     def retire(self, node: str) -> None:
         """Take nothing any more from the process that was this node; another one will be it."""
         self._gone[self.peer(node).encode()] = node
         self._peers[node] = f"{node}/{1 + sum(gone == node for gone in self._gone.values())}"
+        self._addresses.pop(node, None)
 
     def peer(self, node: str) -> str:
         """What this node calls itself when it connects."""
@@ -89,9 +96,13 @@ class ZmqHub:
             TransportError: The node is not connected, or has stopped reading.
         """
         data = encode(command)
+        address = self._addresses.get(node)
+        if address is None:
+            address = self._addresses[node] = self.peer(node).encode()
+        self._arrived = self._arrived or None
         try:
-            self._router.send(self.peer(node).encode(), _MORE)
-            self._router.send(data, _NOBLOCK)
+            self._send(address, _MORE)
+            self._send(data, _NOBLOCK)
         except zmq.ZMQError as error:
             reason = (
                 f"does not read: {HIGH_WATER_MARK} messages wait for it"
@@ -116,9 +127,9 @@ class ZmqHub:
             error, self._unreadable = self._unreadable, None
             raise error
         events: list[Event | Late] = []
-        # Asked, because the error of an empty queue costs more than a message.
-        while len(events) < RECEIVE_LIMIT and int(self._router.getsockopt(_EVENTS)) & _POLLIN:
+        while len(events) < RECEIVE_LIMIT and (self._arrived or self._has_arrived()):
             frames = self._router.recv_multipart(_NOBLOCK)
+            self._arrived = None
             try:
                 event = decode_event(frames[-1])
             except TransportError as error:
@@ -133,23 +144,45 @@ class ZmqHub:
                 events.append(Late(late))
         return events
 
+    def _has_arrived(self) -> bool:
+        """Asked, because the error of an empty queue costs more than a message.
+
+        The descriptor tells of what comes after the answer was no, unless a message is sent: then
+        ZeroMQ may take the news in itself.
+        """
+        self._arrived = bool(int(self._router.getsockopt(_EVENTS)) & _POLLIN)
+        return self._arrived
+
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
-        """Wait until an event or readability of one of ``others``; returns the readable ones."""
-        if tuple(others) != self._others:
-            self._watch(tuple(others))
-        ready = self._poller.poll(max(0, round(timeout_s * 1000)))
-        return [source for source, _ in ready if isinstance(source, int)]
+        """Wait until an event or readability of one of ``others``; returns the readable ones.
+
+        One of ``others`` that was closed is to be left out before its number is used again.
+        """
+        if (asked := tuple(others)) != self._others:
+            self._watch(asked)
+        if self._arrived or (self._arrived is None and self._has_arrived()):
+            timeout_s = 0.0
+        until_s = time.monotonic() + timeout_s
+        while True:
+            ready = self._epoll.poll(max(0.0, timeout_s))
+            found = [source for source, _ in ready if source in asked]
+            # Of ZeroMQ's own it also tells, such as a connection.
+            if found or not ready or self._has_arrived():
+                return found
+            timeout_s = until_s - time.monotonic()
 
     def _watch(self, others: tuple[int, ...]) -> None:
         for descriptor in set(self._others) - set(others):
-            self._poller.unregister(descriptor)
+            with contextlib.suppress(OSError):  # closed, and so forgotten
+                self._epoll.unregister(descriptor)
         for descriptor in set(others) - set(self._others):
-            self._poller.register(descriptor, zmq.POLLIN)
+            self._epoll.register(descriptor, select.EPOLLIN)
         self._others = others
 
     def close(self) -> None:
         """Close the socket and remove its file. May be called twice."""
         if not self._router.closed:
+            self._epoll.close()
             self._router.close(linger=0)
             self._context.term()
             with contextlib.suppress(FileNotFoundError):  # ZeroMQ leaves it

@@ -13,6 +13,7 @@ collector `load_weights(state, version)`                acts with the learner's 
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
           `after_epoch()`                               nothing; an epoch is a round
+          `interrupt()`                                 its call is waited for, at an early end
           `reanalyze_buffer()`, if the buffer has none  an error where `reanalyze` is given
 buffer    `is_trainable()`                              True
           `reanalyze_buffer()`                          the learner's
@@ -265,6 +266,10 @@ class Learning:
             self.updates += 1
         hook(self._learner, "after_epoch", None)
         return granted, figures(told)
+
+    def interrupt(self) -> None:
+        """Have a call that waits for others come back, since the run ends; from any thread."""
+        hook(self._learner, "interrupt", None)
 
     def weights(self) -> tuple[Weights | None, float]:
         """A snapshot, None where the learner gives none, and the seconds that it took."""

@@ -97,6 +97,11 @@ class Roster:
         self.left(node)
         self._retired.append(node)
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether there are nodes to start or to watch the end of: the two that follow."""
+        return bool(self._respawns or self._retired)
+
     def take_retired(self) -> list[str]:
         """Nodes that were told to stop while the run goes on and were not taken yet."""
         retired, self._retired = self._retired, []

@@ -287,6 +287,9 @@ def _part(session: Session) -> Outcome | LostPart:
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
+        if not run.config.exists():  # it was still being checked: there is nothing to look at
+            run.remove()
+            return _never_began(interrupt, progress, interrupts, None)
         reached = None if lost is None else lost.reached
         return _never_began(interrupt, progress, interrupts, run, reached)
     except (ConfigError, TopologyError, SegmentError) as error:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import TransportError
@@ -25,6 +26,7 @@ from fast_core.events import (
     Failed,
     Figures,
     Finish,
+    LauncherCommand,
     LauncherEvent,
     LogLine,
     NodeExited,
@@ -164,13 +166,18 @@ class Shell:
     def receive(self, ready: Sequence[int] | None = None) -> bool:
         """Take all that hub, callbacks and a commit have come to; True if there was anything.
 
-        Who asks is heard if their source is among those that are ``ready``, or it is None.
+        ``ready`` are the sources that have something (`filenos`), None for any; the hub is asked
+        whatever they are.
         """
-        events: list[Event | LauncherEvent] = [*self.hub.receive(), *self.telling.take()]
+        events: list[Event | LauncherEvent] = [*self.hub.receive()]
+        if ready is None or ready:
+            events += self.telling.take()
         if ready is None or not set(self._desk.filenos()).isdisjoint(ready):
             events += self._desk.take(self._status, lambda: self.statistics().checkpoint)
         for event in events:
             self.take(event)
+        if ready == []:
+            return bool(events)
         if (written := self.saving.take()) is not None:
             self.take(written)
         return bool(events) or written is not None
@@ -195,27 +202,46 @@ class Shell:
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
         now_s = self._now_s()
+        kind = type(event)
+        if kind is RolloutReady or kind is Trained:  # several a round, all others are rare
+            self._progressed(event)
+        elif self._hear(event, now_s):
+            return
+        if self._recorder is not None and self.end is None:
+            self._recorder.note(event, now_s)
+        self._carry_out(self.scheduler.handle(event, now_s))
+        if kind is Trained:
+            self._write_metrics(now_s)
+        elif kind is not RolloutReady:
+            self._answer(event)
+
+    def _progressed(self, event: Event | LauncherEvent) -> None:
+        """Count what is shown of collecting and training."""
+        if isinstance(event, RolloutReady):
+            if event.quarantined:
+                self.chronicle.quarantined(event.node, event.quarantined)
+        elif isinstance(event, Trained):
+            self._rows.trained(event)
+            if event.digest:
+                self.chronicle.digest(event)
+
+    def _hear(self, event: Event | LauncherEvent, now_s: float) -> bool:
+        """Take note of an event; True if it is none of the scheduler's, or not yet."""
         match event:
             case LogLine():
                 self.chronicle.log(event)
-                return
+                return True
             case Figures():
                 self._rows.figures(event)
-                return
+                return True
             case Restoring():
                 self.roster.restores(event, now_s)
             case Ready():
                 self._ready(event)
-            case Trained():
-                self._rows.trained(event)
-                if event.digest:
-                    self.chronicle.digest(event)
             case Evaluated():
                 self._evaluated(event)
             case Told():
                 self.telling.hear(event)
-            case RolloutReady(node, quarantined=count) if count:
-                self.chronicle.quarantined(node, count)
             case Failed(node) | NodeExited(node) if self.scheduler.spares(event):
                 self.roster.left(node)
             case NodeExited() if self.scheduler.survives(event):
@@ -226,15 +252,14 @@ class Shell:
             case Failed(node) if self._is_death(event):
                 grace_s = self.plan.config.supervision.grace_s
                 self.roster.dying.setdefault(node, (now_s + grace_s, event))
-                return
+                return True
             case Failed() | NodeExited():
                 self.end = self.failures.take(event, self.end)
-        if self._recorder is not None and self.end is None:
-            self._recorder.note(event, now_s)
-        self._carry_out(self.scheduler.handle(event, now_s))
+        return False
+
+    def _answer(self, event: Event | LauncherEvent) -> None:
+        """Tell who asked at the desk what comes of it."""
         match event:
-            case Trained():
-                self._write_metrics(now_s)
             case CheckpointWritten():
                 self._desk.written(event)
             case ScaleRequested(number):
@@ -284,37 +309,39 @@ class Shell:
 
     def _carry_out(self, sends: list[Send]) -> None:
         for node, command in sends:
-            match command:
-                case Respawn():
-                    self.roster.respawn(command)
-                case Retire(name):
-                    self.roster.retire(name)
-                    self._send(name, Stop("finished"))
-                case Scaled():
-                    self._desk.scaled(command)
-                case Tell(moment):
-                    self.telling.tell(moment, self.scheduler.statistics())
-                case CommitCheckpoint():
-                    self.telling.committing(command, self.saving.directory)
-                    self.saving.commit(command)
-                    self._desk.committing(self.saving.directory)
-                case AbandonCheckpoint(number, error):
-                    self.saving.abandon(error)
-                    self._desk.abandoned(number, error)
-                case Decision():
-                    self.chronicle.decided(command)
-                case EndRun():
-                    self.end = command
-                    self._desk.ended(command.text)
-                case _:
-                    assert node != LAUNCHER
-                    if isinstance(command, Save) and (error := self.saving.prepare(command)):
-                        self.take(Saved(node, command.checkpoint, (), error))
-                    elif node == CALLBACKS:
-                        assert isinstance(command, Save)
-                        self.telling.save(command)
-                    else:
-                        self._send(node, command)
+            if node == LAUNCHER:
+                self._obey(command)
+            elif isinstance(command, Save) and (error := self.saving.prepare(command)):
+                self.take(Saved(node, command.checkpoint, (), error))
+            elif node == CALLBACKS:
+                assert isinstance(command, Save)
+                self.telling.save(command)
+            else:
+                self._send(node, cast("Command", command))
+
+    def _obey(self, command: Command | LauncherCommand) -> None:
+        match command:
+            case Respawn():
+                self.roster.respawn(command)
+            case Retire(name):
+                self.roster.retire(name)
+                self._send(name, Stop("finished"))
+            case Scaled():
+                self._desk.scaled(command)
+            case Tell(moment):
+                self.telling.tell(moment, self.scheduler.statistics())
+            case CommitCheckpoint():
+                self.telling.committing(command, self.saving.directory)
+                self.saving.commit(command)
+                self._desk.committing(self.saving.directory)
+            case AbandonCheckpoint(number, error):
+                self.saving.abandon(error)
+                self._desk.abandoned(number, error)
+            case Decision():
+                self.chronicle.decided(command)
+            case EndRun():
+                self.end = command
+                self._desk.ended(command.text)
 
     def _send(self, node: str, command: Command) -> None:
         try:
@@ -329,19 +356,13 @@ class Shell:
             self.telling.metrics(record)
             self._env_steps_per_s = record.values.get("time/env_steps_per_s", 0.0)
 
-    def tick_if_due(self) -> float | None:
-        """Give the scheduler the time when it wants it, and end a run whose callback hangs.
-
-        Returns:
-            When it wants it next, on the monotonic clock.
-        """
+    def tick_if_due(self) -> None:
+        """Give the scheduler the time when it wants it, and end a run whose callback hangs."""
         if self.end is None and (late := self.telling.overdue()) is not None:
             self.take(late)
         wakeup_s = self.scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick(self._idle_since_s()))
-            wakeup_s = self.scheduler.next_wakeup_s()
-        return wakeup_s
 
     def _idle_since_s(self) -> float | None:
         """Since when none of those that the scheduler waits for has been at work."""

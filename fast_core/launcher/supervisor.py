@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
 import msgspec
@@ -64,6 +64,8 @@ class Supervisor:
         """``refresh`` draws the display and returns when it wants to be called again."""
         self._plan, self._tree, self._memory, self._hub = plan, tree, memory, hub
         self._shell, self._interrupts, self._refresh = shell, interrupts, refresh
+        self._sources: tuple[int, ...] = ()
+        self._next_draw_s = self._next_look_s = 0.0
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
         learners = plan.names.optimizers if plan.replays else ()
@@ -95,48 +97,57 @@ class Supervisor:
             self.spawn(Respawn(name, 1, (), self._plan.changed))
 
     def run(self) -> None:
-        """Supervise until the scheduler ends the run, then stop every node."""
-        shell, interrupts = self._shell, self._interrupts
-        next_draw_s = next_look_s = 0.0
-        wakeup_s = shell.scheduler.next_wakeup_s()
+        """Supervise until the scheduler ends the run, then stop every node.
+
+        Most of what wakes it are messages, hundreds a second; the rest is done when it is due.
+        """
+        shell = self._shell
+        self._sources = self._watched()
+        wakeup_s: float | None = 0.0
         while shell.end is None:
-            if time.monotonic() >= next_draw_s:
-                next_draw_s = self._refresh()
-            ready = self._hub.wait(self._timeout_s(next_draw_s, wakeup_s), self._sources())
-            shell.receive(ready)
-            # First, because what sent the signal may have killed nodes by it too.
-            if interrupts.fileno() in ready:
-                interrupts.drain()
             now_s = time.monotonic()
-            looks = now_s >= next_look_s  # rounds may be far shorter
-            if looks or self._last_save is not None or interrupts.count > self._seen_interrupts:
-                self._take_interrupts()
-            if self._tree.fileno() in ready:
-                self._take_exits()
-            if self._tree.watchdog.fileno in ready:
-                self._hear_watchdog()
-            if looks:
-                next_look_s = now_s + CHECK_INTERVAL_S
-                self._check_stalls()
-            self._check_start()
-            for unreachable in shell.roster.take_unreachable():
-                shell.take(unreachable)
-            wakeup_s = shell.tick_if_due()
-            for respawn in shell.roster.take_respawns():
-                self.spawn(respawn)
-            self._watch_retired(shell.roster.take_retired())
+            if now_s >= self._next_draw_s:
+                self._next_draw_s = self._refresh()
+            ready = self._hub.wait(self._timeout_s(now_s, wakeup_s), self._sources)
+            shell.receive(ready)
+            if ready:
+                self._take_news(ready)
+            now_s = time.monotonic()
+            if ready or now_s >= self._next_look_s or self._last_save is not None:
+                self._look(now_s)
+            wakeup_s = shell.scheduler.next_wakeup_s()
+            if wakeup_s is not None and now_s >= wakeup_s:
+                self._check_start()
+                shell.tick_if_due()
+                wakeup_s = shell.scheduler.next_wakeup_s()
+            if shell.roster.has_orders:
+                for respawn in shell.roster.take_respawns():
+                    self.spawn(respawn)
+                self._watch_retired(shell.roster.take_retired())
         self._stop()
 
-    def _sources(self) -> tuple[int, ...]:
+    def _look(self, now_s: float) -> None:
+        """See what nobody tells of; rounds may be far shorter than the time between two looks."""
+        looks = now_s >= self._next_look_s
+        if looks or self._last_save is not None or self._interrupts.count > self._seen_interrupts:
+            self._take_interrupts()
+        if looks:
+            self._next_look_s = now_s + CHECK_INTERVAL_S
+            self._check_stalls()
+            for unreachable in self._shell.roster.take_unreachable():
+                self._shell.take(unreachable)
+            self._shell.tick_if_due()
+            self._watch_retired(())
+
+    def _watched(self) -> tuple[int, ...]:
         """Descriptors that wake it, besides messages."""
         watchdog = self._tree.watchdog.fileno
         sources = (self._tree.fileno(), self._interrupts.fileno(), *self._shell.filenos())
         return sources if watchdog is None else (*sources, watchdog)
 
-    def _timeout_s(self, next_draw_s: float, wakeup_s: float | None) -> float:
+    def _timeout_s(self, now_s: float, wakeup_s: float | None) -> float:
         """How long nothing is to be done, as far as is known."""
-        now_s = time.monotonic()
-        until_s = min(now_s + POLL_LIMIT_S, next_draw_s)
+        until_s = min(self._next_draw_s, self._next_look_s)
         if wakeup_s is not None:
             until_s = min(until_s, wakeup_s)
         if self._last_save is not None:
@@ -144,6 +155,18 @@ class Supervisor:
         return max(0.0, until_s - now_s)
 
     # --- what can happen -----------------------------------------------------------------------
+
+    def _take_news(self, ready: Sequence[int]) -> None:
+        """Read the descriptors that have something, but for the shell's own."""
+        # First, because what sent the signal may have killed nodes by it too.
+        if self._interrupts.fileno() in ready:
+            self._interrupts.drain()
+            self._take_interrupts()
+        if self._tree.fileno() in ready:
+            self._take_exits()
+        if self._tree.watchdog.fileno in ready:
+            self._hear_watchdog()
+            self._sources = self._watched()
 
     def _take_exits(self) -> None:
         try:

@@ -41,9 +41,12 @@ class TraceCollector:
         """
         node_index = self._nodes.setdefault(node, len(self._nodes))
         state_index = self._states.setdefault(state, len(self._states))
-        span = array("q", (node_index, state_index, start_ns, max(start_ns, end_ns)))
-        place = self._added % self._capacity * _FIELDS
-        self._spans[place : place + _FIELDS] = span
+        span = (node_index, state_index, start_ns, max(start_ns, end_ns))
+        if self._added < self._capacity:
+            self._spans.extend(span)
+        else:
+            place = self._added % self._capacity * _FIELDS
+            self._spans[place : place + _FIELDS] = array("q", span)
         self._added += 1
 
     def write(self, path: Path) -> None:

@@ -113,13 +113,12 @@ class Scheduler:
         run = self._run
         if run.ended:
             return None
-        optional_s = run.optional.next_s
+        due_s = run.optional.next_s
         if run.began_s is None:
-            due_s = 0.0 if run.start_deadline_s is None else run.start_deadline_s
-            return due_s if optional_s is None else min(due_s, optional_s)
-        limit_s = run.time_limit_s if run.ending is None else None
-        wanted_s = (limit_s, run.restarts.next_s, optional_s, run.standstill.check_s)
-        return min((at_s for at_s in wanted_s if at_s is not None), default=None)
+            return _earlier(due_s, run.start_deadline_s or 0.0)
+        if run.ending is None:
+            due_s = _earlier(due_s, run.time_limit_s)
+        return _earlier(_earlier(due_s, run.restarts.next_s), run.standstill.check_s)
 
     def owed(self) -> str:
         """What nodes have not done yet, and who; empty where they owe nothing."""
@@ -145,6 +144,12 @@ class Scheduler:
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         return read_statistics(self._run, now_s)
+
+
+def _earlier(at_s: float | None, other_s: float | None) -> float | None:
+    if at_s is None or (other_s is not None and other_s < at_s):
+        return other_s
+    return at_s
 
 
 def _dispatch(run: Run, event: Event | LauncherEvent) -> None:

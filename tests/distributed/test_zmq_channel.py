@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -56,6 +57,38 @@ def test_too_long_path_is_refused_with_a_remedy(tmp_path: Path) -> None:
     path = str(tmp_path / ("x" * 120))
     with pytest.raises(TransportError, match=r"at most 107 are possible.*XDG_RUNTIME_DIR"):
         ZmqHub(path)
+
+
+def test_news_that_zeromq_takes_in_while_it_sends_is_not_slept_over(hub: ZmqHub, path: str) -> None:
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    try:
+        channel.send(LogLine("env-0", "INFO", "first"))
+        receive_until(hub, 1)
+        for number in range(20):
+            channel.send(LogLine("env-0", "INFO", "second"))
+            assert select.select([hub._router.getsockopt(zmq.FD)], [], [], 10)[0]
+            time.sleep(0.002)  # ZeroMQ looks once a millisecond at most where it sends
+            hub.send("env-0", Save(number, ""))
+            began_s = time.monotonic()
+            hub.wait(20.0)
+            assert time.monotonic() - began_s < 10
+            receive_until(hub, 1)
+    finally:
+        channel.close()
+
+
+def test_other_descriptors_wake_it_for_as_long_as_they_are_named(hub: ZmqHub) -> None:
+    (first, first_in), (second, second_in) = os.pipe(), os.pipe()
+    try:
+        os.write(first_in, b"x")
+        os.write(second_in, b"x")
+        assert sorted(hub.wait(10.0, (first, second))) == sorted((first, second))
+        assert hub.wait(10.0, (second,)) == [second]
+        os.close(second)
+        assert hub.wait(10.0, (first,)) == [first]
+    finally:
+        for descriptor in (first, first_in, second_in):
+            os.close(descriptor)
 
 
 def test_sender_that_never_stops_does_not_keep_the_launcher(hub: ZmqHub, path: str) -> None:

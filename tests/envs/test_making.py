@@ -90,6 +90,8 @@ def test_class_is_named_without_being_registered() -> None:
     [
         (f"{HERE}:Lane", ["class as 'package.module:Class'", f"got '{HERE}:Lane'", "'Lanes'"]),
         (f"{HERE}:HERE", ["class as 'package.module:Class'"]),
+        (f"{HERE}:Xyz", [f"Of {HERE!r}: It has ", "'Lanes'"]),
+        (f"{HERE}.Lanes", [f"Did you mean '{HERE}:Lanes'?"]),
         (
             "no_such_module:Lanes",
             ["can't be imported: there is no module 'no_such_module'", "put that on PYTHONPATH"],

@@ -41,7 +41,7 @@ class Desk:
 
     def filenos(self) -> tuple[int, ...]:
         """One is readable once `take` has something to do."""
-        return () if self._server is None else self._server.filenos()
+        return () if self._server is None else (self._server.fileno(),)
 
     def take(
         self, status: Callable[[], Status], number: Callable[[], int]

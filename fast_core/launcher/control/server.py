@@ -59,14 +59,16 @@ class ControlServer:
             self._listener.bind(path)
             os.chmod(path, 0o600)
             self._listener.listen(2 * MOST_CLIENTS)
+            self._epoll = select.epoll()
         except OSError:
             self._listener.close()
             raise
+        self._epoll.register(self._listener, select.EPOLLIN)
         self._path = path
 
-    def filenos(self) -> tuple[int, ...]:
-        """One is readable once `take` has something to do."""
-        return (self._listener.fileno(), *(each.link.fileno() for each in self._clients))
+    def fileno(self) -> int:
+        """Readable once `take` has something to do; the same for as long as it listens."""
+        return self._epoll.fileno()
 
     def take(self) -> list[tuple[Client, AnyRequest]]:
         """Requests that have come, and who asks."""
@@ -91,6 +93,7 @@ class ControlServer:
             link.setblocking(False)
             client = Client(link, time.monotonic())
             self._clients.append(client)
+            self._epoll.register(link, select.EPOLLIN)  # it leaves when it is closed
             if len(self._clients) > MOST_CLIENTS:
                 text = f"{MOST_CLIENTS} others ask something of this run; try again in a moment"
                 self.finish(client, Answer("refused", text))
@@ -148,6 +151,7 @@ class ControlServer:
         for client in [*self._clients]:
             self._drop(client)
         self._listener.close()
+        self._epoll.close()
         with contextlib.suppress(OSError):
             Path(self._path).unlink()
 

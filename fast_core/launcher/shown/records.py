@@ -15,6 +15,7 @@ from fast_core.system.durable import write_durably
 from fast_core.system.text import encodable
 
 _MOST_BYTES = 256 * 1024
+_STATES = {int(state): state.name.lower() for state in NodeState}
 
 
 class TraceDrain:
@@ -29,7 +30,7 @@ class TraceDrain:
         for node, ring in self._rings.items():
             for _ in range(len(ring)):  # what is there now; the node may be adding more
                 state, start_ns, end_ns = SPAN.unpack(ring.pop(timeout_s=0))
-                self._collector.add(node, NodeState(state).name.lower(), start_ns, end_ns)
+                self._collector.add(node, _STATES[state], start_ns, end_ns)
 
     def write(self, run: RunDirectory) -> None:
         """Write ``trace.json``."""

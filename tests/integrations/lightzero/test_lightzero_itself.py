@@ -29,7 +29,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [PYTHON, "-m", "fast_core.cli", "lightzero", *arguments, str(SCRIPT)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -89,3 +89,4 @@ def test_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
         return not {each.pid for each in processes()} & set(started)
 
     eventually(gone, "no process of it is left", GONE_WITHIN_S)
+    assert [path.name for path in tmp_path.glob("tmp*")] == [], "W&B removes its folders"
