@@ -10,6 +10,7 @@ collector `load_weights(state, version)`                acts with the learner's 
           `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
           `count_env_steps(data)`                       rows of columns, `len(data)`, or 1
           `count_updates(data)`                         as `AsyncTrainer` is told to
+          `close()`, in a process of its own            what it started ends with its process
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
           `after_epoch()`                               nothing; an epoch is a round
@@ -17,7 +18,7 @@ learner   `get_weights()`                               collectors share its mod
           `reanalyze_buffer()`, if the buffer has none  an error where `reanalyze` is given
 buffer    `is_trainable()`                              True
           `reanalyze_buffer()`                          the learner's
-evaluator `load_weights`, `after_load`                  as of a collector
+evaluator `load_weights`, `after_load`, `close`         as of a collector
           `should_eval(train_iter)`                     True: after every round
           `eval_kwargs(train_iter, envstep)`            `eval()` without arguments
           `save_evaluated(weights)`                     nothing; called for the best so far

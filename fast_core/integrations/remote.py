@@ -25,7 +25,7 @@ from typing import Any, cast
 import cloudpickle
 
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
+from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check, hook
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
@@ -269,7 +269,7 @@ def serve(descriptor: int, parent: int) -> None:
             return frozenset(dir(served.part.host))
 
         if served.answer(make):
-            with contextlib.closing(served.part):
+            with contextlib.closing(served):
                 while True:
                     (version, train_iter, envstep), state = link.receive()
                     work = functools.partial(served.work, version, state, train_iter, envstep)
@@ -295,6 +295,11 @@ class _Served:
         self._link, self._shelf = link, Shelf(plain=True)
         self._weights: Weights | None = None
         self._answer: Parcel | None = None
+
+    def close(self) -> None:
+        """Let the part end what it has started, if it can."""
+        self.part.close()
+        hook(self.part.host, "close", None)
 
     def work(
         self, version: int | None, state: Incoming | None, train_iter: int, envstep: int

@@ -293,6 +293,12 @@ def test_interface_of_old_gym_is_named(kind: type[Any]) -> None:
         probe(EnvironmentConfig(id=f"{HERE}:{kind.__name__}"), 0)
 
 
+def test_class_of_another_base_is_told_what_to_derive_from_and_where_vectors_go() -> None:
+    with pytest.raises(ConfigError, match=r"derive it from gymnasium\.Env.*gymnasium_vector") as no:
+        probe(EnvironmentConfig(id=f"{HERE}:OldClass"), 0)
+    assert "reset(*, seed" not in str(no.value)
+
+
 # --- boxes of actions that no algorithm could take ------------------------------------------------
 
 

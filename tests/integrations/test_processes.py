@@ -165,11 +165,14 @@ class Leaving(Collector):
         time.sleep(0.5 if self.rank else 60.0)
         raise ZeroDivisionError("the second one")
 
+    def close(self) -> None:
+        Path(self.folder.name, "..", f"closed-{self.rank}").touch()
+
 
 def test_who_is_at_work_when_another_fails_leaves_as_any_program(tmp_path: Path) -> None:
     made = functools.partial(Leaving, str(tmp_path))
     assert "ZeroDivisionError: the second one" in str(failure(made, num_collectors=2))
-    assert [*tmp_path.iterdir()] == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["closed-0", "closed-1"]
 
 
 SCRIPT = """
