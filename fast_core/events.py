@@ -76,6 +76,18 @@ class Release(Message, frozen=True):
     shard: int
 
 
+class Serve(Message, frozen=True):
+    """Act for these shards, too, from now on; whoever did before does no more."""
+
+    shards: tuple[int, ...]
+
+
+class Leave(Message, frozen=True):
+    """Act for a shard no more, and say so with `Left`: another policy node will."""
+
+    shard: int
+
+
 class RolloutOrder(msgspec.Struct, frozen=True):
     """One shard rollout to collect.
 
@@ -86,6 +98,7 @@ class RolloutOrder(msgspec.Struct, frozen=True):
         rollout_id: Serial number within the shard, from 1 (0 means "open" in the slot header).
         ticket: Ticket whose place the rollout was admitted for.
         min_version: Oldest weights that may act.
+        actor: Rank of the policy node that acts in it, where there are such.
     """
 
     shard: int
@@ -94,6 +107,7 @@ class RolloutOrder(msgspec.Struct, frozen=True):
     rollout_id: int
     ticket: int
     min_version: int
+    actor: int = 0
 
 
 class Collect(Message, frozen=True):
@@ -381,6 +395,13 @@ class Changed(Message, frozen=True):
     number: int
 
 
+class Left(Message, frozen=True):
+    """A policy node acts for the shard of a `Leave` no more, and writes nothing for it."""
+
+    node: str
+    shard: int
+
+
 class LogLine(Message, frozen=True):
     """One log record of a node."""
 
@@ -606,6 +627,8 @@ class Decision(Message, frozen=True):
 WireCommand = (
     Assign
     | Release
+    | Serve
+    | Leave
     | Collect
     | Transform
     | Train
@@ -629,6 +652,7 @@ WireEvent = (
     | Changed
     | Noted
     | Saved
+    | Left
     | LogLine
     | Figures
     | Failed

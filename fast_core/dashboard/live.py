@@ -139,7 +139,7 @@ class LiveRun:
 
     def _is_there(self, name: str) -> bool:
         """A spare node that never came has no state."""
-        return name not in self._plan.names.spare or self._stats[name].words[0] != 0
+        return name not in self._plan.names.absent or self._stats[name].words[0] != 0
 
     def _node(self, name: str) -> NodeNow:
         row = self._stats[name]

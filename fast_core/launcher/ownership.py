@@ -11,9 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 
 from fast_core.errors import SegmentError, TopologyError
-from fast_core.events import Assign, Message, Transform
+from fast_core.events import Assign, Message, Serve, Transform
 from fast_core.launcher.wiring import ExtraNode
-from fast_core.memory import ANYONE, EXECUTOR, STAGES, Doorbell, EvaluationSlot, Ring, Structure
+from fast_core.memory import (
+    ACTOR,
+    ANYONE,
+    EXECUTOR,
+    STAGES,
+    Doorbell,
+    EvaluationSlot,
+    Ring,
+    Structure,
+)
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, structures, watching
@@ -23,7 +32,7 @@ from fast_core.system.text import error_text
 Nodes = Mapping[str, type[Node]]
 
 # Who writes because of a command: the nodes that consume it.
-_HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, STAGES: Transform}
+_HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, ACTOR: Serve, STAGES: Transform}
 _LAUNCHER_READS = {"pulse", "spans", "stats", "progress", "works"}
 _ONE_READER = (Ring, EvaluationSlot)  # the reader has a word of its own in these
 _NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_.-]+)?")

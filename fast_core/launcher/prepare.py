@@ -205,6 +205,8 @@ def scheduler_settings(
         shards=rollout.shards,
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if _scales(plan) else None,
+        policy_nodes=plan.names.policy,
+        spare_policies=plan.names.spare_policy if _changes(config) else None,
         balance=config.nodes.env.balance and dies,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
@@ -251,9 +253,13 @@ def scheduler_settings(
 
 def _scales(plan: RunPlan) -> bool:
     """Whether shards may move to other env nodes while the run goes on."""
-    config = plan.config
     alone = plan.environment.one_per_process  # each node has its one shard
-    return config.mode == "process" and not (config.diagnostics.schedule or alone)
+    return _changes(plan.config) and not alone
+
+
+def _changes(config: RunConfig) -> bool:
+    """Whether nodes may come or go while the run goes on."""
+    return config.mode == "process" and not config.diagnostics.schedule
 
 
 def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:
@@ -262,7 +268,7 @@ def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:
     restarts = supervision.restarts
     whole = (
         Budget("env", names.steppers, supervision.env_deaths),
-        Budget("policy", names.policy, restarts.policy),
+        Budget("policy", names.actors, restarts.policy),
         Budget("replay", names.replay, restarts.replay),
         Budget("evaluator", names.evaluator, restarts.evaluator),
     )

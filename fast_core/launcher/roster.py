@@ -45,8 +45,8 @@ class Roster:
 
         ``deaths`` is how often which others had died before.
         """
-        self._names, self._stats, self._awaited = names, stats, (*awaited, *names.spare)
-        self.absent = set(names.spare)
+        self._names, self._stats, self._awaited = names, stats, (*awaited, *names.absent)
+        self.absent = set(names.absent)
         self.coming: set[str] = set()
         self.lost: set[str] = set()
         self.optional = frozenset(optional)

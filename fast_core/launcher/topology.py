@@ -15,6 +15,7 @@ from fast_core.events import (
     Evaluate,
     Evaluated,
     Finish,
+    Left,
     Message,
     Noted,
     Ready,
@@ -36,7 +37,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
 SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
-    {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Changed, Noted, Saved}
+    {Ready, Restoring, RolloutReady, Trained, SnapshotTaken, Evaluated, Changed, Noted, Saved, Left}
 )
 
 
@@ -85,7 +86,7 @@ def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
 def spare_specs(plan: RunPlan) -> tuple[NodeSpec, ...]:
     """The nodes that may be added while a run goes on."""
     classes = role_classes(plan.config)
-    return tuple(_spec(name, classes) for name in plan.names.spare)
+    return tuple(_spec(name, classes) for name in plan.names.absent)
 
 
 def _spec(name: str, classes: Mapping[str, str]) -> NodeSpec:

@@ -27,11 +27,12 @@ from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, 
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
-from fast_core.memory.shared import ANYONE, EXECUTOR, STAGES, Shared, Structure
+from fast_core.memory.shared import ACTOR, ANYONE, EXECUTOR, STAGES, Shared, Structure
 from fast_core.memory.stats import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
 __all__ = [
+    "ACTOR",
     "ANYONE",
     "EXECUTOR",
     "PULSE_PERIOD_S",

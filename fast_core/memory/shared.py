@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, Self
 # Who writes a structure, besides nodes by their names; no node's name has a space in it.
 ANYONE = "anyone"  # doorbells, and they alone
 EXECUTOR = "whoever executes the shard"
+ACTOR = "whoever acts for the shard"
 STAGES = "the user's stages, each from its `Transform` to its `Transformed`"
 
 

@@ -26,6 +26,7 @@ class Names:
         metrics: The one that writes.
         extra: The user's, in the order of ``nodes.extra``, and last the page if it is served.
         spare: Env nodes that may be added while the run goes on; none of `all`.
+        spare_policy: Policy nodes, likewise.
     """
 
     env: tuple[str, ...]
@@ -36,12 +37,13 @@ class Names:
     metrics: tuple[str, ...]
     extra: tuple[str, ...]
     spare: tuple[str, ...] = ()
+    spare_policy: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig, env_nodes: int, policy_nodes: int) -> Names:
         """The names in a run of ``config`` with so many of the nodes that depend on the machine."""
-        # Each shard has one executor. Inline there is one process, and a schedule that is recorded
-        # is run again inline.
+        # Each shard has one executor, and one that acts for it. Inline there is one process, and a
+        # schedule that is recorded is run again inline.
         scales = config.mode == "process" and not config.diagnostics.schedule
         most = config.rollout.shards if scales else 0
         return cls(
@@ -53,6 +55,7 @@ class Names:
             metrics=(METRICS,),
             extra=tuple(extra.node_name for extra in config.added_nodes),
             spare=_ranked("env", most)[env_nodes:],
+            spare_policy=_ranked("policy", most if policy_nodes else 0)[policy_nodes:],
         )
 
     @property
@@ -67,17 +70,28 @@ class Names:
         return (*self.env, *self.spare)
 
     @property
+    def actors(self) -> tuple[str, ...]:
+        """Policy nodes that are there or may come, by rank."""
+        return (*self.policy, *self.spare_policy)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Nodes that a run begins without and that may come."""
+        return (*self.spare, *self.spare_policy)
+
+    @property
     def possible(self) -> tuple[str, ...]:
         """Every node that is there or may come, in the order in which they are shown."""
-        return (*self.steppers, *self.all[len(self.env) :])
+        others = self.all[len(self.env) + len(self.policy) :]
+        return (*self.steppers, *self.actors, *others)
 
     def place(self, name: str) -> int:
         """What tells the random streams of a node from those of others, page or no page."""
         others = (each for each in self.all if each != DASHBOARD)
-        return (*others, *self.spare, DASHBOARD).index(name)
+        return (*others, *self.spare, DASHBOARD, *self.spare_policy).index(name)
 
     def policy_of(self, shard: int) -> str:
-        """The policy node that acts for ``shard``."""
+        """The policy node that acts for ``shard`` where the run begins."""
         return self.policy[shard % len(self.policy)]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from fast_core.envs import progress_words
 from fast_core.memory import (
+    ACTOR,
     ANYONE,
     EXECUTOR,
     STAGES,
@@ -66,7 +67,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
     for name in plan.names.possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        kept = SPARE_SPANS_KEPT if name in plan.names.spare else SPANS_KEPT
+        kept = SPARE_SPANS_KEPT if name in plan.names.absent else SPANS_KEPT
         yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
     for name in plan.names.possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
@@ -109,9 +110,11 @@ def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:
             asked = Request, request_fields(plan), rows
             left = "the old number, so nothing was asked"
             yield Structure(f"requests/{name}", Mailbox, asked, EXECUTOR, left)
-            answer, who = (Reply, reply_fields(plan), rows), plan.names.policy_of(shard)
-            left = "the old number; the request stays open"
-            yield Structure(f"replies/{name}", Mailbox, answer, who, left)
+            answer, left = (
+                (Reply, reply_fields(plan), rows),
+                "the old number; the request stays open",
+            )
+            yield Structure(f"replies/{name}", Mailbox, answer, ACTOR, left)
 
 
 def _of_batches(plan: RunPlan) -> Iterator[Structure]:

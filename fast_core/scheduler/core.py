@@ -18,6 +18,7 @@ from fast_core.events import (
     Failed,
     Late,
     LauncherEvent,
+    Left,
     NodeExited,
     Noted,
     Ready,
@@ -103,9 +104,9 @@ class Scheduler:
 
     def spares(self, event: Event | LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
-        crew = self._run.crew
         if self._run.ended or not isinstance(event, Failed | NodeExited):
             return False
+        crew = self._run.crew_of(event.node)
         return event.node in crew.retired or event.node in crew.joining
 
     def next_wakeup_s(self) -> float | None:
@@ -180,6 +181,11 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _saved(run, event)
         case CheckpointWritten():
             _checkpoint_written(run, event)
+        case Left():
+            if run.acting.awaits(event):
+                scaling.hand_over(run, event.shard)
+            else:
+                run.counters.stale += 1
         case Restoring():
             _restoring(run, event)
         case Ready():
@@ -222,7 +228,15 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
             )
         case Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
-        case RolloutReady() | Trained() | SnapshotTaken() | Evaluated() | Changed() | Noted():
+        case (
+            RolloutReady()
+            | Trained()
+            | SnapshotTaken()
+            | Evaluated()
+            | Changed()
+            | Noted()
+            | Left()
+        ):
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
                 "message of your own instead: a subclass of fast_core.events.UserMessage"
@@ -253,7 +267,7 @@ def _ready(run: Run, event: Ready) -> None:
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
         return
-    if event.node in run.crew.joining:
+    if event.node in run.crew_of(event.node).joining:
         scaling.join(run, event.node)
         return
     if event.node not in run.awaited:
@@ -268,6 +282,8 @@ def _come_back(run: Run, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
+    if run.acting.crew.knows(node):
+        run.send(node, run.acting.again(node))
     if node == run.settings.replay:  # which knows what it has drawn of them
         for train in run.drawing:
             run.send(node, train)
@@ -459,10 +475,10 @@ def _exited(run: Run, event: NodeExited) -> None:
         _lose_optional(run, event)
     elif run.restarts.knows(event):
         run.counters.stale += 1
-    elif event.node in run.crew.retired:
+    elif event.node in run.crew_of(event.node).retired:
         if event.reaped:
             scaling.gone(run, event.node)
-    elif event.node in run.crew.joining:
+    elif event.node in run.crew_of(event.node).joining:
         scaling.give_up(run, event)
     elif run.began_s is not None and run.restarts.survives(event):
         _lose(run, event)
@@ -491,13 +507,15 @@ def _lose(run: Run, event: NodeExited) -> None:
     if dropped:
         text += f"; {dropped} open rollouts are dropped and ordered anew"
     run.decide("node lost", text)
+    for shard in run.acting.bury(node):
+        scaling.hand_over(run, shard)
 
 
 def _failed(run: Run, event: Failed | NodeExited) -> None:
     if event.node in run.optional.names:  # inline, where no process ends
         run.decide("node gone", run.optional.give_up(event))
         return
-    if event.node in run.crew.joining:
+    if event.node in run.crew_of(event.node).joining:
         scaling.give_up(run, event)
         return
     text, cause = describe(event)

@@ -1,7 +1,8 @@
-"""Which env nodes there are, which come and which go, and which shards move for it. Pure.
+"""Which env or policy nodes there are, which come and go, and which shards move for it. Pure.
 
 A shard moves while it rests: none of its rollouts runs, so none is lost. It begins its next
-incarnation with the other node, as after a death, with episodes that were not begun before.
+incarnation with another env node, as after a death, with episodes that were not begun before; for
+a policy node that acts for it see `fast_core.scheduler.acting`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 
 class Crew:
-    """The env nodes of a run while it goes on.
+    """The env nodes of a run while it goes on, or its policy nodes.
 
     Attributes:
-        members: Those that execute shards, in the order of their names.
+        members: Those that execute shards, or act for them, in the order of their names.
         joining: Started, and not ready yet.
         leaving: Members that give their shards away and are told to stop then.
         retired: Told to stop, or failed while they started, and not gone yet.
@@ -23,7 +24,7 @@ class Crew:
 
     def __init__(self, nodes: Sequence[str], spare: Sequence[str]):
         """``spare`` are names of further ones that may come."""
-        self._names = (*nodes, *spare)
+        self._names = dict.fromkeys((*nodes, *spare))
         self._lived = set(nodes)
         self.members = [*nodes]
         self.joining: set[str] = set()
@@ -31,6 +32,10 @@ class Crew:
         self.retired: set[str] = set()
         self.moves: dict[int, str] = {}
         self.asked = 0
+
+    def knows(self, node: str) -> bool:
+        """Whether it is one of them, or may be."""
+        return node in self._names
 
     @property
     def changing(self) -> bool:

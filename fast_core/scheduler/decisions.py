@@ -9,6 +9,7 @@ from fast_core.events import (
     CommitCheckpoint,
     Evaluated,
     Failed,
+    Left,
     NodeExited,
     Respawn,
     RolloutReady,
@@ -155,6 +156,8 @@ def debts(run: Run) -> Iterator[Debt]:
         yield Debt(node, Transformed, what)
     for node, rollout in run.ledger.open():
         yield Debt(node, RolloutReady, f"has not collected rollout {_name(rollout)}")
+    for node, shard in run.acting.told:
+        yield Debt(node, Left, f"has not left shard {shard} to another policy node")
     if run.tickets.training:
         what = f"has not trained on ticket {run.tickets.settled}"
         yield Debt(settings.optimizer, Trained, what)

@@ -107,6 +107,8 @@ class Ledger:
         self._free = [(1 << slots_per_shard) - 1] * shards
         self._running: list[Rollout | None] = [None] * shards
         self._idle: list[tuple[int, int, int]] = []
+        self._held_back: set[int] = set()
+        self.actors = [0] * shards
 
     def state(self) -> ShardCounts:
         """What a checkpoint keeps."""
@@ -150,7 +152,22 @@ class Ledger:
         if self._free[shard]:
             self._wait(shard)
 
+    def hold(self, shard: int) -> None:
+        """Start nothing on a shard that rests until `let_go`; costs O(shards)."""
+        assert self.rests(shard)
+        self._held_back.add(shard)
+        self._idle = [entry for entry in self._idle if entry[1] != shard]
+        heapq.heapify(self._idle)
+
+    def let_go(self, shard: int) -> None:
+        """Start rollouts on it again."""
+        self._held_back.discard(shard)
+        if self.rests(shard) and self._free[shard]:
+            self._wait(shard)
+
     def _wait(self, shard: int) -> None:
+        if shard in self._held_back:
+            return
         entry = (self.rollout_ids[shard], shard, self.incarnations[shard])
         heapq.heappush(self._idle, entry)
 
@@ -170,6 +187,7 @@ class Ledger:
             rollout_id=self.rollout_ids[shard],
             ticket=ticket,
             min_version=min_version,
+            actor=self.actors[shard],
         )
         rollout = Rollout(order, last_ticket)
         self._running[shard] = rollout

@@ -17,6 +17,7 @@ from fast_core.events import (
     StopReason,
     Train,
 )
+from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
@@ -92,6 +93,8 @@ class Run:
         self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
         self.routing = Routing(settings.routes)
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
+        policies = settings.policy_nodes, settings.spare_policies or ()
+        self.acting = Acting(*policies, self.ledger)
         self.loads = Loads() if settings.balance else None
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.optional = OptionalNodes(settings.optional, settings.backoff_s, settings.max_backoff_s)
@@ -107,7 +110,8 @@ class Run:
         self.drawing: deque[Train] = deque()
         self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
-        self.users = frozenset((*settings.savers, *settings.other_nodes, *settings.optional))
+        others = (*settings.savers, *settings.other_nodes, *settings.optional)
+        self.users = frozenset(others) - {*settings.policy_nodes}
         self.earlier_s = self.counters.elapsed_s
         self.now_s = 0.0
         self.start_deadline_s: float | None = None
@@ -140,6 +144,10 @@ class Run:
         if limit is None or self.began_s is None:
             return None
         return self.began_s + limit - self.earlier_s
+
+    def crew_of(self, node: str) -> Crew:
+        """The crew that this node is of, or may be."""
+        return self.acting.crew if self.acting.crew.knows(node) else self.crew
 
     @property
     def changing_nodes(self) -> tuple[str, ...]:

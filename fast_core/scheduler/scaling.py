@@ -1,9 +1,11 @@
-"""More env nodes, or fewer, in a running run: what is asked for, and how it comes about.
+"""More env or policy nodes, or fewer, in a running run: what is asked for, and how it comes about.
 
 And shards that move between those that there are, by their loads.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from fast_core.events import (
     Failed,
@@ -15,21 +17,27 @@ from fast_core.events import (
     ScaleRequested,
 )
 from fast_core.scheduler.checkpointing import Cut
+from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.run import LAUNCHER, Run
 
 
 def scale(run: Run, event: ScaleRequested) -> None:
     """Begin to do what is asked for, or say why not."""
-    crew, before = run.crew, len(run.crew.members)
+    if refusal := _never(run, event.kind):
+        run.send(LAUNCHER, Scaled(event.number, "", refusal))
+        return
+    kind = event.kind
+    crew = run.crew if kind == "env" else run.acting.crew
+    before = len(crew.members)
     wanted = before + event.count if event.relative else event.count
-    if refusal := _refusal(run, event.kind, wanted):
+    if refusal := _not_now(run, kind, crew, wanted):
         run.send(LAUNCHER, Scaled(event.number, "", refusal))
         return
     if wanted == before:
-        run.send(LAUNCHER, Scaled(event.number, f"it has {_count(before)} already"))
+        run.send(LAUNCHER, Scaled(event.number, f"it has {_count(before, kind)} already"))
         return
-    run.decide("scale", f"from {_count(before)} to {wanted}")
+    run.decide("scale", f"from {_count(before, kind)} to {wanted}")
     crew.asked = event.number
     if wanted > before:
         for node, lived in crew.hire(wanted - before):
@@ -37,50 +45,79 @@ def scale(run: Run, event: ScaleRequested) -> None:
             run.send(LAUNCHER, Respawn(node, life, (), run.changes.values))
     else:
         crew.dismiss(before - wanted)
-        crew.plan(run.ledger.held)
+        crew.plan(_held(run, crew))
 
 
-def _refusal(run: Run, kind: str, wanted: int) -> str:
-    """Why it can't be, empty if it can."""
-    shards, now = run.settings.shards, len(run.crew.members)
+def _never(run: Run, kind: str) -> str:
+    """Why nodes of this kind can't come or go in this run, empty if they can."""
+    shards, settings = run.settings.shards, run.settings
     if run.began_s is None:
         return "it is still starting; try again when it trains"
     if run.ending is not None:
         return f"it is about to end: {run.ending.text}"
-    if kind != "env":
+    if kind == "policy" and not settings.policy_nodes:
         return (
-            f"the number of {kind} nodes can't change while it runs, only that of env nodes can "
+            "its policies act in the env nodes (policy.placement: env), so it has no policy nodes; "
+            f"the number of those can change (env=1 to env={shards}). End it with `fastloop stop` "
+            "and resume it with policy.placement=node"
+        )
+    if kind not in ("env", "policy"):
+        kinds = "env nodes can" if not settings.policy_nodes else "env and policy nodes can"
+        return (
+            f"the number of {kind} nodes can't change while it runs, only that of {kinds} "
             f"(env=1 to env={shards}). End it with `fastloop stop` and resume it with "
             f"nodes.{kind}.count=N"
         )
-    if run.settings.spare_nodes is None:
+    if kind == "env" and settings.spare_nodes is None:
         return (
             "its nodes share one process (mode inline), its schedule is recorded, to be run again "
             "in one (diagnostics.schedule), or each env node can have one environment only, so "
             "their number can't change. End a recorded run with `fastloop stop` and resume it with "
             "nodes.env.count=N"
         )
-    if run.crew.changing:
-        return "it is still changing the number of its env nodes; try again in a moment"
-    if not 1 <= wanted <= shards:
+    if kind == "policy" and settings.spare_policies is None:
         return (
-            f"it can have from 1 to {_count(shards)}, as it has {shards} shards (rollout.shards) "
-            f"and each is executed by one; it has {now}, and {wanted} were asked for"
+            "its nodes share one process (mode inline), or its schedule is recorded, to be run "
+            "again in one (diagnostics.schedule), so their number can't change. End a recorded run "
+            "with `fastloop stop` and resume it with nodes.policy.count=N"
         )
     return ""
 
 
+def _not_now(run: Run, kind: str, crew: Crew, wanted: int) -> str:
+    """Why it can't be now, or so many, empty if it can."""
+    shards, now = run.settings.shards, len(crew.members)
+    if crew.changing:
+        return f"it is still changing the number of its {kind} nodes; try again in a moment"
+    if not 1 <= wanted <= shards:
+        does = "is executed" if kind == "env" else "is acted for"
+        return (
+            f"it can have from 1 to {_count(shards, kind)}, as it has {shards} shards "
+            f"(rollout.shards) and each {does} by one; it has {now}, and {wanted} were asked for"
+        )
+    return ""
+
+
+def _held(run: Run, crew: Crew) -> Mapping[str, Sequence[int]]:
+    return run.ledger.held if crew is run.crew else run.acting.held
+
+
+def _kind(run: Run, crew: Crew) -> str:
+    return "env" if crew is run.crew else "policy"
+
+
 def join(run: Run, node: str) -> None:
     """A node that was asked for is ready."""
-    run.crew.join(node)
+    crew = run.crew_of(node)
+    crew.join(node)
     run.decide("node added", f"{node} is ready")
-    if not run.crew.joining:
-        run.crew.plan(run.ledger.held)
+    if not crew.joining:
+        crew.plan(_held(run, crew))
 
 
 def give_up(run: Run, event: Failed | NodeExited) -> None:
     """A node that was asked for can't be; the run goes on as it was."""
-    crew = run.crew
+    crew = run.crew_of(event.node)
     crew.give_up(event.node)
     if isinstance(event, NodeExited) and event.reaped:
         crew.retired.discard(event.node)
@@ -88,10 +125,10 @@ def give_up(run: Run, event: Failed | NodeExited) -> None:
     run.decide("scale failed", text)
     if crew.asked:
         number, crew.asked = crew.asked, 0
-        error = f"{text}; it goes on with {_count(len(crew.members))}"
+        error = f"{text}; it goes on with {_count(len(crew.members), _kind(run, crew))}"
         run.send(LAUNCHER, Scaled(number, "", error))
     if not crew.joining:
-        crew.plan(run.ledger.held)
+        crew.plan(_held(run, crew))
 
 
 def balance(run: Run) -> None:
@@ -105,7 +142,13 @@ def balance(run: Run) -> None:
 
 
 def move(run: Run) -> None:
-    """Move shards that rest, and retire who has none left; costs O(1) when there is nothing.
+    """Move shards that rest, and retire who has none left; costs O(1) when there is nothing."""
+    _move_actors(run)
+    _move_executors(run)
+
+
+def _move_executors(run: Run) -> None:
+    """Let shards go to other env nodes.
 
     Not while nodes save or change values: every node must know its shards then. A node gets what
     was sent before in order, so the one that lets go of a shard writes nothing of it any more.
@@ -126,27 +169,58 @@ def move(run: Run) -> None:
         run.send(node, ledger.move(shard, node))
         if run.loads is not None:
             run.loads.moved(node)
+    _retire(run, crew)
+
+
+def _move_actors(run: Run) -> None:
+    """Let other policy nodes act for shards; those hold no part of a checkpoint or a change."""
+    acting, crew = run.acting, run.acting.crew
+    if not (crew.moves or crew.leaving or crew.asked):
+        return
+    for shard in list(crew.moves):
+        if not acting.may_begin(shard):
+            continue
+        source, leave = acting.begin(shard)
+        if source in run.restarts.away:
+            hand_over(run, shard)
+        else:
+            run.send(source, leave)
+    _retire(run, crew)
+
+
+def hand_over(run: Run, shard: int) -> None:
+    """The policy node that acted for a shard does no more: another one does."""
+    node, serve = run.acting.move(shard)
+    if node not in run.restarts.away:  # else it is told when it is back
+        run.send(node, serve)
+    _retire(run, run.acting.crew)
+
+
+def _retire(run: Run, crew: Crew) -> None:
+    """Let those go that have nothing left."""
     for node in sorted(crew.leaving - run.restarts.away):
-        if not ledger.held.get(node):
+        if not _held(run, crew).get(node):
             crew.retire(node)
             run.times.bury(node)
             run.send(LAUNCHER, Retire(node))
-    settle(run)
+    settle(run, crew)
 
 
 def gone(run: Run, node: str) -> None:
     """A node that was told to stop has."""
-    run.crew.retired.discard(node)
+    crew = run.crew_of(node)
+    crew.retired.discard(node)
     run.decide("node retired", f"{node} has stopped")
-    settle(run)
+    settle(run, crew)
 
 
-def settle(run: Run) -> None:
+def settle(run: Run, crew: Crew) -> None:
     """Say that everything has come about."""
-    if run.crew.asked and not run.crew.changing:
-        number, run.crew.asked = run.crew.asked, 0
-        run.send(LAUNCHER, Scaled(number, f"it has {_count(len(run.crew.members))}"))
+    if crew.asked and not crew.changing:
+        number, crew.asked = crew.asked, 0
+        text = f"it has {_count(len(crew.members), _kind(run, crew))}"
+        run.send(LAUNCHER, Scaled(number, text))
 
 
-def _count(nodes: int) -> str:
-    return f"{nodes} env node{'s' * (nodes != 1)}"
+def _count(nodes: int, kind: str) -> str:
+    return f"{nodes} {kind} node{'s' * (nodes != 1)}"

@@ -36,6 +36,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         env_nodes: Names of the env nodes, in the order in which they get their shards.
         spare_nodes: Names of further ones that may be added while it runs; None where none may
             come or go.
+        policy_nodes: Names of the policy nodes, by rank; they are ``other_nodes`` too.
+        spare_policies: Names of further ones that may be added while it runs; None where
+            none may come or go.
         optimizers: Names of the optimizer nodes, by rank; the first one reports what is trained and
             is asked for snapshots.
         replay: Name of the replay node, None for an algorithm that learns from rollouts.
@@ -92,6 +95,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     shards: int
     env_nodes: tuple[str, ...]
     spare_nodes: tuple[str, ...] | None = None
+    policy_nodes: tuple[str, ...] = ()
+    spare_policies: tuple[str, ...] | None = None
     optimizers: tuple[str, ...]
     replay: str | None = None
     evaluator: str | None

@@ -266,11 +266,11 @@ def scale(
     run: Run,
     changes: Annotated[
         list[str],
-        typer.Argument(metavar="env=N|+N|-N", help="How many, or how many more."),
+        typer.Argument(metavar="env=N|+N|-N", help="How many, or how many more; or policy=."),
     ],
     wait: Wait = True,
 ) -> None:
-    """Add env nodes to a run that goes on elsewhere, or retire some; nothing stops or is lost."""
+    """Add env or policy nodes to a run that goes on, or retire some; nothing stops or is lost."""
     surroundings.reserve_output()
     from fast_core.tools.control import scale_run
 

@@ -161,7 +161,8 @@ def read_scale(text: str) -> ScaleRequest:
         near = get_close_matches(kind, KINDS, 1)
         meant = f" Did you mean {near[0]}={number}?" if near and number else ""
         raise ConfigError(
-            f"scale takes env=4 (so many), env=+2 (more) or env=-1 (fewer); got {text!r}.{meant}"
+            "scale takes env=4 (so many), env=+2 (more) or env=-1 (fewer), and policy likewise; "
+            f"got {text!r}.{meant}"
         )
     if not re.fullmatch(r"[+-]?[0-9]{1,6}", number):
         raise ConfigError(

@@ -89,8 +89,8 @@ def _found(line: asking.Line) -> bool:
 
 def _watched_line(line: asking.Line, *arguments: Any) -> None:
     _real_line(line, *arguments)
-    bell: Any = _Bell(line._bell)
-    line._bell = bell
+    bell: Any = _Bell(line._bells[0])
+    line._bells[0] = bell
 
 
 if VARIABLE in os.environ:

@@ -13,7 +13,8 @@ import yaml
 from tests.forms import slow_but
 from tests.process import handover_faults, test_recurrent, test_spaces
 from tests.process.harness import TOY, Launched, Workplace, digests, eventually, read_lines
-from tests.process.test_equality import TASKS, finished
+from tests.process.test_control import said
+from tests.process.test_equality import ENVS, SHARDS, STEPS, TASKS, finished
 from tests.process.test_resume import TICKETS, config, kill_after
 
 pytestmark = pytest.mark.process
@@ -166,6 +167,66 @@ def test_ctrl_c_ends_a_run_whose_policy_node_does_not_answer(workplace: Workplac
     assert launched.wait() == 128 + signal.SIGINT
     assert time.monotonic() - begun_s < 6.0
     launched.assert_gone()
+
+
+# --- policy nodes that come and go ---------------------------------------------------------------
+
+RESTARTS = "supervision.restarts={policy: 3, backoff_s: 0.1}"
+
+
+def scaled(workplace: Workplace, launched: Launched, change: str) -> str:
+    run = str(launched.run.relative_to(launched.home))
+    return said(workplace, launched, "scale", run, change).removeprefix(f"{run}: ")
+
+
+def come_and_go(workplace: Workplace, launched: Launched) -> None:
+    """Two come, one is killed while the shards move on, two go."""
+    assert scaled(workplace, launched, "policy=+2") == "it has 3 policy nodes"
+    os.kill(launched.node("policy-0"), signal.SIGKILL)
+    assert scaled(workplace, launched, "policy=-1") == "it has 2 policy nodes"
+    assert scaled(workplace, launched, "policy=1") == "it has 1 policy node"
+
+
+def check_came_and_went(launched: Launched) -> None:
+    done = [event["what"] for event in launched.events()]
+    whats = ("node added", "node lost", "node back", "node retired")
+    assert [done.count(what) for what in whats] == [2, 1, 1, 2]
+    last = read_lines(launched.run / "metrics.jsonl")[-1]["values"]
+    assert last["scheduler/rows_dropped"] == 0
+    launched.assert_gone()
+
+
+@pytest.mark.slow
+def test_run_whose_policy_nodes_come_go_and_die_equals_inline_bit_for_bit(
+    workplace: Workplace,
+) -> None:
+    given = {**TASKS["discrete, normalised"], "stop": {"time_s": 60}}
+    launched = workplace.launch(NODE, RESTARTS, "diagnostics.delay_ms=2", config=given)
+    launched.await_training()
+    come_and_go(workplace, launched)
+    said(workplace, launched, "stop", str(launched.run.relative_to(launched.home)))
+    assert launched.wait() == 128 + signal.SIGINT, launched.screen
+    check_came_and_went(launched)
+    found = digests(launched.run)
+    stop = f"stop={{env_steps: {len(found) * SHARDS * ENVS * STEPS}}}"
+    inline = workplace.launch("mode=inline", NODE, stop, config=given)
+    assert inline.wait(60) == 0, inline.screen
+    assert found == digests(inline.run)
+
+
+@pytest.mark.slow
+def test_every_row_has_its_own_answer_although_policy_nodes_come_go_and_die(
+    workplace: Workplace,
+) -> None:
+    """The learner of `echo` checks every row that it gets."""
+    launched = workplace.launch(
+        RESTARTS, "nodes.policy.count=1", "stop={time_s: 60}", "diagnostics.delay_ms=1", config=ECHO
+    )
+    launched.await_training()
+    come_and_go(workplace, launched)
+    said(workplace, launched, "stop", str(launched.run.relative_to(launched.home)))
+    assert launched.wait() == 128 + signal.SIGINT, launched.screen
+    check_came_and_went(launched)
 
 
 # --- placement auto ------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_
     writers = {row.name: row.writer for row in structures(plan)}
     for name in ("0.0", "0.1", "1.0", "1.1"):
         assert writers[f"requests/{name}"] == EXECUTOR
-        assert writers[f"replies/{name}"] == "policy-0"
+        assert writers[f"replies/{name}"] == "whoever acts for the shard"
     memory = RunMemory.create(plan)
     other = RunMemory.attach(plan, memory.segment.fd)
     try:

@@ -23,6 +23,8 @@ from fast_core.events import (
     EndRun,
     Evaluate,
     Evaluated,
+    Leave,
+    Left,
     NodeExited,
     Noted,
     Ready,
@@ -33,6 +35,7 @@ from fast_core.events import (
     Save,
     Saved,
     Scaled,
+    Serve,
     Snapshot,
     Tell,
     Told,
@@ -74,7 +77,13 @@ class Audit:
         self.dropped = 0
         self.away: set[str] = set()  # died, and not ready again
         self.spawned: set[str] = set()  # of those, who was started anew
-        self.members = set(settings.env_nodes)
+        self.members = {*settings.env_nodes, *settings.policy_nodes}
+        self.policies = (*settings.policy_nodes, *(settings.spare_policies or ()))
+        self.actor: dict[int, str] = {}  # who acts for each shard, nobody while it is handed over
+        if settings.policy_nodes:
+            count = len(settings.policy_nodes)
+            self.actor = {s: settings.policy_nodes[s % count] for s in range(settings.shards)}
+        self.told_to_leave: set[int] = set()
         self.joining: set[str] = set()  # asked for, and not ready
         self.retired: set[str] = set()  # told to stop, and not gone
         self.scaled: list[Scaled] = []
@@ -145,6 +154,9 @@ class Audit:
                 self.away.discard(node)
                 self.spawned.discard(node)
                 self.returned += 1
+            case Left(node, shard):
+                assert self.actor.pop(shard) == node
+                self.told_to_leave.remove(shard)
             case Trained():
                 self._trained(event)
             case Evaluated():
@@ -194,6 +206,9 @@ class Audit:
         self.away.add(event.node)
         self.spawned.discard(event.node)
         self.changing.discard(event.node)
+        for shard in [s for s, actor in self.actor.items() if actor == event.node]:
+            self.told_to_leave.discard(shard)
+            del self.actor[shard]
         for shard in self._shards(event.node):
             self.incarnation[shard] += 1
             if shard in self.running:
@@ -265,6 +280,16 @@ class Audit:
                     assert self.owner.pop(shard) == node and shard not in self.running
                     assert not self.changing and self.saving <= {self.settings.replay}
                     moving.add(shard)
+                case Leave(shard):
+                    assert self.actor[shard] == node and node not in self.away
+                    assert shard not in self.running and shard not in self.told_to_leave
+                    self.told_to_leave.add(shard)
+                case Serve(shards):
+                    self._serve(node, shards)
+                case Retire(name) if name in self.policies:
+                    assert node == LAUNCHER and name not in self.actor.values()
+                    self.members.remove(name)
+                    self.retired.add(name)
                 case Retire(name):
                     assert node == LAUNCHER and not self._shards(name)
                     assert not self.changing and self.saving <= {self.settings.replay}
@@ -347,6 +372,13 @@ class Audit:
         if self.settings.replay is not None:
             self._check_ratio()
 
+    def _serve(self, node: str, shards: tuple[int, ...]) -> None:
+        """One acts for a shard at a time, and is told so once in its life."""
+        assert node in self.members and node in self.policies and node not in self.away
+        for shard in shards:
+            assert shard not in self.actor, "two policy nodes act for one shard"
+            self.actor[shard] = node
+
     def _check_turns(self, given: list[Collect]) -> None:
         """No shard that could collect is left out for one that has started more rollouts."""
         most = max(order.rollout_id for command in given for order in command.rollouts) - 1
@@ -354,7 +386,9 @@ class Audit:
         for shard, owner in self.owner.items():
             used = sum(taken == shard for taken, _ in self.taken)
             if shard not in self.running and owner not in self.away and used < slots:
-                assert self.last_rollout.get(shard, 0) >= most, f"shard {shard} is forgotten"
+                held = self.policies and (shard in self.told_to_leave or shard not in self.actor)
+                waits = held or self.last_rollout.get(shard, 0) >= most
+                assert waits, f"shard {shard} is forgotten"
 
     def _check_ratio(self) -> None:
         """Neither side is ahead by more than the rounds of the degree, and a carried fraction."""
@@ -383,6 +417,11 @@ class Audit:
             assert self.owner[shard] == node
             assert self.incarnation[shard] == order.incarnation
             assert shard not in self.running, "a shard runs two rollouts"
+            if self.policies:
+                assert shard not in self.told_to_leave, "who acts for it was told to leave it"
+                actor = self.policies[order.actor]
+                assert actor in self.away or self.actor[shard] == actor, "nobody would answer"
+                assert self.actor.get(shard, actor) == actor
             assert order.rollout_id == self.last_rollout.get(shard, 0) + 1
             self.last_rollout[shard] = order.rollout_id
             assert 0 <= order.slot < settings.slots_per_shard

@@ -31,6 +31,8 @@ from fast_core.events import (
     Evaluated,
     Event,
     LauncherEvent,
+    Leave,
+    Left,
     Message,
     NodeExited,
     Noted,
@@ -60,6 +62,7 @@ Task = (
     RolloutOrder
     | Transform
     | Train
+    | Leave
     | Snapshot
     | Evaluate
     | Change
@@ -105,6 +108,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
     }
     more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
     more |= {"comebacks", "comebacks_on_error", "spare_nodes", "optional"}
+    more |= {"policy_nodes", "spare_policies"}
     more |= {
         "moments",
         "changeable",
@@ -123,6 +127,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
     kinds["replay"] = "replay"
     names = {kind: values.get(key) or () for kind, key in kinds.items()}
     names["env"] = (*values["env_nodes"], *(values.get("spare_nodes") or ()))  # type: ignore[misc]
+    names["policy"] = (*names["policy"], *(values.get("spare_policies") or ()))  # type: ignore[misc]
     values["restarts"] = tuple(
         Budget(kind, (named,) if isinstance(named, str) else named, restarts[kind])  # type: ignore[arg-type]
         for kind, named in names.items()
@@ -195,7 +200,8 @@ class World:
             before=resumed.audit if resumed else None,
         )
         self.now_s = 0.0
-        names = (*settings.nodes, *(settings.spare_nodes or ()), STREAM, LAUNCHER, CALLBACKS)
+        spare = (*(settings.spare_nodes or ()), *(settings.spare_policies or ()))
+        names = (*settings.nodes, *spare, STREAM, LAUNCHER, CALLBACKS)
         self.inbox: dict[str, deque[Task]] = {name: deque() for name in names}
         self.drawn = self.audit.settled
         self.paused: set[str] = set()
@@ -254,7 +260,7 @@ class World:
             case Change():
                 self.changes.append(command)
                 self.inbox[node].append(command)
-            case Transform() | Train() | Snapshot() | Evaluate() | Save():
+            case Transform() | Train() | Leave() | Snapshot() | Evaluate() | Save():
                 self.inbox[node].append(command)
             case _:
                 return
@@ -328,6 +334,8 @@ class World:
                 return Transformed(node, task.rollout)
             case Train():
                 return self._trained(node, task)
+            case Leave(shard):
+                return Left(node, shard)
             case Snapshot():
                 return SnapshotTaken(node, task.request, self.version, self.env_steps)
             case Evaluate():

@@ -16,8 +16,9 @@ from hypothesis import Phase
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from fast_core.events import RolloutOrder, RolloutReady
+from fast_core.events import Leave, RolloutOrder, RolloutReady, ScaleRequested, Serve
 from fast_core.scheduler import decisions
+from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.ledger import Ledger, Rollout
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.tickets import Tickets
@@ -153,6 +154,42 @@ def moves_without_ordering_anew(sound: Sound) -> Sound:
     return park
 
 
+def begins_what_is_handed_over(sound: Sound) -> Sound:
+    """A shard collects while one policy node leaves it to another."""
+    return lambda self, shard: None
+
+
+def waits_for_a_dead_policy_node(sound: Sound) -> Sound:
+    """A policy node that died is still to say that it has left a shard."""
+    return lambda self, node: []
+
+
+def forgets_whom_a_policy_node_acts_for(sound: Sound) -> Sound:
+    """One that comes back is told of none of its shards."""
+    return lambda self, node: Serve(())
+
+
+def simulate_policies() -> None:
+    """Policy nodes that come, go and die meanwhile."""
+    names = tuple(f"policy{k}" for k in range(3))
+    kinds = {"policy_nodes": names[:2], "other_nodes": names[:2], "spare_policies": names[2:]}
+
+    def kill(world: World, node: str) -> None:
+        if node in world.audit.members - world.audit.away:
+            world.kill(node)
+
+    for seed in range(3):
+        world = World(make_settings(shards=4, restarts={"policy": 9}, stop_env_steps=800, **kinds))
+        world.make_ready()
+        events: list[Any] = [
+            (2.0, ScaleRequested(1, "policy", 1, False)),
+            (3.7, lambda world=world: kill(world, "policy1")),
+            (9.0, ScaleRequested(2, "policy", 3, False)),
+            (12.0, lambda world=world: kill(world, "policy0")),
+        ]
+        assert simulate(world, seed=seed, scale_ms={Leave: 5000}, events=events)
+
+
 def simulate_some() -> None:
     """Runs whose books see most mistakes at once."""
     nodes = tuple(f"env{k}" for k in range(3))
@@ -178,6 +215,9 @@ MUTANTS = {
     gives_the_same_incarnation_again: (Ledger, "assign"),
     loses_a_rollout_in_a_move: (Tickets, "drop"),
     moves_without_ordering_anew: (Ledger, "park"),
+    begins_what_is_handed_over: (Ledger, "hold"),
+    waits_for_a_dead_policy_node: (Acting, "bury"),
+    forgets_whom_a_policy_node_acts_for: (Acting, "again"),
 }
 
 
@@ -189,6 +229,9 @@ QUICK = (
     takes_arrival_order,
     believes_an_old_incarnation,
     loses_a_rollout_in_a_move,
+    begins_what_is_handed_over,
+    waits_for_a_dead_policy_node,
+    forgets_whom_a_policy_node_acts_for,
 )
 
 
@@ -199,9 +242,11 @@ def test_wrong_scheduler_is_caught(
     place, name = MUTANTS[mutant]
     monkeypatch.setattr(place, name, mutant(getattr(place, name)))
     with pytest.raises((AssertionError, KeyError)):  # the books know nothing of it
+        simulate_policies()
         simulate_some()
         run_state_machine_as_test(Nodes, settings=FIXED)
 
 
 def test_sound_scheduler_is_not_caught() -> None:
+    simulate_policies()
     simulate_some()  # the machine has a test of its own

@@ -62,6 +62,10 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
     spare = values["shards"] - len(values["env_nodes"])  # type: ignore[operator,arg-type]
     if draw(st.booleans()):
         values["spare_nodes"] = tuple(f"env{3 + k}" for k in range(max(spare, 0)))
+    if draw(st.booleans()):
+        values["policy_nodes"] = values["other_nodes"]
+        if draw(st.booleans()):
+            values["spare_policies"] = ("policy2", "policy3")
     if values["eval_every_env_steps"] is not None:
         values["stop_score"] = draw(st.none() | st.just(1.0))
         values["stop_score_held"] = draw(st.integers(1, 3))
@@ -272,19 +276,29 @@ class Nodes(RuleBasedStateMachine):
             for node in budget.nodes
             if node not in audit.away or node in audit.spawned
             if node not in audit.retired
-            if budget.kind != "env" or node in audit.members
+            if node in audit.members or node in (*audit.away, *self.lasting(budget.kind))
         ]
 
+    def lasting(self, kind: str) -> tuple[str, ...]:
+        """Nodes of a kind that neither come nor go."""
+        others = self.settings.other_nodes if not self.settings.policy_nodes else ()
+        return {"env": (), "policy": others}.get(kind, ("evaluator", "replay"))
+
     @precondition(lambda self: self.going)
-    @rule(count=st.integers(-3, 6), relative=st.booleans())
-    def scale(self, count: int, relative: bool) -> None:
-        """Env nodes come and go; what is out of range changes nothing."""
+    @rule(kind=st.sampled_from(["env", "policy"]), count=st.integers(-3, 6), relative=st.booleans())
+    def scale(self, kind: str, count: int, relative: bool) -> None:
+        """Nodes come and go; what is out of range changes nothing."""
         audit, settings = self.world.audit, self.settings
-        before, told = len(audit.members), len(audit.scaled)
+        before, told = len([m for m in audit.members if m.startswith(kind)]), len(audit.scaled)
         wanted = before + count if relative else count
-        sends = self.world.deliver(ScaleRequested(1, "env", count, relative))
+        spare = settings.spare_nodes if kind == "env" else settings.spare_policies
+        if kind == "policy" and spare is not None:
+            wanted = wanted if wanted <= 4 else 0  # more have no names here
+            count, relative = wanted, False
+        sends = self.world.deliver(ScaleRequested(1, kind, count, relative))
         answers = audit.scaled[told:]
-        if settings.spare_nodes is None or not 1 <= wanted <= settings.shards:
+        never = kind == "policy" and not settings.policy_nodes
+        if spare is None or never or not 1 <= wanted <= settings.shards:
             assert [bool(answer.error) for answer in answers] == [True]
             assert len(sends) == 1
         elif not answers:
@@ -342,7 +356,7 @@ class Nodes(RuleBasedStateMachine):
         assert statistics.env_nodes_lost == sum(lost)
         assert statistics.nodes_back == audit.returned
         assert not audit.evaluating, "a running evaluation was cancelled"
-        if "solved:" in end.text:
+        if end.text.startswith("solved:"):  # else it may have been at some time before
             self.check_score()
         else:
             self.check_limit()

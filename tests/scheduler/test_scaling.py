@@ -10,7 +10,9 @@ from fast_core.events import (
     Asked,
     Assign,
     Change,
+    Collect,
     Failed,
+    Leave,
     NodeExited,
     Release,
     Requested,
@@ -19,6 +21,7 @@ from fast_core.events import (
     Save,
     Scaled,
     ScaleRequested,
+    Serve,
     StopRequested,
 )
 from fast_core.scheduler import LAUNCHER, Send
@@ -135,7 +138,8 @@ def test_number_out_of_range_changes_nothing(count: int, relative: bool, said: s
 
 def test_what_cant_be_now_is_refused() -> None:
     world = scaling_world()
-    assert "policy nodes can't change" in refusal(scale(world, 1, kind="policy"))
+    assert "policy.placement: env" in refusal(scale(world, 1, kind="policy"))
+    assert "optimizer nodes can't change" in refusal(scale(world, 1, kind="optimizer"))
     scale(world, 3)
     assert "still changing" in refusal(scale(world, 4))
     world.deliver(StopRequested("SIGINT", save=True))
@@ -250,3 +254,96 @@ def test_moves_balance_and_are_no_more_than_needed(counts, staying, random) -> N
     assert max(after.values()) - min(after.values()) <= 1
     gained = sum(max(0, after[node] - before[node]) for node in nodes)
     assert len(moves) == gained, "a shard moved for nothing"
+
+
+# --- policy nodes --------------------------------------------------------------------------------
+
+POLICIES = tuple(f"policy{k}" for k in range(4))
+
+
+def acting_world(policies: int = 1, shards: int = 4, **changes: object) -> World:
+    names: dict[str, object] = {
+        "policy_nodes": POLICIES[:policies],
+        "other_nodes": POLICIES[:policies],
+        "spare_policies": POLICIES[policies:shards],
+    }
+    return scaling_world(env_nodes=2, shards=shards, **(names | changes))
+
+
+def actors(world: World) -> list[str]:
+    """Who acts for each shard, by shard; empty while it is handed over."""
+    acts = world.audit.actor
+    return [acts.get(shard, "") for shard in range(world.settings.shards)]
+
+
+def test_added_policy_node_acts_for_shards_once_who_did_has_left_them() -> None:
+    world = acting_world()
+    sends = scale(world, +1, relative=True, kind="policy")
+    assert commands(sends, Respawn) == [(LAUNCHER, Respawn("policy1", 1))]
+    work(world, "policy1")
+    assert commands(world.log, Leave) == [], "every shard collects"
+    work(world, "env0", "env1")
+    assert len(commands(world.log, Leave)) == 2
+    assert world.audit.told_to_leave and commands(world.log, Serve) == []
+    train_one(world)
+    ordered = [o.shard for _, c in commands(world.log, Collect) for o in c.rollouts]
+    assert len(ordered) == 4 + 2, "what is handed over begins nothing"
+    work(world, "policy0")
+    assert sorted(actors(world)) == ["policy0", "policy0", "policy1", "policy1"]
+    assert commands(world.log, Scaled) == [(LAUNCHER, Scaled(1, "it has 2 policy nodes"))]
+    work(world, *NODES[:4])
+    orders = [o for _, c in commands(world.log, Collect) for o in c.rollouts if o.rollout_id == 2]
+    assert [POLICIES[o.actor] for o in sorted(orders, key=lambda o: o.shard)] == actors(world)
+    assert world.scheduler.statistics().rows_dropped == 0
+
+
+def test_retired_policy_node_stops_when_it_acts_for_nobody() -> None:
+    world = acting_world(policies=2)
+    assert commands(scale(world, 1, kind="policy"), Retire) == []
+    work(world, *NODES[:4])
+    assert commands(world.log, Retire) == [], "it was told to leave, and has not"
+    work(world, "policy1")
+    assert commands(world.log, Retire) == [(LAUNCHER, Retire("policy1"))]
+    assert actors(world) == ["policy0"] * 4
+    assert commands(world.log, Scaled) == [(LAUNCHER, Scaled(1, "it has 1 policy node"))]
+    again = scale(world, 2, kind="policy")
+    assert commands(again, Respawn) == [(LAUNCHER, Respawn("policy1", 2))]
+
+
+@pytest.mark.parametrize("dies", POLICIES[:2])
+def test_death_in_a_hand_over_costs_nothing(dies: str) -> None:
+    """Who died has left; who was to come is told when it is back."""
+    world = acting_world(policies=2, restarts={"policy": 1})
+    scale(world, 1, kind="policy")
+    work(world, *NODES[:4])
+    assert world.audit.told_to_leave == {1, 3}
+    world.kill(dies)
+    train_one(world)
+    work(world, *POLICIES, *NODES[:4])
+    train_one(world)
+    assert actors(world) == ["policy0"] * 4
+    assert world.scheduler.statistics().rows_dropped == 0
+
+
+def test_policy_node_that_was_asked_for_and_fails_leaves_the_run_as_it_was() -> None:
+    world = acting_world()
+    scale(world, 2, kind="policy")
+    world.kill("policy1")
+    ((_, answer),) = commands(world.log, Scaled)
+    assert "it goes on with 1 policy node" in answer.error
+    work(world, *NODES[:4])
+    assert actors(world) == ["policy0"] * 4 and world.ended is None
+
+
+def test_policy_nodes_out_of_range_or_of_a_recorded_run_are_refused() -> None:
+    world = acting_world()
+    assert "from 1 to 4 policy nodes" in refusal(scale(world, 5, kind="policy"))
+    recorded = acting_world(spare_policies=None)
+    assert "diagnostics.schedule" in refusal(scale(recorded, 2, kind="policy"))
+
+
+def test_hand_over_that_does_not_come_is_owed() -> None:
+    world = acting_world(policies=2)
+    scale(world, 1, kind="policy")
+    work(world, *NODES[:4])
+    assert "policy1 has not left shard 1 to another policy node" in world.scheduler.owed()

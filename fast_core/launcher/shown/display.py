@@ -150,7 +150,7 @@ class Display:
             return plan.config.nodes.optimizer.device + waits
         if name == REPLAY:
             return f"{row.drawn:,} windows drawn"
-        if name in plan.names.policy:
+        if name in plan.names.actors:
             rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
             return plan.config.nodes.policy.device + rows
         return ""
@@ -161,7 +161,7 @@ class Display:
         if name in plan.names.optimizers:
             return plan.threads
         given = plan.config.nodes.policy.threads
-        if name in plan.names.policy and given != "auto":
+        if name in plan.names.actors and given != "auto":
             return given
         return default_threads()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
-from fast_core.events import Command, Ready
+from fast_core.events import Command, Leave, Left, Ready, Serve
 from fast_core.memory import Doorbell, StatsColumn
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.passes import FollowedPasses, RecordedPasses
@@ -23,6 +23,7 @@ class Inquirer:
     """A group of environments as its policy node sees it.
 
     Attributes:
+        shard: Whose it is.
         index: Its place among those of the node.
 
     Concurrency: see `fast_core.memory.Mailbox`. This node writes the reply, and only while the
@@ -31,7 +32,7 @@ class Inquirer:
     """
 
     def __init__(self, context: NodeContext, shard: int, group: int, index: int = 0) -> None:
-        self.index = index
+        self.shard, self.index = shard, index
         self.request = context.memory.request(shard, group)
         self.reply = context.memory.reply(shard, group)
         self.rows = self.request.rows
@@ -66,15 +67,15 @@ class Inquirer:
 
 
 class PolicyNode(Node):
-    """Answers the groups of the shards that are its own.
+    """Answers the groups of the shards that it acts for: its own, until it is told otherwise.
 
     At degree 0 every group has a forward pass of its own, so that results don't depend on who
     asked at the same time. Otherwise all that wait are batched, up to ``nodes.policy.max_batch``
     rows, and weights may change between two passes.
     """
 
-    consumes = frozenset()
-    emits = frozenset({Ready})
+    consumes = frozenset({Serve, Leave})
+    emits = frozenset({Ready, Left})
     reads = frozenset({"weights", "requests"})
     writes = frozenset({"replies"})
 
@@ -86,13 +87,11 @@ class PolicyNode(Node):
         if device != "cpu":
             check_device(device, "nodes.policy.device")
         self._current = CurrentPolicy(context, plan.policy_setup(device))
-        own = [
-            (shard, group)
-            for shard in range(plan.config.rollout.shards)
-            if plan.names.policy_of(shard) == context.name
-            for group in range(plan.groups)
-        ]
-        self._inquirers = [Inquirer(context, *each, index) for index, each in enumerate(own)]
+        self._inquirers: list[Inquirer] = []
+        # One that comes while the run goes on, or comes back, is told when it is ready.
+        if context.life == 1 and context.name in plan.names.policy:
+            shards = range(plan.config.rollout.shards)
+            self._serve([s for s in shards if plan.names.policy_of(s) == context.name])
         self._merges = plan.config.degree > 0
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
@@ -118,7 +117,21 @@ class PolicyNode(Node):
         return super().threads if threads == "auto" else threads
 
     def handle(self, command: Command) -> None:
-        """Nothing comes but `Stop`."""
+        """Act for further shards, or for one less."""
+        match command:
+            case Serve(shards):
+                self._serve(shards)
+            case Leave(shard):
+                # It rests, so nothing of it is being asked; what is answered is written.
+                left = [each for each in self._inquirers if each.shard != shard]
+                self._inquirers = left
+                self.context.channel.send(Left(self.context.name, shard))
+
+    def _serve(self, shards: Sequence[int]) -> None:
+        for shard in shards:
+            for group in range(self.context.plan.groups):
+                index = len(self._inquirers)
+                self._inquirers.append(Inquirer(self.context, shard, group, index))
 
     def work(self) -> bool:
         """Answer everything that is waiting now."""

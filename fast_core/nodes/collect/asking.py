@@ -37,11 +37,19 @@ class Line:
         plan, memory = context.plan, context.memory
         self.request = memory.request(shard.shard, group.index)
         self.reply = memory.reply(shard.shard, group.index)
-        node = plan.names.policy_of(shard.shard)
-        self._bell: Doorbell = memory.doorbell(node)
+        self._memory, self._actors = memory, plan.names.actors
+        self._bells: dict[int, Doorbell] = {}
+        self._actor = 0
+        self.turn_to(0)
         self._shard, self._rank, self._words = shard, context.rank, context.stats.words
         self.number = self.request.number()
         self._seen = self.reply.number()
+
+    def turn_to(self, actor: int) -> None:
+        """Let the policy node of this rank act, until another one is named; no request is open."""
+        if actor not in self._bells:
+            self._bells[actor] = self._memory.doorbell(self._actors[actor])
+        self._actor = actor
 
     def ask(self, obs: Array, noise: Array, state: Array | None, min_version: int) -> None:
         """Ask for the actions of these rows ``[b, ...]``."""
@@ -52,7 +60,7 @@ class Line:
             request["state"][...] = state
         self.number += 1
         request.publish(self.number, Request(self._shard.incarnation, min_version, self._rank))
-        self._bell.ring()
+        self._bells[self._actor].ring()
 
     def answered(self) -> bool:
         """Whether the reply to the last request is there; counts others and leaves them alone."""
@@ -157,6 +165,8 @@ class Collection:
     ) -> None:
         """Open the slot and ask for the first actions of every group."""
         self.order, self.shard = order, shard
+        for line in lines:
+            line.turn_to(order.actor)
         slot, noise = shard.open(order)
         self.groups = [
             GroupRollout(order, group, line, slot, noise, words)

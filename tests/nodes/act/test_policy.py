@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,17 @@ from fast_core.config import (
     SchedulerConfig,
 )
 from fast_core.errors import FastLoopError
-from fast_core.events import Assign, Collect, RolloutReady, Save, Stop
+from fast_core.events import (
+    Assign,
+    Collect,
+    Event,
+    Leave,
+    Left,
+    RolloutReady,
+    Save,
+    Serve,
+    Stop,
+)
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
@@ -32,6 +42,8 @@ from tests.nodes.counting import CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
 
 SHARDS, ENVS, STEPS = 2, 5, 12
+Actors = Mapping[int, int]
+Columns = dict[int, dict[str, np.ndarray[Any, Any]]]
 
 
 def config(
@@ -82,8 +94,20 @@ class Pair:
         flat.fill(weight)
         self.stage.memory.weights().publish(version, flat.data)
 
-    def order(self, number: int = 1, *, version: int = 0, shards: int = SHARDS) -> None:
-        orders = tuple(order(shard, number, version=version) for shard in range(shards))
+    def order(
+        self,
+        number: int = 1,
+        *,
+        version: int = 0,
+        shards: int = SHARDS,
+        actors: Actors | None = None,
+    ) -> None:
+        """``actors`` are ranks of policy nodes by shard, where they are not those of the start."""
+        usual = max(len(self.policies), 1)
+        orders = tuple(
+            order(shard, number, version=version, actor=(actors or {}).get(shard, shard % usual))
+            for shard in range(shards)
+        )
         self.stage.hub.send("env-0", Collect(orders))
 
     def run(self) -> list[RolloutReady]:
@@ -94,16 +118,27 @@ class Pair:
                 return [event for event in self.stage.events() if isinstance(event, RolloutReady)]
         raise AssertionError("always something to do")
 
-    def collect(self, number: int = 1) -> dict[int, dict[str, np.ndarray[Any, Any]]]:
+    def collect(self, number: int = 1) -> Columns:
         """The columns of every shard's next rollout, copied."""
         self.order(number)
         assert len(self.run()) == SHARDS
-        found = {}
+        return self.columns(number)
+
+    def columns(self, number: int) -> Columns:
+        """The same of rollouts that have been collected."""
+        found: Columns = {}
         for shard in range(SHARDS):
             slot = self.stage.memory.rollouts(shard).slot(0)
             assert slot.committed() == number
             found[shard] = {name: column.copy() for name, column in slot.items()}
         return found
+
+    def left(self) -> list[Event]:
+        """Let all nodes work, and return which shards were left meanwhile."""
+        for _ in range(3):
+            for node in (self.env, *self.policies):
+                node.step()
+        return [event for event in self.stage.events() if isinstance(event, Left)]
 
     def words(self, name: str) -> memoryview:
         return self.stage.memory.stats(name).words
@@ -430,3 +465,49 @@ def test_policy_node_that_takes_over_answers_what_is_open(make: Make) -> None:
     assert len(pair.run()) == SHARDS
     assert first.context.stats.words[StatsColumn.REQUESTS] == 2 * SHARDS * STEPS
     assert not PolicyNode(context).step(), "nothing is answered twice"
+
+
+# --- shards that come to another policy node -----------------------------------------------------
+
+
+def test_shard_that_another_policy_node_acts_for_is_answered_by_it_alone(make: Make) -> None:
+    """Which of them acts is no part of what is collected."""
+    beside, served = make(policies=2), make(policies=2)
+    assert served.stage.plan.names.policy_of(1) == "policy-1"
+    expected = [beside.collect(number) for number in (1, 2, 3)]
+    assert same(served.collect(1), expected[0])
+    hub, before = served.stage.hub, served.words("policy-1")[StatsColumn.REQUESTS]
+    hub.send("policy-1", Leave(1))
+    assert served.left() == [Left("policy-1", 1)]
+    served.order(2, actors={1: 0})
+    for _ in range(20):
+        served.env.step()
+        served.policies[1].step()
+    assert served.words("policy-1")[StatsColumn.REQUESTS] == before, "it acts for it no more"
+    hub.send("policy-0", Serve((1,)))
+    assert len(served.run()) == SHARDS
+    assert same(served.columns(2), expected[1])
+    assert served.words("policy-1")[StatsColumn.REQUESTS] == before
+    hub.send("policy-0", Leave(1))
+    assert served.left() == [Left("policy-0", 1)]
+    hub.send("policy-1", Serve((1,)))
+    assert same(served.collect(3), expected[2])
+    assert served.words("env-0")[StatsColumn.LATE_REPLIES] == 0
+
+
+def same(one: Columns, other: Columns) -> bool:
+    return all(
+        np.array_equal(column, other[shard][name])
+        for shard, columns in one.items()
+        for name, column in columns.items()
+        if name != "final_obs"  # it is only written where an episode ends
+    )
+
+
+def test_policy_node_that_may_come_acts_for_nobody_before_it_is_told(make: Make) -> None:
+    pair = make()
+    assert pair.stage.plan.names.actors == ("policy-0", "policy-1")
+    added = PolicyNode(pair.stage.context("policy-1", 1))
+    pair.order()
+    pair.env.step()
+    assert not added.work()
