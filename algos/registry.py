@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.system.importing import named
+from fast_core.system.importing import colon_hint, named
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     registration = REGISTRY.get(name)
     if registration is None:
         near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = f" Did you mean {near[0]!r}?" if near else colon_hint(name)
         raise ConfigError(
             f"algorithm.name must be one of {sorted(REGISTRY)} or an import path "
             f"'package.module:Class'; got {name!r}.{hint}"

@@ -20,6 +20,7 @@ import json
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
@@ -146,13 +147,15 @@ class Meter:
 
 def own_figures(args: dict[str, Any], threads: list[int], updates: int) -> dict[str, Figures]:
     """Of a trainer of GOPS's, which is stepped as its `train` does."""
-    ray = importlib.import_module("ray")
-    ray.init = functools.partial(ray.init, num_cpus=ACTORS, log_to_driver=False)
-    trainer, meter = make_trainer(args), Meter()
     serial = args["trainer"] == "off_serial_trainer"
+    # GOPS itself starts Ray for a serial trainer's evaluator too; its stand-in doesn't.
+    ray = None if serial and find_spec("ray") is None else importlib.import_module("ray")
+    if ray is not None:
+        ray.init = functools.partial(ray.init, num_cpus=ACTORS, log_to_driver=False)
+    trainer, meter = make_trainer(args), Meter()
 
     def env_steps() -> int:
-        if serial:
+        if ray is None or serial:
             return int(trainer.sampler.get_total_sample_number())
         return sum(ray.get([one.get_total_sample_number.remote() for one in trainer.samplers]))
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from benchmarks.measure import medians, print_result
 
 TARGET = 1.5
+WITHIN_S = 1_800.0  # of one run, many times what any takes
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = os.environ.get("FASTLOOP_LIGHTZERO")
 SLOW = ("--step-ms", "50", "--update-ms", "1000", "--simulations", "2", "--batch-size", "16")
@@ -35,6 +36,7 @@ def measured(how: str, *arguments: str, threads: str | None = None) -> dict[str,
 
     Raises:
         subprocess.CalledProcessError: It failed; its output was shown.
+        subprocess.TimeoutExpired: It took longer than `WITHIN_S`, and was killed.
     """
     assert PYTHON is not None
     python = (
@@ -45,7 +47,14 @@ def measured(how: str, *arguments: str, threads: str | None = None) -> dict[str,
         surroundings["OMP_NUM_THREADS"] = threads
     command = [python, "-m", "benchmarks.lightzero_cartpole", how, *arguments]
     with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True)
+        run = subprocess.run(
+            command,
+            cwd=folder,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+        )
     if run.returncode:
         print(run.stdout, run.stderr, sep="\n")
         run.check_returncode()

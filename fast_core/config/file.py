@@ -53,9 +53,12 @@ def load(
         ConfigError: The file can't be read, or some keys or values are wrong (all are listed).
     """
     path = located(path)
-    text, source = read_text(path), str(path)
+    source = str(path)
+    document = config_yaml.parse(read_text(path), source)
+    if "config" in document.tree and "environment" not in document.tree:
+        raise ConfigError(f"{source} is the file of a sweep. Run it with `fastloop sweep {path}`.")
     return beside(
-        path.parent, loads(text, overrides, algorithm_type, source=source, resolved=resolved)
+        path.parent, read(document, overrides, algorithm_type, source=source, resolved=resolved)
     )
 
 

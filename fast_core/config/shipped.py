@@ -40,7 +40,7 @@ def located(path: Path, folder: Path = Path()) -> Path:
     file = folder / path
     if file.exists() and not file.is_dir():
         return file
-    bare = path.parent == Path() and not path.is_absolute()
+    bare = bool(path.name) and path.parent == Path() and not path.is_absolute()
     if bare and not path.suffix:
         if (own := file.with_suffix(".yaml")).is_file():
             return own

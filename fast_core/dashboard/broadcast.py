@@ -268,12 +268,13 @@ class Broadcast:
             await socket.send_bytes(header(kind, tile, sequence, age_ms) + data)
 
     def _kinds(self, client: Client, newest: Newest) -> tuple[Kind, ...]:
-        """What a browser is shown of a frame: without a picture, what the network sees."""
-        kinds = _KINDS[client.mode]
-        return kinds if newest.frame.picture is not None else (Kind.OBSERVATION,)
+        """What a browser is shown of a frame: without picture and text, what the network sees."""
+        if newest.frame.text:
+            return tuple(Kind.TEXT if kind is Kind.RGB else kind for kind in _KINDS[client.mode])
+        return _KINDS[client.mode] if newest.frame.picture is not None else (Kind.OBSERVATION,)
 
     def _file(self, tile: int, newest: Newest, kind: Kind) -> tuple[int, bytes]:
-        """The image file of a frame, made when it is first wanted."""
+        """The file of a frame, made when it is first wanted."""
         if kind not in newest.files:
             self._sequence += 1
             data = encode(newest.frame, kind)

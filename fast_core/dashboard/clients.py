@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from fast_core.screens.pace import Rhythm
+
 Mode = Literal["rgb", "obs", "both"]
 
 # A browser that takes no message for so long is told to come again, and is given the history anew
@@ -79,7 +81,7 @@ class Client:
     now: bytes | None = None
     _open: dict[int, set[int]] = field(default_factory=dict)  # pictures under way, by tile
     _shown: dict[int, int] = field(default_factory=dict)  # number of the last frame, by tile
-    _at_s: dict[int, float] = field(default_factory=dict)  # when that was sent
+    _rhythms: dict[int, Rhythm] = field(default_factory=dict)  # in seconds, by tile
     _waits_s: float = 0.0  # since when the first message waits
 
     def take(self, said: Watch | Ack | Enlarge) -> None:
@@ -88,6 +90,8 @@ class Client:
             case Watch(tiles, fps, mode):
                 if mode != self.mode:  # the frame that it has it now wants otherwise
                     self._shown.clear()
+                stay = self.tiles & frozenset(tiles) if 1 / fps == self.interval_s else ()
+                self._rhythms = {tile: self._rhythms.get(tile, Rhythm()) for tile in stay}
                 self.tiles, self.interval_s, self.mode = frozenset(tiles), 1 / fps, mode
             case Ack(seq):
                 for pictures in self._open.values():
@@ -108,13 +112,14 @@ class Client:
         """Whether it may be sent a frame of a tile: it wants it, and has drawn the last one."""
         if tile not in self.wanted or self._open.get(tile):
             return False
-        due_s = self._at_s.get(tile, -1e9) + (1 - EARLY) * self.interval_s
-        return now_s >= due_s
+        rhythm = self._rhythms.get(tile)
+        return rhythm is None or now_s >= rhythm.due - EARLY * self.interval_s
 
     def sent(self, tile: int, number: int, pictures: list[int], now_s: float) -> None:
         """It is sent a frame, in pictures of these sequence numbers."""
         self._open[tile] = set(pictures)
-        self._shown[tile], self._at_s[tile] = number, now_s
+        self._shown[tile] = number
+        self._rhythms.setdefault(tile, Rhythm()).took(now_s, self.interval_s)
 
     def tell(self, text: bytes, now_s: float) -> None:
         """Let a message wait for it."""

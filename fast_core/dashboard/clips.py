@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fast_core.dashboard.pictures import Kind, as_rgb
+from fast_core.dashboard.pictures import Kind, Pixels, as_rgb
 from fast_core.errors import ConfigError
 
 KEPT_S = 30.0
@@ -20,10 +20,16 @@ Form = Literal["gif", "mp4"]
 
 
 class Shot(NamedTuple):
-    """An image file, and when its frame was taken, on the monotonic clock."""
+    """A file of an image or a text, and when its frame was taken, on the monotonic clock."""
 
     at_s: float
     data: bytes
+    kind: Kind = Kind.RGB
+
+    @property
+    def pixels(self) -> Pixels:
+        """``[H, W, 3]``."""
+        return as_rgb(self.data, self.kind)
 
 
 class Reel:
@@ -61,11 +67,11 @@ class Clips:
     def add(self, tile: int, kind: Kind, at_s: float, data: bytes) -> None:
         """Keep an image file of a tile."""
         reel = self._reels.setdefault((tile, kind), Reel())
-        reel.add(Shot(at_s, data), min(KEPT_BYTES, ALL_BYTES // len(self._reels)))
+        reel.add(Shot(at_s, data, kind), min(KEPT_BYTES, ALL_BYTES // len(self._reels)))
 
     def shots(self, tile: int, seconds: float) -> list[Shot]:
         """Those of the last ``seconds``: what was rendered, or else what the network saw."""
-        for kind in (Kind.RGB, Kind.OBSERVATION):
+        for kind in (Kind.RGB, Kind.TEXT, Kind.OBSERVATION):
             reel = self._reels.get((tile, kind))
             if reel is not None and reel.shots:
                 last_s = reel.shots[-1].at_s
@@ -94,8 +100,8 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
 
     from PIL import Image
 
-    size = as_rgb(shots[-1].data).shape
-    frames = (frame for frame in map(as_rgb, (shot.data for shot in shots)) if frame.shape == size)
+    size = shots[-1].pixels.shape
+    frames = (frame for frame in (shot.pixels for shot in shots) if frame.shape == size)
     images = map(Image.fromarray, frames)  # one at a time: all of them may be gigabytes
     out = io.BytesIO()
     next(images).save(
@@ -112,13 +118,13 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
 def _mp4(shots: list[Shot], fps: float) -> bytes:
     from fast_core.envs.video_file import VideoFile
 
-    size = as_rgb(shots[-1].data).shape
+    size = shots[-1].pixels.shape
     with tempfile.TemporaryDirectory(prefix="fastloop-clip-") as folder:
         path = Path(folder) / "clip.mp4"
         video = VideoFile(path, "an MP4 clip")
         try:
             for shot in shots:
-                frame = as_rgb(shot.data)
+                frame = shot.pixels
                 if frame.shape == size:
                     video.add(frame, fps)
             video.finish()

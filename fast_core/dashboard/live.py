@@ -32,9 +32,12 @@ from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import Watching
+from fast_core.system.crowding import Crowding
 from fast_core.system.text import encodable
 
 LATE_S = 3.0  # after which it is said that nothing has come of a tile
+# Frames a second where the page has to wait for a core as long as it has one, if more are wanted.
+CROWDED_FPS = 2.0
 
 
 class LiveRun:
@@ -62,6 +65,7 @@ class LiveRun:
         self._read: dict[int, int] = {}  # number of the last frame read, by tile
         self._newest: dict[int, Frame] = {}
         self._wanted_s: dict[int, float] = {}  # since when tiles are wanted
+        self._crowding: Crowding | None = None
         self._states, self._best = TileStates(plan, memory, self._stats), Best()
         self._row_s, self._row_at_s = 0.0, time.monotonic()  # of the newest row, and when it came
         self.facts = RunFacts(
@@ -168,10 +172,16 @@ class LiveRun:
 
     def want(self, intervals_ns: dict[int, int], *, insight: bool) -> None:
         """Say which tiles are wanted, and whether what the policy thinks is."""
-        now_s = time.monotonic()
+        now_s, crowded = time.monotonic(), self._crowded() if intervals_ns else 0.0
         self._wanted_s = {tile: self._wanted_s.get(tile, now_s) for tile in intervals_ns}
+        longer = {tile: slowed_ns(each, crowded) for tile, each in intervals_ns.items()}
         now_ns, draws = time.monotonic_ns(), self._painter.draws
-        self._watching.want(intervals_ns, now_ns, insight=insight, draws=draws)
+        self._watching.want(longer, now_ns, insight=insight, draws=draws)
+
+    def _crowded(self) -> float:
+        """How scarce cores are for the page: 0 not at all, 1 where it waits as long as it runs."""
+        self._crowding = self._crowding or Crowding()  # of the thread that asks
+        return min(1.0, self._crowding.factor() - 1)
 
     def frame(self, tile: int, newer_than: int) -> tuple[int, Frame] | None:
         """The newest frame of a tile and its number, if that is above ``newer_than``."""
@@ -202,3 +212,9 @@ class LiveRun:
         """Nobody watches any more."""
         self.want({}, insight=False)
         self._painter.close()
+
+
+def slowed_ns(interval_ns: int, crowded: float) -> int:
+    """The interval between two frames of a tile where cores are ``crowded``, from 0 to 1."""
+    slowest_ns = max(interval_ns, 1e9 / CROWDED_FPS)
+    return round(interval_ns + crowded * (slowest_ns - interval_ns))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from fast_core.envs.classic_pictures import drawn_small
 from fast_core.envs.made_to_draw import let_draw_without_screen, make_to_draw
 from fast_core.envs.making import Env, make_env
 from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
@@ -22,14 +23,17 @@ from fast_core.system.text import error_text
 
 # The environment is made, drivers are loaded and shaders compiled for the first picture.
 FIRST_S, NEXT_S = 30.0, 3.0
+# It leaves drawing to env nodes for so long after the first fault, and twice as long after each
+# more; on a machine that is busy drawing may be late, and well again when it is not.
+PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 
 
 class Painter:
     """A thread with an environment of its own, which is brought to each pose and drawn.
 
-    Where it has to wait for a core it takes `dashboard.cpu_share` of one at most. Of what it can't
-    draw in time the newest is drawn. When anything goes wrong it gives up for good: env nodes draw
-    again, and say what there is to say of it.
+    Where it has to wait for a core, it takes `dashboard.cpu_share` of one at most together with
+    what becomes of its pictures here. Of what it can't draw in time the newest is drawn. When
+    anything goes wrong env nodes draw again, and say what there is to say; it tries anew later.
 
     Concurrency: the server's thread asks and takes, the painter's draws; both hold the lock for
     some assignments only.
@@ -39,33 +43,38 @@ class Painter:
         """Nothing is made before something is to be drawn."""
         self._config, self._share = plan.config.environment, plan.config.dashboard.cpu_share
         self._width = plan.config.dashboard.width
-        self._fault = ""
+        self._why_not = ""
         if plan.config.mode != "process":  # its thread would be one of training's process
-            self._fault = "the run has one process"
+            self._why_not = "the run has one process"
         elif ALONE.fill(self._config) != self._config:
-            self._fault = "environments differ by their places"
+            self._why_not = "environments differ by their places"
         self._lock = threading.Condition()
         self._asked: dict[int, tuple[int, Frame]] = {}  # the oldest request first
         self._painted: dict[int, tuple[int, Frame]] = {}
         self._drawn_s: dict[int, float] = {}  # when the last picture of a tile was begun
         self._since_s: float | None = None  # since when it has been at what it does
         self._limit_s = FIRST_S
+        self._again_s, self._pause_s = 0.0, PAUSE_S  # when it takes poses again; the next pause
+        self._late = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @property
     def draws(self) -> bool:
         """Whether it takes poses."""
-        since_s = self._since_s
-        if not self._fault and since_s is not None and time.monotonic() - since_s > self._limit_s:
-            self._give_up(f"drawing did not return within {self._limit_s:g} s")
-        return not self._fault
+        since_s, now_s = self._since_s, time.monotonic()
+        late = since_s is not None and now_s - since_s > self._limit_s
+        if late and not self._late:
+            self._leave_it(f"drawing did not return within {self._limit_s:g} s")
+        self._late = late
+        return not self._why_not and not late and now_s >= self._again_s
 
     def ask(self, tile: int, number: int, frame: Frame) -> None:
         """Let the picture of a frame be drawn, unless a newer one of the tile comes first."""
-        if self._fault:
+        if not self.draws:
             return
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
+            self._limit_s = FIRST_S
             self._thread = threading.Thread(target=self._run, name="paints", daemon=True)
             self._thread.start()
         with self._lock:
@@ -92,18 +101,24 @@ class Painter:
             self._since_s = time.monotonic()
             env, draw = self._make()
             self._since_s, crowding = None, Crowding()
+            ended_s = time.process_time()
             while (asked := self._next()) is not None:
-                began_ns = time.thread_time_ns()
+                began_s = time.thread_time()
                 self._paint(*asked, env, draw)
-                cost_s = (time.thread_time_ns() - began_ns) / 1e9
+                own_s = time.thread_time() - began_s
+                # Its pictures are made files and sent by the server's thread meanwhile; what takes
+                # longer than drawing is not for their sake.
+                began_s, ended_s = ended_s, time.process_time()
+                cost_s = min(ended_s - began_s, 2 * own_s)
                 self._rest(cost_s * min(1.0, crowding.factor() - 1) / self._share)
         except Exception as error:  # an environment may raise anything
-            self._give_up(error_text(error))
+            self._leave_it(error_text(error))
         finally:
-            self._since_s = None
+            self._since_s = time.monotonic()
             if env is not None:
                 with suppress(Exception):
                     env.close()
+            self._since_s = None
 
     def _make(self) -> tuple[Env, Callable[[], object]]:
         """An environment that has been reset and drawn once, and what draws it."""
@@ -120,14 +135,14 @@ class Painter:
             pictures.fit(self._width)
             pictures.render()
             return env, pictures.followed
-        return env, draw
+        return env, drawn_small(env, self._width) or draw
 
     def _next(self) -> tuple[int, int, Frame] | None:
         """What to draw next; None at the end."""
         with self._lock:
             while not self._asked and not self._closed:
                 self._lock.wait()
-            if self._closed or self._fault:
+            if self._closed:
                 return None
             tile = min(self._asked, key=lambda each: self._drawn_s.get(each, 0.0))
             return tile, *self._asked.pop(tile)
@@ -150,7 +165,12 @@ class Painter:
             if not self._closed:
                 self._lock.wait_for(lambda: self._closed, time_s)
 
-    def _give_up(self, why: str) -> None:
-        self._fault = self._fault or why
-        self._painted = {}
-        logging.getLogger("fastloop").debug("env nodes draw for the page: %s", why)
+    def _leave_it(self, why: str) -> None:
+        """Let env nodes draw for a while."""
+        pause_s = self._pause_s
+        self._again_s = time.monotonic() + pause_s
+        self._pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        with self._lock:
+            self._asked, self._painted = {}, {}
+        text = "env nodes draw for the page for %g s: %s"
+        logging.getLogger("fastloop").debug(text, pause_s, why)

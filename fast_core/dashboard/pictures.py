@@ -1,4 +1,4 @@
-"""Frames as image files, each made once for whoever watches."""
+"""Frames as files of images or text, each made once for whoever watches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.envs import text_picture
 from fast_core.screens.frame import Frame
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Kind(IntEnum):
 
     RGB = 1
     OBSERVATION = 2
+    TEXT = 3
 
 
 def header(kind: Kind, tile: int, sequence: int, age_ms: float) -> bytes:
@@ -36,14 +38,18 @@ def header(kind: Kind, tile: int, sequence: int, age_ms: float) -> bytes:
 
 
 def encode(frame: Frame, kind: Kind) -> bytes:
-    """An image file: JPEG of what was rendered, PNG of what the network sees."""
+    """JPEG of what was rendered, PNG of what the network sees, or the text in UTF-8."""
+    if kind is Kind.TEXT:
+        return frame.text.encode(errors="replace")
     if kind is Kind.RGB and frame.picture is not None:
         return _file(_image(frame.picture), "JPEG")
     return _file(_image(observed(frame.obs)), "PNG")
 
 
-def as_rgb(data: bytes) -> Pixels:
-    """``[H, W, 3]`` of an image file."""
+def as_rgb(data: bytes, kind: Kind = Kind.RGB) -> Pixels:
+    """``[H, W, 3]`` of such a file."""
+    if kind is Kind.TEXT:
+        return text_picture.picture(data.decode())
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as image:

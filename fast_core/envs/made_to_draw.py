@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gymnasium.envs.registration import load_env_creator
 from msgspec.structs import replace
@@ -20,7 +20,9 @@ from fast_core.system.text import error_text
 
 T = TypeVar("T")
 
-MODE = "rgb_array"
+MODE, TEXT_MODE = "rgb_array", "ansi"
+# The key of an environment's metadata in which one that draws and writes says which is to be shown.
+PREFERRED = "watch_mode"
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _OSMESA = ("libOSMesa.so.8", "libOSMesa.so.6")
 
@@ -28,7 +30,7 @@ _OSMESA = ("libOSMesa.so.8", "libOSMesa.so.6")
 def make_to_draw(
     config: EnvironmentConfig, make: Callable[[EnvironmentConfig], T], entry: object = None
 ) -> tuple[T, str]:
-    """``make`` the environment with the render mode `MODE`, or, if that can't be, as it is.
+    """``make`` the environment so that it draws or writes itself, or, if that can't be, as it is.
 
     Nothing that drawing needs can end a run that would train without. ``entry`` is what makes it,
     if it is not what is registered as its ``entry_point``.
@@ -44,36 +46,54 @@ def make_to_draw(
         try:
             return make(drawing), ""
         except Exception as error:  # a constructor may raise anything
-            why = f"it can't be made with render_mode {MODE!r}: {error_text(error)}"
+            mode = drawing.kwargs["render_mode"]
+            why = f"it can't be made with render_mode {mode!r}: {error_text(error)}"
     return make(config), why
 
 
 def with_render_mode(config: EnvironmentConfig, entry: object) -> tuple[EnvironmentConfig, str]:
     """The configuration of an environment that draws, or else the same and why it does not.
 
+    One that can't draw, or whose metadata prefer it, writes.
+
     Raises:
         ConfigError: There is no such environment.
     """
     if "render_mode" in config.kwargs:
         mode = config.kwargs["render_mode"]
-        return config, "" if mode == MODE else f"environment.kwargs.render_mode is {mode!r}"
+        shown = mode in (MODE, TEXT_MODE)
+        return config, "" if shown else f"environment.kwargs.render_mode is {mode!r}"
     entry = entry or registered(config).entry_point
     creator: object = load_env_creator(entry) if isinstance(entry, str) else entry
     why = why_not_drawn(creator)
     if why:
         return config, why
-    return replace(config, kwargs={**config.kwargs, "render_mode": MODE}), ""
+    return replace(config, kwargs={**config.kwargs, "render_mode": _mode(creator)}), ""
 
 
 def why_not_drawn(creator: object) -> str:
     """Why what ``creator`` makes can't be drawn, as far as one can tell; empty: perhaps it can."""
     name = getattr(creator, "__name__", type(creator).__name__)
     metadata = getattr(creator, "metadata", None)
-    if isinstance(metadata, Mapping) and MODE not in (metadata.get("render_modes") or ()):
-        return f"{name} has no {MODE!r} in its metadata['render_modes']"
+    if isinstance(metadata, Mapping) and not {MODE, TEXT_MODE} & _modes(metadata):
+        return f"{name} has neither {MODE!r} nor {TEXT_MODE!r} in its metadata['render_modes']"
     if callable(creator) and not _takes_mode(creator):
         return f"{name} takes no render_mode"
     return ""
+
+
+def _modes(metadata: Mapping[str, Any]) -> set[object]:
+    return set(metadata.get("render_modes") or ())
+
+
+def _mode(creator: object) -> str:
+    """The mode in which what ``creator`` makes is watched."""
+    metadata = getattr(creator, "metadata", None)
+    if not isinstance(metadata, Mapping):
+        return MODE
+    modes = _modes(metadata)
+    writes = TEXT_MODE in modes and (MODE not in modes or metadata.get(PREFERRED) == TEXT_MODE)
+    return TEXT_MODE if writes else MODE
 
 
 def _takes_mode(creator: Callable[..., object]) -> bool:

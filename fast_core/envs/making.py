@@ -19,7 +19,13 @@ from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
-from fast_core.system.importing import import_fault, named, user_module
+from fast_core.system.importing import (
+    classes_hint,
+    colon_hint,
+    import_fault,
+    named,
+    user_module,
+)
 
 OLDEST = 1  # older ones of Gymnasium end and reset environments differently
 Env = gymnasium.Env[Any, Any]
@@ -157,10 +163,15 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
         classes = [each for each, value in own.items() if isinstance(value, type)]
         names = [*gymnasium.registry, *classes]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"Nearest: {', '.join(map(repr, near))}. " if near else ""
+        if near:
+            hint = f" Nearest: {', '.join(map(repr, near))}."
+        elif module:
+            hint = f" Of {module!r}: {classes_hint(sys.modules[module], gymnasium.Env)}"
+        else:
+            hint = colon_hint(name)
         raise ConfigError(
             f"environment.id must name a registered environment, or a class as "
-            f"'package.module:Class'; got {config.id!r} ({error}). {hint}environment.modules names "
+            f"'package.module:Class'; got {config.id!r} ({error}).{hint} environment.modules names "
             "the modules that register your own."
         ) from error
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):

@@ -13,17 +13,24 @@ from gymnasium.envs.registration import load_env_creator
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.evaluation import evaluated
-from fast_core.envs.made_to_draw import has_screen, let_draw_without_screen
+from fast_core.envs.made_to_draw import (
+    MODE,
+    PREFERRED,
+    TEXT_MODE,
+    has_screen,
+    let_draw_without_screen,
+)
 from fast_core.envs.making import make_env, registered
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError, EnvironmentFailed
 
-Mode = Literal["human", "rgb_array"]
+Mode = Literal["human", "rgb_array", "ansi"]
 
 
 def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> EnvironmentConfig:
     """The same environment, made to draw: ``human`` in a window, ``rgb_array`` as images.
 
+    ``ansi`` makes it write text.
     For images on a machine without a screen it also does as `let_draw_without_screen`.
 
     Raises:
@@ -47,6 +54,24 @@ def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> Envi
     if mode == "human":
         check_screen(config)
     return msgspec.structs.replace(config, kwargs={**config.kwargs, "render_mode": mode})
+
+
+def watch_mode(config: EnvironmentConfig) -> Mode:
+    """How a person watches an environment: in a window, or as text where it has none.
+
+    Text too where there is no screen, and where the environment's metadata prefer it.
+    """
+    if config.backend == "envpool":
+        return "human"
+    env = make_env(evaluated(config), ALONE)
+    try:
+        modes, preferred = set(env.metadata.get("render_modes") or ()), env.metadata.get(PREFERRED)
+    finally:
+        env.close()
+    if TEXT_MODE not in modes:
+        return "human"
+    window = bool({"human", MODE} & modes) and has_screen() and preferred != TEXT_MODE
+    return "human" if window else "ansi"
 
 
 def render_modes(config: EnvironmentConfig, place: Place = ALONE) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class TextGame(gymnasium.Env[Observation, np.int64]):
         ConfigError: A number is out of range.
     """
 
-    metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
+    metadata = {"render_modes": ["rgb_array", "ansi"], "watch_mode": "ansi", "render_fps": 2}
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import textwrap
 from typing import Any
 
@@ -13,19 +14,19 @@ from numpy.typing import NDArray
 from fast_core.errors import ConfigError
 
 WIDTH, HEIGHT = 560, 420  # pixels
+_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and the like, as terminals know them
 _COLUMNS, _SIZE, _LEADING, _MARGIN = 84, 12, 14, 8
 
 
 def picture(text: str) -> NDArray[np.uint8]:
-    """The end of a text, wrapped, dark on light; ``[420, 560, 3]``.
+    """The end of a text, wrapped, dark on light, without its codes; ``[420, 560, 3]``.
 
     Raises:
         ConfigError: Pillow is not installed.
     """
     draw_module, font = _pillow()
-    lines = [
-        wrapped for line in text.splitlines() for wrapped in textwrap.wrap(line, _COLUMNS) or [""]
-    ]
+    plain = _CODE.sub("", text).splitlines()
+    lines = [part for line in plain for part in textwrap.wrap(line, _COLUMNS) or [""]]
     room = (HEIGHT - 2 * _MARGIN) // _LEADING
     image = importlib.import_module("PIL.Image").new("RGB", (WIDTH, HEIGHT), (250, 248, 240))
     draw = draw_module.Draw(image)

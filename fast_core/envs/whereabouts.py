@@ -20,9 +20,12 @@ _OLD = (
 OLD_RESET = f"reset(*, seed=None, options=None) must return (observation, info dict). {_OLD}"
 _OLD_STEP = f"step(action) must return (observation, reward, terminated, truncated, info). {_OLD}"
 _FOUR = "not enough values to unpack (expected 5, got 4)"
-_OLD_CALL = re.compile(
-    r"reset\(\) got an unexpected keyword argument '(seed|options)'"
-    r"|must inherit from the gymnasium\.Env class"
+_OLD_CALL = re.compile(r"reset\(\) got an unexpected keyword argument '(seed|options)'")
+_OTHER_BASE = "must inherit from the gymnasium.Env class"
+_BASE = (
+    "derive it from gymnasium.Env, or put a class round it that does. "
+    f"{_OLD}. What steps many at once (gymnasium.vector.VectorEnv) is registered as "
+    "vector_entry_point of an environment, and taken with environment.backend: gymnasium_vector"
 )
 
 
@@ -107,6 +110,8 @@ class BatchWhereabouts:
 def raised_text(error: BaseException) -> str:
     """What an environment raised, as a traceback ends; names the interface of old Gym."""
     text = error_text(error)
+    if isinstance(error, TypeError) and _OTHER_BASE in text:
+        return f"{text}; {_BASE}"
     if isinstance(error, TypeError) and _OLD_CALL.search(text):
         return f"{text}; {OLD_RESET}"
     return f"{text}; {_OLD_STEP}" if isinstance(error, ValueError) and _FOUR in text else text

@@ -106,7 +106,8 @@ class Coordinator:
         self._ess: float | None = None
         self._clip_fraction: float | None = None
         self._collected = self._collected_rows = self._merged_rows = 0
-        self._due = self._evaluating = False
+        self._due = False
+        self._evaluating: int | None = None  # the version of the evaluation that runs
         self._evaluated = self._coalesced = 0
         self._stopped = ""
         self.decisions: list[str] = []
@@ -138,7 +139,12 @@ class Coordinator:
 
     def can_evaluate(self) -> bool:
         """Whether an evaluation is wanted, and none runs."""
-        return self._due and not self._evaluating
+        return self._due and self._evaluating is None
+
+    @property
+    def evaluation(self) -> tuple[bool, int | None]:
+        """Whether one is wanted that has not begun, and the version of the one that runs."""
+        return self._due, self._evaluating
 
     @property
     def exchange_due(self) -> bool:
@@ -152,7 +158,7 @@ class Coordinator:
     @property
     def finished(self) -> bool:
         """Whether the end has been decided and nothing is open any more: the queue is drained."""
-        idle = self._tickets.quiescent and not self._due and not self._evaluating
+        idle = self._tickets.quiescent and not self._due and self._evaluating is None
         return idle and bool(self.why)
 
     @property
@@ -284,16 +290,16 @@ class Coordinator:
             self._coalesced += self._due
             self._due = True
 
-    def start_evaluation(self) -> bool:
-        """Begin the evaluation that is wanted; False if none is, or one runs."""
+    def start_evaluation(self, version: int) -> bool:
+        """Begin the evaluation that is wanted, of ``version``; False if none is, or one runs."""
         if not self.can_evaluate():
             return False
-        self._due, self._evaluating = False, True
+        self._due, self._evaluating = False, version
         return True
 
     def evaluated(self, *, stop: bool = False) -> None:
         """It has its result, which may be to ``stop``."""
-        self._evaluating = False
+        self._evaluating = None
         self._evaluated += 1
         if stop:
             self._due = False
@@ -336,7 +342,7 @@ class Coordinator:
     @property
     def _waits(self) -> bool:
         """Whether the loop stands still for an evaluation."""
-        return (self._due or self._evaluating) and not self._async_eval
+        return not self._async_eval and (self._due or self._evaluating is not None)
 
     @property
     def _holds(self) -> bool:

@@ -10,13 +10,15 @@ collector `load_weights(state, version)`                acts with the learner's 
           `collect_kwargs(train_iter, envstep)`         `collect()` without arguments
           `count_env_steps(data)`                       rows of columns, `len(data)`, or 1
           `count_updates(data)`                         as `AsyncTrainer` is told to
+          `close()`, in a process of its own            what it started ends with its process
 learner   `get_weights()`                               collectors share its model
           `prepare_batch(batch)`                        as it is
           `after_epoch()`                               nothing; an epoch is a round
+          `interrupt()`                                 its call is waited for, at an early end
           `reanalyze_buffer()`, if the buffer has none  an error where `reanalyze` is given
 buffer    `is_trainable()`                              True
           `reanalyze_buffer()`                          the learner's
-evaluator `load_weights`, `after_load`                  as of a collector
+evaluator `load_weights`, `after_load`, `close`         as of a collector
           `should_eval(train_iter)`                     True: after every round
           `eval_kwargs(train_iter, envstep)`            `eval()` without arguments
           `save_evaluated(weights)`                     nothing; called for the best so far
@@ -265,6 +267,10 @@ class Learning:
             self.updates += 1
         hook(self._learner, "after_epoch", None)
         return granted, figures(told)
+
+    def interrupt(self) -> None:
+        """Have a call that waits for others come back, since the run ends; from any thread."""
+        hook(self._learner, "interrupt", None)
 
     def weights(self) -> tuple[Weights | None, float]:
         """A snapshot, None where the learner gives none, and the seconds that it took."""

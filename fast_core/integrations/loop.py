@@ -16,6 +16,7 @@ from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
 from fast_core.integrations.hosts import Collected, Learning, Weights
 from fast_core.integrations.results import Verdict
+from fast_core.system.text import error_text
 
 Step = Callable[[], None]
 
@@ -137,14 +138,21 @@ class Loop:
             for line in lines:
                 self._team.tell(line)
 
-    def evaluate(self) -> None:
-        """Evaluate the newest weights."""
-        assert self._team.evaluator is not None
+    def start_evaluation(self) -> Step | None:
+        """Begin an evaluation of the newest weights if one is wanted and none runs."""
         with self.changed:
             weights, updates = self._weights, self.coordinator.updates
-            env_steps = self.coordinator.env_steps
             version = updates if weights is None else weights.version
-            self._team.attend(version, None)
+            if not self.coordinator.start_evaluation(version):
+                return None
+            env_steps = self.coordinator.env_steps
+        return functools.partial(self._evaluate, weights, version, updates, env_steps)
+
+    def _evaluate(
+        self, weights: Weights | None, version: int, updates: int, env_steps: int
+    ) -> None:
+        assert self._team.evaluator is not None
+        self._team.attend(version, None)
         verdict = self._team.evaluator(weights, updates, env_steps)
         self._team.attend(version, verdict.result)
         with self.changed:
@@ -160,8 +168,8 @@ def run_inline(coordinator: Coordinator, team: Team, changed: threading.Conditio
     loop = Loop(coordinator, team, changed)
     loop.begin()
     while not coordinator.finished:
-        if coordinator.start_evaluation():
-            loop.evaluate()
+        if (step := loop.start_evaluation()) is not None:
+            step()
         elif loop.orders:
             loop.collect(loop.orders.pop(min(loop.orders)))
         else:
@@ -214,7 +222,7 @@ class Crew:
             self._add(f"collector-{rank}", collect, "collect()", take)
         self._add("learner", None, "train()", self._next_round)
         if team.evaluator is not None:
-            self._add("evaluator", team.evaluator, "eval()", self._next_evaluation)
+            self._add("evaluator", team.evaluator, "eval()", self._loop.start_evaluation)
 
     def _add(self, name: str, work: object, call: str, take: Callable[[], Step | None]) -> None:
         name = getattr(work, "name", f"{name} (a thread of process {os.getpid()})")
@@ -248,9 +256,6 @@ class Crew:
     def _next_round(self) -> Step | None:
         given = self._coordinator.start_training(time.monotonic())
         return None if given is None else functools.partial(self._loop.train, given)
-
-    def _next_evaluation(self) -> Step | None:
-        return self._loop.evaluate if self._coordinator.start_evaluation() else None
 
     def _work(self, take: Callable[[], Step | None], me: _Thread) -> None:
         """Take steps until the run is over."""
@@ -302,6 +307,10 @@ class Crew:
         self._end(None)
         if error is not None:
             self._team.end()
+            try:
+                self._team.learning.interrupt()
+            except Exception as raised:  # of the user's code; it is not what ended the run
+                error.add_note(f"The learner's interrupt() raised: {error_text(raised)}")
         # One that hung for the whole limit gets no second one.
         deadline_s = time.monotonic() + (LOOK_S if self._hangs(error) else SHUTDOWN_S)
         for each in self._threads:

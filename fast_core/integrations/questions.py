@@ -35,6 +35,12 @@ class Questions:
         with self._lock:
             return self._coordinator.can_evaluate()
 
+    @property
+    def evaluation(self) -> tuple[bool, int | None]:
+        """See `Coordinator.evaluation`."""
+        with self._lock:
+            return self._coordinator.evaluation
+
     def statistics(self) -> Statistics:
         """See `Coordinator.statistics`."""
         with self._lock:

@@ -18,23 +18,25 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import cloudpickle
 
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check
+from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check, hook
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import held_back, undisturbed
+from fast_core.launcher.processes.interrupts import STOP_SIGNALS, held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.text import error_text
 
 _REAP_S = 5.0
+_LEAVING_S = 0.2  # that a process gets to see that nobody asks it any more
+_INTERRUPTED_S = 1.0  # and then to come back from what it is doing, by KeyboardInterrupt
 _START = (
     "import sys; sys.path[:] = {path!r}; from fast_core.integrations.remote import serve; "
     "serve(int(sys.argv[1]), int(sys.argv[2]))"
@@ -55,8 +57,18 @@ class Household:
         self._members: list[Remote] = []
         self._closed = False
 
-    def start(self, part: Part, name: str, factory: Host, rank: int, seed: int) -> Remote:
+    def start(
+        self, part: Part, name: str, factory: Host, rank: int, seed: int, *, call: str = ""
+    ) -> Remote:
         """Start a process that makes a part; `Remote.wait_until_ready` waits for it.
+
+        Args:
+            part: What is made.
+            name: Its name for people.
+            factory: Makes it there, of ``rank`` and ``seed``.
+            rank: Its number.
+            seed: Its seed.
+            call: What people know its work as; else it is the method of such a part.
 
         Raises:
             ConfigError: The factory can't be sent.
@@ -80,7 +92,7 @@ class Household:
             )
         self._watchdog.add(process.pid)
         theirs.close()
-        self._members.append(Remote(part, name, process, ours))
+        self._members.append(Remote(part, name, process, ours, call))
         with contextlib.suppress(OSError):  # it is gone, which `wait_until_ready` tells
             self._members[-1].link.send(None, order)
         return self._members[-1]
@@ -88,7 +100,8 @@ class Household:
     def close(self, grace_s: float = 0.0) -> None:
         """End all of them and what they started; may be called twice.
 
-        Processes that have nothing to do get ``grace_s`` to leave as any Python program does.
+        They get ``grace_s`` to leave as any Python program does, with what it has to do at its end.
+        Those that are at work then are interrupted, as by Ctrl-C, and killed a second later.
         """
         undisturbed(functools.partial(self._close, grace_s))
 
@@ -96,23 +109,38 @@ class Household:
         members, self._members = self._members, []
         for member in members:
             member.dismiss()
-        deadline_s = time.monotonic() + grace_s
+        _wait_for(members, max(grace_s, _LEAVING_S))
         for member in members:
-            member.kill(max(deadline_s - time.monotonic(), 0.0))
+            member.interrupt()
+        _wait_for(members, _INTERRUPTED_S)
+        for member in members:
+            member.kill()
         if not self._closed:
             self._closed = True
             self._watchdog.close()
             self.weights.close()
 
 
+def _wait_for(members: Sequence[Remote], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    for member in members:
+        member.is_gone(max(deadline_s - time.monotonic(), 0.0))
+
+
 class Remote:
     """Does in a process what `Collecting` or `Evaluating` does here; one call at a time."""
 
     def __init__(
-        self, part: Part, name: str, process: subprocess.Popen[bytes], end: socket.socket
+        self,
+        part: Part,
+        name: str,
+        process: subprocess.Popen[bytes],
+        end: socket.socket,
+        call: str = "",
     ) -> None:
         self.name = f"{name} (process {process.pid})"
-        self.method = Collecting.method if part == "collector" else Evaluating.method
+        method = Collecting.method if part == "collector" else Evaluating.method
+        self.call = call or f"{method}()"
         self.pid = process.pid
         self._process, self.link, self._sent = process, Link(end), -1
 
@@ -132,17 +160,31 @@ class Remote:
         """One unit of work; ``weights.state`` was put on the shelf, and stays there meanwhile.
 
         Raises:
-            NodeFailed: It raised, with its traceback; what it gave can't be sent; or the process is
-                gone.
+            NodeFailed: See `result`.
         """
+        self.begin(weights, train_iter, envstep)
+        return self.result()
+
+    def begin(self, weights: Weights | None, train_iter: int, envstep: int) -> None:
+        """Have it begin one; `result` is to be called before the next."""
         new = weights if weights is not None and weights.version != self._sent else None
         with contextlib.suppress(OSError):  # it is gone, which `_take` tells
             self.link.send(
                 (None if new is None else new.version, train_iter, envstep),
                 None if new is None else cast("Parcel", new.state),
             )
-        result = self._take(f"{self.method}()")
         self._sent = self._sent if weights is None else weights.version
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Wait for what it has begun.
+
+        Raises:
+            NodeFailed: It raised, with its traceback; what it gave can't be sent; the process is
+                gone; or it took longer.
+        """
+        self.link.socket.settimeout(timeout_s)
+        result = self._take(self.call)
+        self.link.socket.settimeout(None)
         return result
 
     def _take(self, doing: str) -> Any:
@@ -183,10 +225,20 @@ class Remote:
         with contextlib.suppress(OSError):
             self.link.socket.shutdown(socket.SHUT_RDWR)
 
-    def kill(self, grace_s: float) -> None:
-        """End it and all of its process group, itself after ``grace_s``."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace_s)
+    def is_gone(self, timeout_s: float) -> bool:
+        """Whether it has left, after that time at most."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def interrupt(self) -> None:
+        """Have what it does raise `KeyboardInterrupt`; nothing if it is gone."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it and all of its process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -199,11 +251,14 @@ class Remote:
 def serve(descriptor: int, parent: int) -> None:
     """Make the part and do its work until the other side is gone."""
     die_with_parent(parent)
+    # What is made here can be interrupted, and what that starts ended, as in any program.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     end = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)  # a simulator's own programs have no use for it
     link = Link(end)
     os.register_at_fork(after_in_child=link.close)  # nor those it forks, who may outlive it
-    with contextlib.suppress(EOFError, OSError):
+    with _leaving_quietly():
         _, order = link.receive()
         assert order is not None
         part, name, factory, rank, seed = order.read()
@@ -214,11 +269,21 @@ def serve(descriptor: int, parent: int) -> None:
             return frozenset(dir(served.part.host))
 
         if served.answer(make):
-            with contextlib.closing(served.part):
+            with contextlib.closing(served):
                 while True:
                     (version, train_iter, envstep), state = link.receive()
                     work = functools.partial(served.work, version, state, train_iter, envstep)
                     served.answer(work)
+
+
+@contextlib.contextmanager
+def _leaving_quietly() -> Iterator[None]:
+    """Leave when the other side is gone or interrupts; what is done at exit is not disturbed."""
+    try:
+        with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Served:
@@ -230,6 +295,11 @@ class _Served:
         self._link, self._shelf = link, Shelf(plain=True)
         self._weights: Weights | None = None
         self._answer: Parcel | None = None
+
+    def close(self) -> None:
+        """Let the part end what it has started, if it can."""
+        self.part.close()
+        hook(self.part.host, "close", None)
 
     def work(
         self, version: int | None, state: Incoming | None, train_iter: int, envstep: int

@@ -146,7 +146,7 @@ class InlineRun:
                 node.setup()
             except BaseException as error:
                 self._take_failure(spec.name, node, error, begun=False)
-                if spec.name in self._shell.optional:
+                if spec.name in self._shell.roster.optional:
                     continue
                 return
             self._limits.rest()
@@ -205,8 +205,8 @@ class InlineRun:
         if not self._plan.config.nodes.extra:
             raise FastLoopError(
                 "no node has anything to do and the run has not ended: "
-                f"{self._shell.owed() or 'nobody owes anything'}. This is a fault in FastLoop, "
-                f"please report it with {self._shell.run.path / 'events.jsonl'}"
+                f"{self._shell.scheduler.owed() or 'nobody owes anything'}. This is a fault in "
+                f"FastLoop, please report it with {self._shell.run.path / 'events.jsonl'}"
             )
         time.sleep(EXTRA_WAIT_S)  # how long it may take is limited as in processes
 
@@ -227,7 +227,7 @@ class InlineRun:
         forks.leave_if_copy(error)
         self._interrupts.check_forced()
         self._shell.take(describe_failure(name, node, error, begun=begun))
-        if name in self._shell.optional and node is not None:
+        if name in self._shell.roster.optional and node is not None:
             self._nodes.remove(node)
             self._close(node)
 

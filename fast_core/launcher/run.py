@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -162,6 +163,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
+        _check_place(config, found)
         _check_page(config)
         config = with_horizon_of(found, config)
         drop_abandoned(found.checkpoints)
@@ -177,6 +179,19 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         if found.crash.exists():  # of an earlier part of the run
             found.crash.replace(found.crash.with_name("crash.previous.txt"))
         return carry_through(Session(config, found, continuation, progress, interrupts, callbacks))
+
+
+def _check_place(config: RunConfig, run: RunDirectory) -> None:
+    """Refuse another name or folder, which would change nothing but what the run is called."""
+    before = load_run_config(run, [])
+    for key in ("name", "directory"):
+        if getattr(config, key) != getattr(before, key):
+            new = shlex.join(["fastloop", "launch", str(run.config), "--resume", str(run.path)])
+            raise ConfigError(
+                f"{key} must stay {getattr(before, key)!r}: a resumed run goes on in its own "
+                f"folder; got {getattr(config, key)!r}. For a new run that begins where this one "
+                f"is, `{new} {key}=...`."
+            )
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -287,6 +302,9 @@ def _part(session: Session) -> Outcome | LostPart:
             stack.enter_context(BoundedLogs(run.logs))
             return carry_out(session, _mode(session, stack), stack)
     except Interrupted as interrupt:
+        if not run.config.exists():  # it was still being checked: there is nothing to look at
+            run.remove()
+            return _never_began(interrupt, progress, interrupts, None)
         reached = None if lost is None else lost.reached
         return _never_began(interrupt, progress, interrupts, run, reached)
     except (ConfigError, TopologyError, SegmentError) as error:

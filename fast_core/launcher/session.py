@@ -185,7 +185,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
 
     assert shell.end is not None
     summary = _with_comebacks(display.summary(), session)
-    if shell.end.again and shell.rest_callbacks(hurry):
+    if shell.end.again and shell.telling.rest(hurry):
         assert shell.end.cause is not None
         report = _report(shell, session)
         config = _at_its_port(plan.config, shell.page)
@@ -286,13 +286,13 @@ def _tell_comeback(shell: Shell, session: Session) -> None:
     if session.comebacks:
         last = session.comebacks[-1]
         facts = {"from_env_steps": last.lost.reached.env_steps, "to_env_steps": last.env_steps}
-        shell.decide("come back", last.text, facts)
+        shell.chronicle.decide("come back", last.text, facts)
 
 
 def _tell(shell: Shell, verdict: Verdict) -> None:
     """Write down who got how many threads and why, and warn of what is not as it should be."""
     divided, found = verdict.divided, verdict.found
-    shell.decide("cores", " ".join(divided.reasons))
+    shell.chronicle.decide("cores", " ".join(divided.reasons))
     warnings = [*divided.warnings]
     if found.environment.cast:
         warnings.append(
@@ -308,11 +308,11 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
 def _tell_placement(shell: Shell, placed: Choice | str) -> None:
     """Write down what ``policy.placement: auto`` chose and why."""
     if isinstance(placed, Choice):
-        shell.decide("placement", placed.why)
+        shell.chronicle.decide("placement", placed.why)
         shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
     else:
         text = f"env, because it could not be measured: {placed}"
-        shell.decide("placement", text)
+        shell.chronicle.decide("placement", text)
         shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
 
 
@@ -328,7 +328,7 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
         report = _report(shell, session)
         write_crash(run, report, progress)
     summary = _with_comebacks(display.summary(), session)
-    shell.write_summary(summary)
+    shell.chronicle.summarise(summary)
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
@@ -339,8 +339,8 @@ def _report(shell: Shell, session: Session) -> str:
     """What failed, for people."""
     assert shell.end is not None and shell.end.cause is not None
     cause, run = shell.end.cause, shell.run
-    later = [failure for failure in shell.failures if failure.node != cause.node]
-    life = len(session.comebacks) + shell.lives.get(cause.node, 0) + 1
+    later = [failure for failure in shell.failures.kept if failure.node != cause.node]
+    life = len(session.comebacks) + shell.roster.lives.get(cause.node, 0) + 1
     return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
 
 

@@ -88,7 +88,7 @@ class Supervisor:
             Interrupted: A signal came before every node was there.
         """
         self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
-        optional = self._shell.optional
+        optional = self._shell.roster.optional
         specs = tuple(spec for spec in specs if spec.name not in optional)
         children = [self._tree.children[spec.name] for spec in specs]
         timeout_s = self._plan.config.supervision.start_timeout_s
@@ -118,15 +118,15 @@ class Supervisor:
             now_s = time.monotonic()
             if ready or now_s >= self._next_look_s or self._last_save is not None:
                 self._look(now_s)
-            wakeup_s = shell.next_wakeup_s()
+            wakeup_s = shell.scheduler.next_wakeup_s()
             if wakeup_s is not None and now_s >= wakeup_s:
                 self._check_start()
                 shell.tick_if_due()
-                wakeup_s = shell.next_wakeup_s()
-            if shell.has_orders:
-                for respawn in shell.take_respawns():
+                wakeup_s = shell.scheduler.next_wakeup_s()
+            if shell.roster.has_orders:
+                for respawn in shell.roster.take_respawns():
                     self.spawn(respawn)
-                self._watch_retired(shell.take_retired())
+                self._watch_retired(shell.roster.take_retired())
         self._stop()
 
     def _look(self, now_s: float) -> None:
@@ -139,7 +139,8 @@ class Supervisor:
             self._check_stalls()
             for acted in self._acting.look(now_s):
                 self._shell.take(acted)
-            self._shell.give_up_unreachable()
+            for unreachable in self._shell.roster.take_unreachable():
+                self._shell.take(unreachable)
             self._shell.tick_if_due()
             self._watch_retired(())
 
@@ -180,7 +181,7 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.possible and not self._shell.has_failed(child.name):
+            if child.name in self._plan.names.possible and not self._shell.failures.has(child.name):
                 self._take_exit(child)
         self._give_plans()
 
@@ -192,20 +193,20 @@ class Supervisor:
             if now_s >= due_s:
                 del self._retired_s[name]
                 text = self._describe_kill(name)
-                self._shell.decide("kill", text)
+                self._shell.chronicle.decide("kill", text)
                 self._shell.progress.log(LogLine("launcher", "WARNING", text))
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
         self._due_s.pop(child.name, None)
-        if child.name in self._shell.absent:  # it was told to
+        if child.name in self._shell.roster.absent:  # it was told to
             self._retired_s.pop(child.name, None)
-            self._shell.dying.pop(child.name, None)
+            self._shell.roster.dying.pop(child.name, None)
             self._hub.retire(child.name)
             self._shell.take(NodeExited(child.name, "", reaped=True))
             return
         name, cause = child.name, self._cause(child)
-        if (known := self._shell.dying.pop(name, None)) is not None:
+        if (known := self._shell.roster.dying.pop(name, None)) is not None:
             report = known[1]
             cause = f"{report.doing}: {report.error}"
         else:
@@ -248,16 +249,16 @@ class Supervisor:
 
     def _end_dying(self, now_s: float) -> None:
         """Kill nodes that hang, and those that raised and do not come to their end."""
-        for name, (at_s, _) in self._shell.dying.items():
+        for name, (at_s, _) in self._shell.roster.dying.items():
             if now_s >= at_s:
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
         for name, due_s in list(self._due_s.items()):
-            if name not in self._shell.lost | self._shell.coming | self._shell.away:
+            if self._shell.roster.is_there(name):
                 del self._due_s[name]
-            elif now_s >= due_s and name not in self._shell.dying:
+            elif now_s >= due_s and name not in self._shell.roster.dying:
                 limit_s = self._plan.config.supervision.start_timeout_s
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
@@ -266,10 +267,10 @@ class Supervisor:
     def _hear_watchdog(self) -> None:
         done, death = self._tree.watchdog.take()
         for text in done:
-            self._shell.decide("reclaimed", text)
+            self._shell.chronicle.decide("reclaimed", text)
             self._shell.progress.log(LogLine("launcher", "INFO", text))
         if death:
-            self._shell.decide("watchdog", death)
+            self._shell.chronicle.decide("watchdog", death)
             self._shell.progress.log(LogLine("launcher", "WARNING", death))
 
     def _hear_out(self, child: Child) -> None:
@@ -278,7 +279,7 @@ class Supervisor:
         deadline_s = time.monotonic() + EXIT_NEWS_S
         while self._shell.end is None and (child.status or 0) > 0:
             left_s = deadline_s - time.monotonic()
-            known = self._shell.has_failed(child.name) or child.name in self._shell.dying
+            known = self._shell.failures.has(child.name) or child.name in self._shell.roster.dying
             if left_s <= 0 or known:
                 return
             self._hub.wait(left_s)
@@ -315,7 +316,7 @@ class Supervisor:
     def _watch_save(self, save: LastSave, now_s: float) -> None:
         """Give up a last checkpoint that does not come forward, and tell of one that takes long."""
         steps = sum(row.words[_UPDATES] + row.words[_BATCHES] for row in self._learners)
-        save.look(self._shell.saved(), steps, now_s)
+        save.look(self._shell.saving.so_far(), steps, now_s)
         if now_s >= save.deadline_s:
             self._last_save = None
             text = "there was no time for a last checkpoint (supervision.save_s)"
@@ -330,7 +331,7 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         shell = self._shell
-        gone = shell.lost | shell.absent | shell.coming | shell.away | shell.dying.keys()
+        gone = shell.roster.gone()
         stall = self._stalls.check(now_s, gone)
         if stall is not None and is_traced(self._tree.children[stall.node].pid):
             self._stalls.forgive(stall.node)
@@ -340,7 +341,7 @@ class Supervisor:
             stall = self._seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
-                self._shell.dying[stall.node] = (now_s, stall)
+                self._shell.roster.dying[stall.node] = (now_s, stall)
             elif stall.node in self._plan.names.optimizers:  # which is no better than dead
                 self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
@@ -351,7 +352,7 @@ class Supervisor:
         """Before the scheduler has the time, which would end the run without a stack."""
         if overdue := self._shell.overdue():
             first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
-            told = [event for _, event in self._shell.restoring.values()]
+            told = [event for _, event in self._shell.roster.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)
             self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
@@ -391,7 +392,7 @@ class Supervisor:
             for child in self._tree.living():
                 if child.name != PROBE:
                     text = self._describe_kill(child.name)
-                    self._shell.decide("kill", text)
+                    self._shell.chronicle.decide("kill", text)
                     self._shell.progress.log(LogLine("launcher", "WARNING", text))
         self._tree.close(TERMINATE_GRACE_S)
 

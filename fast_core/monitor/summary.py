@@ -63,6 +63,8 @@ def summary_text(summary: RunSummary) -> str:
 def _next_steps(summary: RunSummary) -> list[tuple[str, str]]:
     where = shlex.quote(summary.run_directory)
     rows = []
+    if summary.page:  # which has ended with the run
+        rows.append(("see its page", f"fastloop watch {where}"))
     if summary.checkpoint or summary.policy:
         rows.append(("evaluate it", f"fastloop eval {where}"))
     if not summary.checkpoint:

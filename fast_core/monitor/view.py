@@ -234,6 +234,7 @@ class RunSummary:
         redone_env_steps: Environment steps that were trained on again because of that.
         deaths: How often each node died that was started anew, by name.
         nodes_back: How many of them came back.
+        page: Whether it served a page.
     """
 
     outcome: StopReason
@@ -258,3 +259,4 @@ class RunSummary:
     redone_env_steps: int = 0
     deaths: Mapping[str, int] = field(default_factory=dict)
     nodes_back: int = 0
+    page: bool = False

@@ -112,7 +112,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
 
 def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:
     """Every run directory at and below a folder, in no order; what is in runs is not looked at."""
-    if named_as_run(folder.absolute().name):
+    if named_as_run(folder.absolute().name) or _renamed_run(os.fspath(folder)):
         yield folder
     else:
         yield from map(Path, _runs_below(os.fspath(folder), depth))
@@ -123,12 +123,19 @@ def _runs_below(folder: str, depth: int) -> Iterator[str]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if named_as_run(entry.name):
+                if named_as_run(entry.name) or _renamed_run(entry.path):
                     yield entry.path
                 else:
                     others.append(entry.path)
     for path in others if depth > 1 else ():
         yield from _runs_below(path, depth - 1)
+
+
+def _renamed_run(folder: str) -> bool:
+    """Whether a folder of another name is a run that was copied or moved there."""
+    return all(
+        os.path.isfile(os.path.join(folder, name)) for name in ("events.jsonl", "config.yaml")
+    )
 
 
 def size_bytes(path: Path) -> int:

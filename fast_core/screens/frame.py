@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from fast_core.algorithm import Array
 from fast_core.system.text import encodable
 
 NOTE_BYTES = 480
+TEXT_BYTES = 16_384  # of which no screen shows more
+_TEXT = -1  # the height of a text
 # taken_ns, shard, env, episode, seed, step, version, incarnation, height, width, total, fps, note
 _HEADER = struct.Struct(f"<4q Q 5q 2d {NOTE_BYTES}s")
 
@@ -36,6 +38,7 @@ class Frame(NamedTuple):
         action: What it did, as the environment takes it.
         state: ``[S]`` float32, what a recurrent policy remembered before; empty without.
         pose: ``[n]`` the numbers from which its viewer draws a picture, where there is none.
+        text: What `render()` wrote in place of a picture, its end left out where there is no room.
     """
 
     taken_ns: int
@@ -54,6 +57,7 @@ class Frame(NamedTuple):
     action: Array
     state: Array
     pose: NDArray[np.float64] | None = None
+    text: str = ""
 
 
 class FrameLayout(NamedTuple):
@@ -63,7 +67,7 @@ class FrameLayout(NamedTuple):
         obs: Dtype and shape of an observation.
         action: Likewise of an action.
         state: Size of what a recurrent policy remembers, 0 without.
-        picture_bytes: Room for a picture.
+        picture_bytes: Room for a picture, a pose or a text.
     """
 
     obs: tuple[np.dtype, tuple[int, ...]]
@@ -87,11 +91,16 @@ class FrameLayout(NamedTuple):
     def pack(self, frame: Frame, out: bytearray) -> None:
         """Write a frame to the beginning of ``out``, of `nbytes`."""
         picture = frame.picture
-        drawn = frame.pose if picture is None else picture
-        # A pose lies in the room of a picture, as one without height and so many numbers wide.
+        drawn: NDArray[Any] | None = frame.pose if picture is None else picture
+        # A pose lies in the room of a picture, as one without height and so many numbers wide; a
+        # text as one of the height `_TEXT` and so many bytes wide.
         height, width = (0, 0) if picture is None else picture.shape[:2]
         width = len(frame.pose) if picture is None and frame.pose is not None else width
-        note = _cut(frame.note)
+        if drawn is None and frame.text:
+            most = min(self.picture_bytes, TEXT_BYTES)
+            drawn = np.frombuffer(_cut(frame.text, most), np.uint8)
+            height, width = _TEXT, len(drawn)
+        note = _cut(frame.note, NOTE_BYTES)
         begin = frame[: Frame._fields.index("total")]
         _HEADER.pack_into(out, 0, *begin, height, width, frame.total, frame.fps, note)
         place = _HEADER.size
@@ -113,17 +122,20 @@ class FrameLayout(NamedTuple):
             parts.append(part.reshape(shape))
             place += size
         picture = pose = None
-        if width and not height:
+        written = ""
+        if height == _TEXT:
+            written = data[place : place + width].decode("utf-8", "replace")
+        elif width and not height:
             pose = np.frombuffer(data, np.float64, width, place)
         elif height:
             flat = np.frombuffer(data, np.uint8, height * width * 3, place)
             picture = flat.reshape(height, width, 3)
         text = note.rstrip(b"\0").decode("utf-8", "replace")
-        return Frame._make([*begin, total, fps, text, picture, *parts, pose])
+        return Frame._make([*begin, total, fps, text, picture, *parts, pose, written])
 
 
-def _cut(text: str) -> bytes:
+def _cut(text: str, most: int) -> bytes:
     data = encodable(text).encode()
-    if len(data) <= NOTE_BYTES:
+    if len(data) <= most:
         return data
-    return data[: NOTE_BYTES - 3].decode(errors="ignore").encode() + b"..."
+    return data[: most - 3].decode(errors="ignore").encode() + b"..."

@@ -1,6 +1,8 @@
-"""What `render()` returned, as a picture that fits its place."""
+"""What `render()` returned, as a text or as a picture that fits its place."""
 
 from __future__ import annotations
+
+import io
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,22 @@ _MOST_SUMMED = 16  # pixels in a row whose squares' sums fit 16 bits
 
 class NoPicture(ValueError):
     """What was returned is none; the message says what it is."""
+
+
+def as_drawn(drawn: object, most: int) -> Picture | str:
+    """A text, which environments of the render mode ``ansi`` return, or `as_picture`.
+
+    Raises:
+        NoPicture: It is something else.
+    """
+    text = as_text(drawn)
+    return as_picture(drawn, most) if text is None else text or " "  # an empty one is one, too
+
+
+def as_text(drawn: object) -> str | None:
+    """The text that was returned; None where it is none."""
+    drawn = drawn.getvalue() if isinstance(drawn, io.StringIO) else drawn
+    return drawn if isinstance(drawn, str) else None
 
 
 def as_picture(drawn: object, most: int) -> Picture:

@@ -16,6 +16,19 @@ from typing import Any
 from fast_core.errors import ConfigError
 from fast_core.system.text import error_text
 
+_CLASSES = 8  # of a module, that a message names
+
+
+class NamedAsFile(ImportError):
+    """What should be a module's name is a file's."""
+
+    def __init__(self, name: str) -> None:
+        path = Path(name)
+        outside = path.is_absolute() or ".." in path.parts
+        meant = path.stem if outside else ".".join([*path.parent.parts, path.stem])
+        where = ", with fastloop started in its folder" if outside else ""
+        super().__init__(f"a module is named as in an import, {meant!r}, not as a file{where}")
+
 
 def user_module(name: str) -> ModuleType:
     """Import a module that a user names.
@@ -24,7 +37,12 @@ def user_module(name: str) -> ModuleType:
     folders called tests, examples or utils are installed by many packages. It alone: whatever it
     imports itself is found in the usual order, in which the current folder is the last, and so is
     what carries the name of a module of Python's.
+
+    Raises:
+        NamedAsFile: It is the path of a file, or of a folder.
     """
+    if os.sep in name or name.endswith(".py"):
+        raise NamedAsFile(name)
     first = name.partition(".")[0]
     if first not in sys.modules and first not in sys.stdlib_module_names:
         _import_from_here(first, name)
@@ -71,14 +89,16 @@ def named(path: str, key: str) -> object:
     """
     module_name, _, name = path.partition(":")
     if not module_name or not name:
-        raise ConfigError(f"{key} must look like 'package.module:Class'; got {path!r}.")
+        raise ConfigError(
+            f"{key} must look like 'package.module:Class'; got {path!r}.{colon_hint(path)}"
+        )
     try:
         module = user_module(module_name)
     except BaseException as error:  # a user's code: whatever it raises is the reason
         raise ConfigError(f"{key} {path!r} can't be imported: {import_fault(error)}") from error
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, vars(module), n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Name a class that stands there."
+        hint = f"Did you mean {near[0]!r}?" if near else classes_hint(module)
         raise ConfigError(
             f"{key} {path!r} can't be imported: module {module_name!r} has no {name!r}. {hint}"
         )
@@ -86,8 +106,33 @@ def named(path: str, key: str) -> object:
     return found
 
 
+def colon_hint(path: str) -> str:
+    """What was meant where ``path`` is ``package.module.Class``, after a space; else nothing."""
+    module, _, name = path.rpartition(".")
+    if not name.isidentifier() or not all(map(str.isidentifier, module.split("."))):
+        return ""
+    return f" Did you mean '{module}:{name}'?"
+
+
+def classes_hint(module: ModuleType, kind: type = object) -> str:
+    """Which classes of a ``kind`` are made in a module."""
+    made = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, kind)
+        and value.__module__ == module.__name__
+    ]
+    if not made:
+        return "Name a class that stands there."
+    more = f" and {len(made) - _CLASSES} more" if len(made) > _CLASSES else ""
+    return f"It has {', '.join(map(repr, made[:_CLASSES]))}{more}."
+
+
 def import_fault(error: BaseException) -> str:
     """Why `user_module` failed, and what to do where that is not up to the module's author."""
+    if isinstance(error, NamedAsFile):
+        return f"{error}."
     if not isinstance(error, ModuleNotFoundError):
         return f"{error_text(error)} ({_place(error)})."
     return (

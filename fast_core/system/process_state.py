@@ -25,6 +25,11 @@ def is_traced(pid: int) -> bool:
     return any(line.startswith("TracerPid:") and line.split()[1] != "0" for line in lines)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still until somebody lets it go on: Ctrl-Z, SIGSTOP, a debugger."""
+    return process_state(pid).startswith("stopped")
+
+
 def process_state(pid: int) -> str:
     """What the main thread of a process does, in words; empty where the kernel does not say."""
     try:

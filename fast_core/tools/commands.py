@@ -473,6 +473,16 @@ def gops(
     async_eval: Annotated[
         bool, typer.Option(help="Whether training goes on while an evaluation runs.")
     ] = True,
+    staleness: Annotated[
+        int | None,
+        typer.Option(
+            "--max-gradient-staleness",
+            min=0,
+            metavar="N",
+            help="With several algorithms: steps that may be committed between the weights of a "
+            "gradient and its own step. By default one less than there are algorithms.",
+        ),
+    ] = None,
     fused: Annotated[
         bool,
         typer.Option(
@@ -495,6 +505,7 @@ def gops(
             num_samplers=samplers,
             samples_per_round=samples,
             enable_async_eval=async_eval,
+            max_gradient_staleness=staleness,
             fused_optimizers=fused,
             tensorboard=tensorboard,
         )

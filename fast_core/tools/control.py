@@ -19,6 +19,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import read_state
 from fast_core.system import remains
 from fast_core.system.owner import is_dead, this_process
+from fast_core.system.process_state import is_stopped
 from fast_core.system.surroundings import write_result
 
 LOOK_S = 2.0  # for a run to say how it is
@@ -31,7 +32,7 @@ class Running:
 
     Attributes:
         path: Its directory.
-        state: What it is about, ``busy`` if it does not answer.
+        state: What it is about, ``busy`` if it does not answer, ``stopped`` if it can't.
         pid: The process that launched it.
         since_s: For how long it has trained, earlier parts included; None while it starts.
         env_steps: Environment steps trained on.
@@ -63,6 +64,8 @@ def running() -> list[Running]:
 
 
 def _look(folder: Path, path: Path, pid: int) -> Running:
+    if is_stopped(pid):
+        return Running(path=path, state="stopped", pid=pid)
     try:
         for answer in client.exchange(folder / SOCKET, StatusRequest(), LOOK_S):
             if (status := answer.status) is not None:

@@ -23,10 +23,13 @@ from fast_core.policy.evaluation import Playing, Setting, setting_of
 from fast_core.policy.loading import load_policy
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
+from fast_core.screens.picture import as_text
 from fast_core.system import threads
 from fast_core.system.surroundings import write_result
 
 TELL_S = 2.0  # between lines about a video in the making
+TEXT_FPS = 2.0  # of text whose environment says nothing of it
+_CLEAR = "\x1b[2J\x1b[H"  # what makes a terminal empty
 
 
 def evaluate_run(
@@ -207,10 +210,19 @@ class Shown:
         if self.video is not None:
             fps = (instance.render_fps or DEFAULT_FPS) / self._environment.frame_skip
             self.video.add(instance.render(), fps)
+        if self._mode == "ansi":
+            _write(instance)
         self._drawn = True
 
     def _explained(self) -> AbstractContextManager[None]:
         return nullcontext() if self._mode is None else explained(self._environment, self._mode)
+
+
+def _write(instance: Instance) -> None:
+    """Write an environment's text, as fast as it is to be seen."""
+    text = as_text(instance.render()) or ""
+    print(f"{_CLEAR if sys.stdout.isatty() else ''}{text}\n", flush=True)
+    time.sleep(1 / (instance.render_fps or TEXT_FPS))
 
 
 def _result(

@@ -12,7 +12,7 @@ from typing import Any
 from fast_core.config import EnvironmentConfig, shipped
 from fast_core.config import file as config_file
 from fast_core.envs.making import Env, make_env, registered
-from fast_core.envs.rendering import check_screen, drawing
+from fast_core.envs.rendering import check_screen, drawing, watch_mode
 from fast_core.envs.video_file import DEFAULT_FPS
 from fast_core.errors import ConfigError
 from fast_core.launcher.processes.interrupts import Interrupts
@@ -25,7 +25,7 @@ _KEYS = 10
 
 
 def play(what: str, checkpoint: str | None) -> int:
-    """Open a window until it is closed or somebody presses Ctrl-C.
+    """Open a window, or write text, until it is closed or somebody presses Ctrl-C.
 
     Args:
         what: A run directory, one of its checkpoints or a policy's file, to watch the policy; a
@@ -66,11 +66,16 @@ def _environment(path: Path, what: str) -> EnvironmentConfig:
 
 
 def watch(path: Path, checkpoint: str | None) -> int:
-    """Show a run's policy, episode after episode, each with its return."""
+    """Show a run's policy, episode after episode, each with its return.
+
+    In a window, or in the terminal where the environment writes text.
+    """
     policy = load_as_in_a_node(path, checkpoint)
     with Interrupts() as interrupts:
         interrupts.raises = True
-        playing = Shown(policy, setting_of(policy), episodes=EPISODES, mode="human")
+        setting = setting_of(policy)
+        mode = watch_mode(setting.environment)
+        playing = Shown(policy, setting, episodes=EPISODES, mode=mode)
         try:
             while not (interrupts.count or window_closed()):
                 if not playing.step():

@@ -257,6 +257,13 @@ def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "x.yaml", [], algorithm_type)
 
 
+def test_file_of_a_sweep_is_refused_with_what_runs_it(tmp_path: Path) -> None:
+    path = tmp_path / "many.yaml"
+    path.write_text("config: ppo_cartpole\nseeds: 3\n")
+    with pytest.raises(ConfigError, match=f"`fastloop sweep {path}`"):
+        load(path, [], algorithm_type)
+
+
 def test_errors_name_the_file_that_was_loaded(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(MINIMAL + "seed: a\n")

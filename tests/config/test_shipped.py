@@ -42,6 +42,7 @@ def test_folder_of_that_name_hides_none() -> None:
         ("sac_pendulmu", "Did you mean sac_pendulum?"),
         ("configs/sac_pendulum.yaml", "by its name alone: sac_pendulum"),
         ("sac_pendulum.yaml", "Did you mean sac_pendulum?"),
+        (".", "Give the path of a YAML file"),
         ("qwertz", "Give the path of a YAML file, or a name that `fastloop init --list` shows."),
     ],
 )

@@ -103,10 +103,12 @@ class Client:
 
     async def picture(self, tile: int, kind: int) -> None:
         taken = time.monotonic()
-        made = (picture if kind == 1 else observation)(tile, taken)
-        data = encoded(made, kind)
+        if kind == Kind.RGB and tile in self.run.written:
+            kind, data = Kind.TEXT, self.run.written[tile].encode()
+        else:
+            data = encoded((picture if kind == 1 else observation)(tile, taken), kind)
         number = next(self.numbers)
-        self.waiting[tile, kind] = number
+        self.waiting[tile, Kind.RGB if kind == Kind.TEXT else kind] = number
         sent = time.monotonic()
         self.server.sent[number] = (taken, sent)
         head = header(Kind(kind), tile, number, 1000 * (sent - taken))

@@ -59,6 +59,7 @@ class Run:
     Attributes:
         notes: Note of each tile that has one.
         blind: Tiles of which there are no pictures.
+        written: The text of each tile that shows one.
         outcome: How it ended; None while it goes on.
         delay: Of every picture, seconds.
     """
@@ -70,6 +71,7 @@ class Run:
         self.past = past
         self.notes: dict[int, str] = {}
         self.blind: set[int] = set()
+        self.written: dict[int, str] = {}
         self.outcome: str | None = None
         self.frames = True
         self.replay = False

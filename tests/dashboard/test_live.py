@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import DashboardConfig
-from fast_core.dashboard.live import LiveRun
+from fast_core.dashboard.live import LiveRun, slowed_ns
 from fast_core.dashboard.meters import SPAN_S, Meter, Reading
 from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
 from fast_core.memory import StatsColumn
@@ -179,3 +179,9 @@ def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
     assert (now["async"]["degree"], now["async"]["lag_mean"]) == (2, 0.5)
     assert now["tiles"][1]["R"] == 2.5 and now["tiles"][0]["R"] is None
     assert {each["name"] for each in now["nodes"]} == set(plan.names.all)
+
+
+def test_crowded_page_asks_for_fewer_frames_but_two_a_second() -> None:
+    ms = 1_000_000
+    assert [slowed_ns(200 * ms, crowded) // ms for crowded in (0, 0.5, 1)] == [200, 350, 500]
+    assert slowed_ns(1_000 * ms, 1) == 1_000 * ms, "no more than are wanted"

@@ -14,6 +14,7 @@ from tests.dashboard.conftest import Visiting
 from tests.dashboard.stub import Run, Stub
 
 slow = pytest.mark.slow
+MAZE = "\n\x1b[41mS\x1b[0mFFF\n\x1b[34;1mFH\x1b[0mFH\nFFFH\nHFFG\n"
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("dark", "light")]
 
 
@@ -177,6 +178,24 @@ def test_enlarged_tile_shows_both_pictures_and_what_the_policy_thinks(
     page.page.locator("#back").click()
     page.until(lambda: len(last_watch(stub)["tiles"]) > 1, "all tiles")
     assert stub.heard[-1][1] != {"type": "enlarge", "tile": 1}
+
+
+@slow
+def test_text_is_shown_as_text_in_its_colours(run: Run, stub: Stub, visit: Visiting) -> None:
+    run.written = {0: MAZE, 2: "You open the trunk. " * 40 + "\n> take key\n> look"}
+    page = live(visit, stub)
+    page.until(lambda: "HFFG" in page.text("[data-tile='0'] .text"), "the maze")
+    assert page.text("[data-tile='0'] .text .back-1") == "S"
+    assert "\x1b" not in page.text("[data-tile='0'] .text")
+    assert not page.page.locator("[data-tile='0'] canvas").is_visible()
+    for width, theme in LOOKS:
+        page.page.set_viewport_size({"width": width, "height": 800})
+        page.page.emulate_media(color_scheme=theme)
+        check_look(page, width, f"text, {theme}, {width} pixels")
+    page.page.locator("[data-tile='2'] button").first.click()
+    page.until(lambda: "take key" in page.text("#large-rgb .text"), "the story")
+    check_look(page, width, "a large text")
+    assert page.said == []
 
 
 def watching(tiles: list[int], mode: str) -> dict[str, Any]:

@@ -61,7 +61,8 @@ def test_picture_is_that_of_the_environment_at_the_pose(painter: Painter) -> Non
     eventually(lambda: painter.painted(3))
     number, frame = painter.painted(3) or (0, posed())
     assert number == 8 and frame.picture is not None and frame.fps == 5.0
-    np.testing.assert_array_equal(frame.picture, as_picture(env.render(), 320))
+    expected = as_picture(env.render(), 320)  # rounds down where the other rounds
+    np.testing.assert_allclose(frame.picture.astype(int), expected, atol=1)
     env.close()
 
 
@@ -71,52 +72,70 @@ def test_of_what_waits_the_newest_of_each_tile_is_drawn(
     render, draws, drawn = CartPoleEnv.render, threading.Event(), list[float]()
 
     def wait(env: CartPoleEnv) -> object:
-        draws.wait(20)
         assert env.state is not None
         drawn.append(env.state[0])
+        if len(drawn) > 1:  # the first one tries how it draws
+            draws.wait(20)
         return render(env)
 
     monkeypatch.setattr(CartPoleEnv, "render", wait)
     painter.ask(0, 0, posed(0, 0, 0, 0))
-    eventually(lambda: not painter._asked)  # it draws that
+    eventually(lambda: len(drawn) == 2)  # it draws that
     for number in range(1, 5):
         for tile in (0, 1):
             painter.ask(tile, number, posed(number / 10, 0, 0, 0))
     draws.set()
-    eventually(lambda: len(drawn) == 3 and not painter._asked)
-    assert drawn == [0.0, 0.4, 0.4]
+    eventually(lambda: len(drawn) == 4 and not painter._asked)
+    assert drawn[1:] == [0.0, 0.4, 0.4]
 
 
-def test_environment_that_can_not_be_drawn_is_left_to_env_nodes(
+def test_environment_that_can_not_be_drawn_is_left_to_env_nodes_and_tried_again(
     painter: Painter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(env: CartPoleEnv) -> object:
-        raise OSError("no display")
+    render, fails = CartPoleEnv.render, threading.Event()
 
+    def fail(env: CartPoleEnv) -> object:
+        if fails.is_set():
+            raise OSError("no display")
+        return render(env)
+
+    monkeypatch.setattr(painter, "_pause_s", 0.2)
     monkeypatch.setattr(CartPoleEnv, "render", fail)
+    fails.set()
     painter.ask(0, 0, posed(0, 0, 0, 0))
     eventually(lambda: not painter.draws)
     assert painter.painted(0) is None
+    painter.ask(0, 1, posed(0, 0, 0, 0))
+    fails.clear()
+    assert painter.painted(0) is None, "it asks for nothing now"
+    eventually(lambda: painter.draws)
+    eventually(lambda: painter.ask(0, 2, posed(0, 0, 0, 0)) or painter.painted(0))
+    assert painter._pause_s == 0.4, "the next pause is longer"
 
 
-def test_render_that_hangs_is_left_to_env_nodes(
+def test_render_that_hangs_is_left_to_env_nodes_until_it_has_come_back(
     painter: Painter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(painter_module, "NEXT_S", 0.05)
+    monkeypatch.setattr(painter_module, "NEXT_S", 0.3)
     monkeypatch.setattr(painter, "_limit_s", 20.0)
-    render, hangs = CartPoleEnv.render, threading.Event()
+    monkeypatch.setattr(painter, "_pause_s", 0.01)
+    render, comes_back = CartPoleEnv.render, threading.Event()
+    comes_back.set()
 
     def hang(env: CartPoleEnv) -> object:
-        if hangs.is_set():
-            time.sleep(0.5)
+        comes_back.wait(20)
         return render(env)
 
     monkeypatch.setattr(CartPoleEnv, "render", hang)
     painter.ask(0, 0, posed(0, 0, 0, 0))
     eventually(lambda: painter.painted(0))
-    hangs.set()
+    comes_back.clear()
     painter.ask(0, 1, posed(0, 0, 0, 0))
     eventually(lambda: not painter.draws)
+    assert painter.painted(0) is None
+    comes_back.set()
+    eventually(lambda: painter.draws)
+    eventually(lambda: painter.ask(0, 2, posed(0, 0, 0, 0)) or (painter.painted(0) or [0])[0] == 2)
 
 
 def test_run_in_one_process_and_environments_that_differ_are_not_drawn(plan: RunPlan) -> None:

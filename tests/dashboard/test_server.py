@@ -239,6 +239,16 @@ def test_both_pictures_of_a_frame_and_what_there_is_without_one(
         eventually(lambda: {k for k, *_ in pictures(link, 2)} == {2}, "observations alone")
 
 
+def test_text_is_sent_as_text_and_saved_as_a_film(server: PageServer, source: Pretend) -> None:
+    source.changes = {"picture": None, "text": "SFFF\nFHFH \N{BLACK STAR}"}
+    with talk(server) as link:
+        say(link, type="watch", tiles=[2], fps=30, mode="both")
+        first, second, *_ = pictures(link, 6)
+        assert (first[0], second[0], first[-1].decode()) == (3, 2, "SFFF\nFHFH \N{BLACK STAR}")
+        status, film, _ = get(server, "/api/clip?tile=2&format=gif&seconds=5")
+        assert status == 200 and film.startswith(b"GIF89a")
+
+
 def test_frame_is_encoded_once_whoever_watches(
     server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

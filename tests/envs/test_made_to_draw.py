@@ -46,6 +46,21 @@ class Draws(Plain):
         return np.zeros((2, 2, 3), np.uint8) if self.render_mode == "rgb_array" else None
 
 
+class Writes(Draws):
+    """Writes itself."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}
+
+    def render(self) -> Any:
+        return f"text in {self.render_mode}"
+
+
+class PrefersToWrite(Writes):
+    """Draws itself too."""
+
+    metadata = {"render_modes": ["rgb_array", "ansi"], "watch_mode": "ansi"}
+
+
 class TakesNoMode(Plain):
     """Says that it draws, but can't be told to."""
 
@@ -86,7 +101,7 @@ def test_only_tiles_are_made_to_draw() -> None:
 @pytest.mark.parametrize(
     ("id", "why"),
     [
-        ("Plain", "Plain has no 'rgb_array' in its metadata['render_modes']"),
+        ("Plain", "Plain has neither 'rgb_array' nor 'ansi' in its metadata['render_modes']"),
         ("TakesNoMode", "TakesNoMode takes no render_mode"),
         ("NeedsAScreen", "it can't be made with render_mode 'rgb_array': OSError: no display"),
         ("makes", "it can't be made with render_mode 'rgb_array': TypeError"),
@@ -101,8 +116,16 @@ def test_mode_that_the_user_has_chosen_stays() -> None:
     tile, _ = drawables("Draws", render_mode="rgb_array")
     assert tile.why_not == "" and not tile.apart, "it may draw in its steps, too"
     assert drawables("Draws")[0].apart
-    why = drawables("Draws", render_mode="ansi")[0].why_not
-    assert why == "environment.kwargs.render_mode is 'ansi'"
+    assert drawables("Writes", render_mode="ansi")[0].why_not == ""
+    why = drawables("Draws", render_mode=None)[0].why_not
+    assert why == "environment.kwargs.render_mode is None"
+
+
+@pytest.mark.parametrize("id", ["Writes", "PrefersToWrite"])
+def test_what_can_only_write_or_prefers_to_is_made_to_write(id: str) -> None:
+    tile, other = drawables(id)
+    assert (tile.why_not, tile.render()) == ("", "text in ansi")
+    assert other.render() == "text in None"
 
 
 def test_vectorised_environments_draw_each_of_theirs() -> None:

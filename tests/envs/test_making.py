@@ -90,6 +90,8 @@ def test_class_is_named_without_being_registered() -> None:
     [
         (f"{HERE}:Lane", ["class as 'package.module:Class'", f"got '{HERE}:Lane'", "'Lanes'"]),
         (f"{HERE}:HERE", ["class as 'package.module:Class'"]),
+        (f"{HERE}:Xyz", [f"Of {HERE!r}: It has ", "'Lanes'"]),
+        (f"{HERE}.Lanes", [f"Did you mean '{HERE}:Lanes'?"]),
         (
             "no_such_module:Lanes",
             ["can't be imported: there is no module 'no_such_module'", "put that on PYTHONPATH"],
@@ -289,6 +291,12 @@ class OldClass:
 def test_interface_of_old_gym_is_named(kind: type[Any]) -> None:
     with pytest.raises(ConfigError, match=r"Gym before 0\.26 had another interface.*module:Class"):
         probe(EnvironmentConfig(id=f"{HERE}:{kind.__name__}"), 0)
+
+
+def test_class_of_another_base_is_told_what_to_derive_from_and_where_vectors_go() -> None:
+    with pytest.raises(ConfigError, match=r"derive it from gymnasium\.Env.*gymnasium_vector") as no:
+        probe(EnvironmentConfig(id=f"{HERE}:OldClass"), 0)
+    assert "reset(*, seed" not in str(no.value)
 
 
 # --- boxes of actions that no algorithm could take ------------------------------------------------

@@ -48,7 +48,7 @@ class Host:
 
     def start(self) -> None:
         core, given = self.core, self.given
-        if not self.evaluating and core.start_evaluation():
+        if not self.evaluating and core.start_evaluation(core.updates):
             self.evaluating = True
             self.later("evaluated")
         may = core.can_collect()
@@ -219,7 +219,7 @@ def test_stop_trains_on_what_has_begun_and_begins_no_more() -> None:
     core = coordinator(degree=2, max_updates=100)
     (first,) = core.start_collections(0.0)
     core.want_evaluation()
-    assert core.start_evaluation() and not core.can_evaluate()
+    assert core.start_evaluation(core.updates) and not core.can_evaluate()
     core.evaluated(stop=True)
     assert not core.can_collect() and not core.finished
     core.collected(first.shard, 0, 1, 1.0)
@@ -231,7 +231,7 @@ def test_stop_trains_on_what_has_begun_and_begins_no_more() -> None:
 def test_stop_of_an_evaluation_leaves_no_other_one_waiting() -> None:
     core = coordinator(async_eval=True)
     core.want_evaluation()
-    assert core.start_evaluation()
+    assert core.start_evaluation(core.updates)
     core.want_evaluation()
     core.evaluated(stop=True)
     core.want_evaluation()
@@ -242,9 +242,9 @@ def test_requests_that_come_while_an_evaluation_runs_coalesce() -> None:
     core = coordinator(async_eval=True)
     for _ in range(4):
         core.want_evaluation()
-        core.start_evaluation()
+        core.start_evaluation(core.updates)
     core.evaluated()
-    assert core.start_evaluation()
+    assert core.start_evaluation(core.updates)
     core.evaluated()
     told = core.statistics()
     assert (told.evaluations_run, told.evaluations_coalesced) == (2, 2)

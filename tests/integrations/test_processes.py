@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,29 @@ def test_factory_that_cannot_be_sent_is_refused() -> None:
     trainer = AsyncTrainer(collector=lambda rank, seed: lock, learner=Learner(), backend="process")
     with pytest.raises(ConfigError, match="the factory of collector-0 can't be sent"):
         trainer.run(max_train_iter=3)
+
+
+class Leaving(Collector):
+    """The first is at work for long, with a folder that it removes at its end; the other raises."""
+
+    def __init__(self, folder: str, rank: int, seed: int) -> None:
+        super().__init__(rank, seed)
+        self.rank, self.folder = rank, tempfile.TemporaryDirectory(dir=folder)
+        # Only what is neither blocked nor ignored ends what a simulator has started.
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
+
+    def collect(self) -> Any:
+        time.sleep(0.5 if self.rank else 60.0)
+        raise ZeroDivisionError("the second one")
+
+    def close(self) -> None:
+        Path(self.folder.name, "..", f"closed-{self.rank}").touch()
+
+
+def test_who_is_at_work_when_another_fails_leaves_as_any_program(tmp_path: Path) -> None:
+    made = functools.partial(Leaving, str(tmp_path))
+    assert "ZeroDivisionError: the second one" in str(failure(made, num_collectors=2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["closed-0", "closed-1"]
 
 
 SCRIPT = """

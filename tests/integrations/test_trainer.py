@@ -351,6 +351,30 @@ def test_evaluations_are_told_of_when_they_begin_and_end(backend: Any) -> None:
     assert told == [(0, None), (0, 0.0), (1, None), (1, 1.0)]
 
 
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_who_is_told_of_evaluations_may_wait_for_one_who_asks_the_trainer(backend: Any) -> None:
+    told: list[tuple[int, int]] = []
+
+    def attend(version: int, result: object) -> None:
+        asks = threading.Thread(
+            target=lambda: told.append((version, trainer.coordinator.statistics().updates))
+        )
+        asks.start()
+        asks.join(20.0)
+        assert not asks.is_alive()
+
+    trainer = AsyncTrainer(
+        collector=Collector,
+        learner=Learner(),
+        evaluator=Evaluator,
+        backend=backend,
+        on_evaluation=attend,
+    )
+    trainer.run(max_train_iter=2)
+    assert told == [(0, 0), (0, 0), (1, 1), (1, 1)]
+    assert trainer.coordinator.evaluation == (False, None)
+
+
 def test_run_needs_an_end_and_factories_need_to_make_what_is_needed() -> None:
     collector = Collector()
     with pytest.raises(ConfigError, match="max_env_step or max_train_iter"):

@@ -119,7 +119,7 @@ class RecordingShell:
     def __init__(self) -> None:
         self.end: object = None
         self.taken: list[Event] = []
-        self.optional = frozenset[str]()
+        self.roster = SimpleNamespace(optional=frozenset[str]())
         self.turns = 0
 
     def take(self, event: Event) -> None:
@@ -165,7 +165,7 @@ def test_inline_run_goes_on_without_an_optional_node_that_fails(
     closed = []
     monkeypatch.setattr(kind, "close", lambda node: closed.append(node.context.name))
     shell = RecordingShell()
-    shell.optional = frozenset({"metrics-0"})
+    shell.roster.optional = frozenset({"metrics-0"})
     monkeypatch.setattr(shell, "take", shell.taken.append)
     quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
     limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)

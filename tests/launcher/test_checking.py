@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.config import file as config_file
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import LogLine
 from fast_core.launcher import run as module
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
@@ -44,3 +44,13 @@ def test_what_a_killed_run_had_half_written_makes_room(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="none was written yet"):
         resume(run.path, [])
     assert list(run.checkpoints.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["name=other", "directory=elsewhere"])
+def test_resume_under_another_name_is_refused_with_what_makes_a_new_run(
+    tmp_path: Path, change: str
+) -> None:
+    run = RunDirectory.create(str(tmp_path), "made", datetime(2025, 1, 1))
+    run.write_config(config_file.dumps(make_config()))
+    with pytest.raises(ConfigError, match=f"goes on in its own folder.* --resume {run.path}"):
+        resume(run.path, [change])

@@ -21,7 +21,7 @@ FOR_PEOPLE = {
     "fast_core/launcher/rerunning/run.py",
     "fast_core/launcher/run.py",
     "fast_core/launcher/session.py",
-    "fast_core/launcher/shell.py",
+    "fast_core/launcher/shown/chronicle.py",
 }
 
 

@@ -60,7 +60,7 @@ class Desk:
         plan = self.stage.plan
         self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
         for node in plan.names.all:
-            if node not in self.shell.optional:
+            if node not in self.shell.roster.optional:
                 self.shell.take(Ready(node, 1))
 
     def kill(self, node: str) -> Failed:
@@ -95,12 +95,12 @@ def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
 def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
     desk.kill("env-1")
     assert desk.shell.end is None
-    assert (desk.shell.lost, desk.shell.failures) == ({"env-1"}, [])
+    assert (desk.shell.roster.lost, desk.shell.failures.kept) == ({"env-1"}, [])
     assert "env-1 is gone: was killed by SIGKILL; it is started anew" in desk.log.getvalue()
-    assert [command.node for command in desk.shell.take_respawns()] == ["env-1"]
-    assert desk.shell.take_respawns() == []
+    assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-1"]
+    assert desk.shell.roster.take_respawns() == []
     desk.shell.take(Ready("env-1", 2))
-    assert desk.shell.lost == set() and "env-1 is back" in desk.log.getvalue()
+    assert desk.shell.roster.lost == set() and "env-1 is back" in desk.log.getvalue()
 
 
 def test_refused_message_to_the_dead_does_not_end_its_successor(
@@ -111,22 +111,22 @@ def test_refused_message_to_the_dead_does_not_end_its_successor(
     desk.kill("env-1")
     desk.hub.dead.clear()
     desk.shell.take(Ready("env-1", 2))
-    monkeypatch.setattr("fast_core.launcher.shell.time.monotonic", lambda: 1e12)
-    desk.shell.give_up_unreachable()
+    monkeypatch.setattr("fast_core.launcher.roster.time.monotonic", lambda: 1e12)
+    assert desk.shell.roster.take_unreachable() == []
     assert desk.shell.end is None
 
 
 def test_message_that_the_dead_no_longer_took_is_no_failure_either(desk: Desk) -> None:
     desk.kill("env-1")
     desk.shell.take(NodeExited("env-1", "node 'env-1' is not connected"))
-    assert desk.shell.end is None and desk.shell.failures == []
+    assert desk.shell.end is None and desk.shell.failures.kept == []
     assert desk.log.getvalue().count("started anew") == 1
 
 
 def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -> None:
     desk.kill("env-1")
     report = desk.kill("env-0")
-    assert desk.shell.failures == [report]
+    assert desk.shell.failures.kept == [report]
     assert desk.shell.end is not None and desk.shell.end.cause == report
 
 
@@ -156,17 +156,17 @@ def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
     desk = Desk(tmp_path, dashboard=DashboardConfig(enabled=True))
     try:
         shell, page = desk.shell, "dashboard"
-        assert shell.away == {page}
+        assert shell.roster.away == {page}
         assert shell.end is None and shell.statistics().phase == "training"
-        monkeypatch.setattr(shell._scheduler, "next_wakeup_s", lambda: 1e-9)
+        monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
         assert shell.overdue() == []
         shell.take(Ready(page, 7))
-        assert (shell.away, shell.pids[page]) == (set(), 7)
+        assert (shell.roster.away, shell.roster.pids[page]) == (set(), 7)
         shell.take(Failed(page, "serving", "OSError: no room", "traceback", {}))
-        assert page in shell.dying and shell.end is None, "its exit is waited for"
+        assert page in shell.roster.dying and shell.end is None, "its exit is waited for"
         report = desk.kill(page)
-        assert (shell.away, shell.lost) == ({page}, set())
-        assert [each.node for each in shell.take_respawns()] == [page]
+        assert (shell.roster.away, shell.roster.lost) == ({page}, set())
+        assert [each.node for each in shell.roster.take_respawns()] == [page]
         assert report.error in shell.run.crash.read_text()
         assert "the run goes on without it" in desk.log.getvalue()
         assert Display(shell, PlainProgress(desk.log), None).view().nodes[-1].state == "away"  # type: ignore[arg-type]

@@ -26,7 +26,8 @@ from fast_core.events import (
     Stop,
 )
 from fast_core.launcher import shell as module
-from fast_core.launcher.shell import EXIT_NEWS_S, Shell
+from fast_core.launcher.roster import EXIT_NEWS_S
+from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
@@ -76,6 +77,10 @@ class Desk:
         for node in self.stage.plan.names.all:
             self.shell.take(Ready(node, 1))
 
+    def give_up_unreachable(self) -> None:
+        for event in self.shell.roster.take_unreachable():
+            self.shell.take(event)
+
     def close(self) -> None:
         self.shell.close()
         self.stage.close()
@@ -101,19 +106,19 @@ def test_refused_message_waits_for_the_news_of_the_nodes_death(desk: Desk) -> No
     desk.hub.gone = {"env-1"}
     desk.make_ready()
     assert desk.shell.end is None
-    desk.shell.give_up_unreachable()
+    desk.give_up_unreachable()
     assert desk.shell.end is None
     desk.shell.take(NodeExited("env-1", "was killed by SIGSEGV"))
     assert desk.shell.end is not None
     assert "SIGSEGV" in desk.shell.end.text
-    assert [failure.node for failure in desk.shell.failures] == ["env-1"]
+    assert [failure.node for failure in desk.shell.failures.kept] == ["env-1"]
 
 
 def test_refused_message_without_such_news_is_the_cause(desk: Desk) -> None:
     desk.hub.gone = {"env-1"}
     desk.make_ready()
     desk.now_s += EXIT_NEWS_S
-    desk.shell.give_up_unreachable()
+    desk.give_up_unreachable()
     assert desk.shell.end is not None
     assert desk.shell.end.reason == "failed"
     assert "for env-1 was refused" in desk.shell.end.text
@@ -133,7 +138,7 @@ def test_node_that_fails_and_then_exits_is_one_failure(desk: Desk) -> None:
     desk.shell.take(Failed("env-0", "stepping", "bad joint 7", "", {}))
     desk.shell.take(NodeExited("env-0", "exited with status 1"))
     desk.shell.take(NodeExited("env-1", "was killed by SIGKILL"))
-    assert [failure.node for failure in desk.shell.failures] == ["env-0", "env-1"]
+    assert [failure.node for failure in desk.shell.failures.kept] == ["env-0", "env-1"]
     assert desk.shell.end is not None
     assert desk.shell.end.cause is not None
     assert desk.shell.end.cause.error == "bad joint 7"
@@ -142,7 +147,7 @@ def test_node_that_fails_and_then_exits_is_one_failure(desk: Desk) -> None:
 def test_checkpoint_that_cannot_be_begun_is_refused_for_every_node(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk.shell._store, "prepare", fail)
+    monkeypatch.setattr(desk.shell.saving._store, "prepare", fail)
     desk.make_ready()
     desk.hub.sent.clear()
     taken: list[object] = []
@@ -158,7 +163,7 @@ def test_checkpoint_that_is_given_up_leaves_nothing_and_is_told_ever_more_rarely
 ) -> None:
     directory = desk.shell.run.checkpoints / "1.tmp"
     for number in range(1, 101):
-        desk.shell._prepare(Save(number, str(directory)))
+        desk.shell.saving.prepare(Save(number, str(directory)))
         (directory / "learner").write_bytes(b"half")
         desk.shell._carry_out([Send(LAUNCHER, AbandonCheckpoint(number, FULL))])
         assert not directory.exists()
@@ -171,7 +176,7 @@ def test_checkpoint_that_is_given_up_leaves_nothing_and_is_told_ever_more_rarely
 def test_commit_that_fails_reaches_the_scheduler(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk.shell._store, "commit", fail)
+    monkeypatch.setattr(desk.shell.saving._store, "commit", fail)
     taken: list[object] = []
     monkeypatch.setattr(desk.shell, "take", taken.append)
     desk.shell._carry_out([Send(LAUNCHER, CommitCheckpoint(1, 0, 0, (), b""))])
@@ -182,20 +187,20 @@ def test_commit_that_fails_reaches_the_scheduler(
 
 def test_how_far_a_checkpoint_is_can_be_seen(desk: Desk) -> None:
     shell = desk.shell
-    assert shell.saved() == (0, 0, False)
+    assert shell.saving.so_far() == (0, 0, False)
     directory = shell.run.checkpoints / "1.tmp"
-    shell._prepare(Save(1, str(directory)))
-    assert shell.saved() == (0, 0, False)
+    shell.saving.prepare(Save(1, str(directory)))
+    assert shell.saving.so_far() == (0, 0, False)
     for name, size in (("learner", 100), ("rows", 3 << 20)):
         (directory / name).write_bytes(bytes(size))
-    assert shell.saved() == (100 + (3 << 20), 0, False)
+    assert shell.saving.so_far() == (100 + (3 << 20), 0, False)
     commit = CommitCheckpoint(1, 0, 0, ("learner", "rows"), b"state")
     shell._carry_out([Send(LAUNCHER, commit)])
     shell.await_others(60.0)
-    saved = shell.saved()
+    saved = shell.saving.so_far()
     assert saved.committing and saved.pieces == 1 + 3 + 1, "read back piece by piece"
-    shell._take_commit()
-    assert (shell.saved().nbytes, shell.saved().committing) == (0, False)
+    shell.receive()
+    assert (shell.saving.so_far().nbytes, shell.saving.so_far().committing) == (0, False)
 
 
 def test_configuration_is_written_when_every_node_has_accepted_it(desk: Desk) -> None:
@@ -217,8 +222,9 @@ def test_files_that_changed_while_the_run_started_are_told_once_it_begins(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(desk.shell, "_report", told.append)
-    monkeypatch.setattr(desk.shell, "_sources", SimpleNamespace(changed=lambda: ["own.py"]))
+    monkeypatch.setattr(desk.shell.chronicle, "report", told.append)
+    sources = SimpleNamespace(changed=lambda: ["own.py"])
+    monkeypatch.setattr(desk.shell.chronicle, "_sources", sources)
     assert told == []
     desk.make_ready()
     assert [text.partition(":")[0] for text in told] == ["own.py changed while the run started"]
@@ -232,7 +238,7 @@ def test_callback_that_fails_after_the_last_ticket_is_not_passed_over(
     desk.make_ready()
     failed = Failed(CALLBACKS, "calling mine:Logger.on_metrics", "KeyError: 'x'", "line 3\n", {})
     desk.shell.end = EndRun(reason, "10 env steps")  # type: ignore[arg-type]
-    monkeypatch.setattr(desk.shell._scheduler, "handle", lambda *_: [])  # which has ended it
+    monkeypatch.setattr(desk.shell.scheduler, "handle", lambda *_: [])  # which has ended it
     desk.shell.take(failed)
     text = "callbacks failed while calling mine:Logger.on_metrics: KeyError: 'x'"
     if reason == "finished":
@@ -250,5 +256,5 @@ def test_run_that_waits_for_a_callback_does_not_stand_still(
     for row in desk.shell.stats.values():
         row.words[StatsColumn.STATE] = NodeState.WAITING
     assert desk.shell._idle_since_s() is not None
-    monkeypatch.setattr(desk.shell._telling, "host", SimpleNamespace(busy=True))
+    monkeypatch.setattr(desk.shell.telling, "host", SimpleNamespace(busy=True))
     assert desk.shell._idle_since_s() is None

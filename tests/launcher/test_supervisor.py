@@ -23,6 +23,7 @@ from fast_core.launcher.processes.beginning import PROBE, ask_probe, await_answe
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, frame
+from fast_core.launcher.roster import Roster
 from fast_core.launcher.supervisor import Supervisor
 from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
@@ -212,14 +213,19 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
+def roster(stage: Stage) -> Roster:
+    names, stats = stage.plan.names, stage.memory.all_stats()
+    return Roster(names, stats, awaited=(), optional=(), deaths={})
+
+
 def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
-    hub, unused = SimpleNamespace(path="socket"), SimpleNamespace(optional=())
+    hub, shell = SimpleNamespace(path="socket"), SimpleNamespace(roster=roster(stage))
     supervisor = Supervisor(
         stage.plan,
         tree,  # type: ignore[arg-type]
         stage.memory,
         hub,  # type: ignore[arg-type]
-        unused,  # type: ignore[arg-type]
+        shell,  # type: ignore[arg-type]
         interrupts,
         lambda: 0.0,
     )
@@ -257,7 +263,8 @@ class SlowChannel:
     def __init__(self, said: Failed) -> None:
         self.said, self.arrived, self.taken = said, False, list[Failed]()
         self.end: EndRun | None = None
-        self.dying: dict[str, tuple[float, Failed]] = {}
+        self.failures = SimpleNamespace(has=lambda node: bool(self.taken))
+        self.roster = SimpleNamespace(dying={})
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         self.arrived = True
@@ -265,9 +272,6 @@ class SlowChannel:
 
     def receive(self) -> bool:
         self.taken += [self.said] if self.arrived and not self.taken else []
-        return bool(self.taken)
-
-    def has_failed(self, node: str) -> bool:
         return bool(self.taken)
 
 
@@ -288,17 +292,12 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
 ) -> None:
     taken: list[Failed] = []
     shell = SimpleNamespace(
-        lost=set(),
-        absent=set(),
-        coming=set(),
-        optional=(),
-        away=set(),
-        dying={},
+        roster=roster(stage),
         overdue=lambda: ["env-0"],
-        restoring={"env-0": (0.0, Restoring("env-0", 3, 9))},
         run=SimpleNamespace(log=Path),
         take=taken.append,
     )
+    shell.roster.restores(Restoring("env-0", 3, 9), 0.0)
     unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
     Supervisor(stage.plan, tree, *unwatched)._check_start()  # type: ignore[arg-type]
     assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
@@ -311,16 +310,12 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     shell = SimpleNamespace(
-        lost={"env-0"},
-        absent=set(),
-        coming=set(),
-        optional=(),
-        away=set(),
-        dying={},
+        roster=roster(stage),
         survives=lambda event: True,
         run=SimpleNamespace(log=Path),
         take=lambda event: None,
     )
+    shell.roster.died("env-0")
     hub = SimpleNamespace(path="socket", peer=str, retire=lambda node: None)
     unwatched: Any = (stage.memory, hub, shell, interrupts, lambda: 0.0)
     supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
@@ -336,7 +331,7 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     supervisor._take_exit(tree["env-0"])
     clock[0] = 12.0  # it waits before it is started once more
     supervisor._check_stalls()
-    assert shell.dying == {}
+    assert shell.roster.dying == {}
 
 
 def test_end_does_not_wait_for_a_node_that_is_forked_only_now(

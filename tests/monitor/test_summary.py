@@ -67,3 +67,9 @@ def test_summary_says_who_died_and_how_many_came_back() -> None:
         f"4 deaths of nodes (env-1 3, policy-0 1), 4 back; see {directory}/crash.txt"
     )
     assert "restarts" not in dict(summary_rows(SUMMARY))
+
+
+def test_summary_says_how_the_page_is_seen_again() -> None:
+    page = [text for label, text in summary_rows(replace(SUMMARY, page=True)) if "page" in label]
+    assert page == ["fastloop watch runs/ppo_cartpole/2025-11-27_22-40-00"]
+    assert "page" not in summary_text(SUMMARY)

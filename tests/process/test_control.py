@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
+from fast_core.system.process_state import is_stopped
 from tests.forms import slow_but
 from tests.process.harness import (
     Launched,
@@ -47,6 +49,12 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
     assert row["degree"] == 0
 
     run = str(launched.run.relative_to(launched.home))
+    os.kill(launched.pid, signal.SIGSTOP)
+    eventually(lambda: is_stopped(launched.pid), "stopped")
+    assert f"{run}  stopped  {launched.pid}" in said(workplace, launched, "ps")
+    assert f"`kill -CONT {launched.pid}`" in said(workplace, launched, "stop", run, status=2)
+    os.kill(launched.pid, signal.SIGCONT)
+
     saved = Path(said(workplace, launched, "save", run).split()[0])
     assert (launched.home / saved / "manifest.json").exists()
 

@@ -68,6 +68,18 @@ def test_signal_that_reaches_a_fork_server_which_is_starting_is_not_its_end(
     assert launched.wait() == 0, launched.screen
 
 
+def test_ctrl_c_while_the_environment_is_looked_at_leaves_no_run_directory(
+    workplace: Workplace,
+) -> None:
+    """`fastloop eval NAME` would take it for the newest run, and `list` shows it for ever."""
+    launched = workplace.toy("sleep", at=2)
+    eventually(lambda: list(launched.home.glob("runs/*/*/logs")), "the run directory")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    launched.assert_gone()
+    assert not (launched.home / "runs").exists()
+
+
 def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()

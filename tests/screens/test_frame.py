@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fast_core.screens.frame import NOTE_BYTES, Frame, FrameLayout
+from fast_core.screens.frame import NOTE_BYTES, TEXT_BYTES, Frame, FrameLayout
+from tests.dashboard.served import make_frame
 
 WORD = st.integers(-(2**63), 2**63 - 1)
 RECORD = np.dtype([("where", np.float32, (2,)), ("which", np.int64)], align=True)
@@ -36,6 +37,9 @@ def framed(draw: st.DrawFn) -> tuple[FrameLayout, Frame]:
     if frame.picture is None and draw(st.booleans()):
         numbers = st.integers(1, 3 * most * most // 8) if most > 1 else st.just(0)
         frame = frame._replace(pose=draw(arrays.arrays(np.float64, numbers)) if most > 1 else None)
+    elif frame.picture is None:
+        letters = st.text(st.characters(exclude_characters="\0", codec="ascii"))
+        frame = frame._replace(text=draw(letters)[: 3 * most * most])
     noise = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 256, 4096, np.uint8)
     parts = [_filled(noise, *each) for each in (obs, action, (np.dtype(np.float32), (state,)))]
     return layout, frame._replace(obs=parts[0], action=parts[1], state=parts[2])
@@ -87,3 +91,13 @@ def test_note_may_have_letters_that_utf8_has_not() -> None:
     room = bytearray(layout.nbytes)
     layout.pack(Frame(*range(8), 0.0, 0.0, "no file \udcff", None, *nothing), room)
     assert layout.unpack(bytes(room)).note == "no file \\udcff"
+
+
+def test_text_is_cut_where_there_is_no_room() -> None:
+    layout = FrameLayout(*((np.dtype(np.uint8), (1,)),) * 2, 0, 3 * 320**2)
+    whole = make_frame(picture=None, text="\N{BLACK STAR}" * TEXT_BYTES)
+    frame = whole._replace(obs=np.zeros(1, np.uint8), action=np.zeros(1, np.uint8))
+    room = bytearray(layout.nbytes)
+    layout.pack(frame, room)
+    text = layout.unpack(bytes(room)).text
+    assert text.endswith("\N{BLACK STAR}...") and len(text.encode()) <= TEXT_BYTES

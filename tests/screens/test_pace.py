@@ -101,13 +101,36 @@ def test_the_one_that_waits_the_longest_is_first() -> None:
     assert pace.due([0, 1, 2], 100) == [2, 1, 0]
 
 
-def test_late_frames_are_not_made_up_for() -> None:
+def test_frames_that_were_missed_are_made_up_for_thrice_as_fast_and_ten_at_most() -> None:
+    pace, interval_ns = Pace(1.0, [0]), 300 * MS
+    pace.want(0, interval_ns)
+    pace.took(0, S, 1)
+    at_ns = S + interval_ns
+    for _ in range(3):  # in time
+        assert pace.due([0], at_ns) and not pace.due([0], at_ns - 1)
+        pace.took(0, at_ns, 1)
+        at_ns += interval_ns
+    at_ns += 60 * S  # it stands still
+    taken = []
+    for now_ns in range(at_ns, at_ns + 6 * S, MS):
+        if pace.due([0], now_ns):
+            pace.took(0, now_ns, 1)
+            taken.append(now_ns)
+    gaps = [b - a for a, b in pairwise(taken)]
+    assert min(gaps) >= interval_ns // 3
+    assert len(taken) == pytest.approx(10 + 6 * S / interval_ns, abs=1)
+    assert gaps[-1] == pytest.approx(interval_ns, abs=MS)
+
+
+def test_what_nobody_wanted_is_not_made_up_for() -> None:
     pace = Pace(1.0, [0])
     pace.want(0, 100)
-    pace.took(0, 0, 1)
-    pace.took(0, 1000, 1)
-    assert not pace.due([0], 1099)
-    assert pace.due([0], 1101)
+    pace.took(0, 1_000, 1)
+    pace.want(0, 0)
+    pace.want(0, 100)
+    pace.took(0, 9_000, 1)
+    assert not pace.due([0], 9_099)
+    assert pace.due([0], 9_100)
 
 
 def test_tiles_that_nobody_wants_are_waited_for_by_nobody() -> None:

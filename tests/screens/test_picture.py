@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
-from fast_core.screens.picture import NoPicture, as_picture
+from fast_core.screens.picture import NoPicture, as_drawn, as_picture
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,14 @@ def test_large_picture_is_the_mean_of_its_squares(height: int, width: int, most:
         whole = drawn[: rows * size, : columns * size]
         squares = whole.reshape(rows, size, columns, size, 3)
         assert (picture == squares.mean((1, 3)).astype(np.uint8)).all()
+
+
+def test_text_stays_text_and_all_else_is_a_picture() -> None:
+    assert as_drawn("SF\nFG", 64) == as_drawn(io.StringIO("SF\nFG"), 64) == "SF\nFG"
+    assert as_drawn("", 64) == " ", "there is something to show, and nothing is in it"
+    assert np.shape(as_drawn(np.zeros((4, 4), np.uint8), 64)) == (4, 4, 3)
+    with pytest.raises(NoPicture, match="returned a list"):
+        as_drawn(["SF"], 64)
 
 
 def test_picture_is_a_copy() -> None:

@@ -57,6 +57,29 @@ def test_module_whose_code_raises_is_named_with_the_line(
         named(f"{name}:Mine", "key")
 
 
+def test_missing_name_without_a_near_one_lists_the_classes_made_there(folder: Path) -> None:
+    (folder / "mine_list.py").write_text("from pathlib import Path\nclass A: pass\nclass B: pass\n")
+    with pytest.raises(ConfigError, match=r"has no 'Other'\. It has 'A', 'B'\.$"):
+        named("mine_list:Other", "key")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("mine.py:A", "'mine', not as a file"),
+        ("./own/mine.py:A", "'own.mine', not as a file"),
+        ("own/mine:A", "'own.mine', not as a file"),
+        ("../mine.py:A", "'mine', not as a file, with fastloop started in its folder"),
+        ("/own/mine.py:A", "'mine', not as a file, with fastloop started in its folder"),
+        ("own.mine.A", "Did you mean 'own.mine:A'?"),
+    ],
+)
+def test_file_or_dotted_class_is_answered_with_how_it_is_named(path: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        named(path, "key")
+    assert meant in str(caught.value)
+
+
 @pytest.mark.parametrize("path", ["", ":", "module", "module:", ":Class"])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=r"key must look like 'package.module:Class'"):

@@ -177,6 +177,8 @@ def test_run_that_can_not_be_read_is_told(tmp_path: Path) -> None:
     other = made_run(tmp_path, "seed=1", values=[1.0])
     (other / "config.yaml").write_text("sed: 1\n")
     assert any(str(other) in note for note in compare([tmp_path]).notes)
+    with pytest.raises(ConfigError, match=f"{other} can't be read: "):
+        compare([other])
 
 
 @pytest.fixture

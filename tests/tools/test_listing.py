@@ -46,6 +46,17 @@ def test_runs_are_listed_newest_first_wherever_they_are(
     assert found[0]["bytes"] > 0
 
 
+def test_run_that_was_given_another_name_is_listed_and_what_is_in_it_is_not(tmp_path: Path) -> None:
+    path = made_run(tmp_path / "runs", values=[1.0]).rename(tmp_path / "the best")
+    (path / "copy").mkdir()
+    for name in ("config.yaml", "events.jsonl"):
+        (path / "copy" / name).touch()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.yaml").touch()  # no run
+    assert [run.path for run in list_runs(tmp_path)] == [path]
+    assert [run.path for run in list_runs(path)] == [path]
+
+
 def test_no_folder_and_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         list_runs(tmp_path / "runs")

@@ -128,6 +128,23 @@ def test_policy_is_watched_for_ever_until_an_interrupt(
     assert len(shown) == 60
 
 
+def test_policy_that_plays_in_words_is_watched_in_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_trained(tmp_path)
+
+    def render(self: Drawing) -> str:
+        if self._step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return f"{self.render_mode}: step {self._step}"
+
+    monkeypatch.setattr(Drawing, "render", render)
+    monkeypatch.setattr(Drawing, "metadata", {"render_modes": ["ansi"], "render_fps": 1000})
+    assert play(str(run.path), None) == 130
+    told = capsys.readouterr().out.split()
+    assert told[:6] == ["ansi:", "step", "0", "ansi:", "step", "1"]
+
+
 def test_closed_window_ends_the_watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_trained(tmp_path)
     monkeypatch.setattr(Drawing, "metadata", {"render_modes": ["human"], "render_fps": 25})

@@ -14,6 +14,7 @@ import { Timeline } from "./timeline.js";
 import { count, duration, fill, number, say, word } from "./words.js";
 
 const EVENTS = 200; // that are kept
+const TEXT = 3; // the kind of picture that is none
 const LAYOUTS = ["auto", "classic", "one"];
 
 const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, enlarged: null, next: 0, events: [] };
@@ -187,15 +188,20 @@ async function picture(message) {
   if (page.paused || decoding.has(key)) return connection.send({ type: "ack", seq: message.seq });
   decoding.add(key);
   try {
-    const bitmap = await createImageBitmap(message.blob);
-    if (large.open) large.draw(bitmap, message);
-    else grid.draw(bitmap, message);
-    bitmap.close();
+    const screens = large.open ? large : grid;
+    if (message.kind === TEXT) screens.write(await message.blob.text(), message);
+    else await draw(screens, message);
   } catch {
     // a picture that is none: the next one may be
   }
   decoding.delete(key);
   connection.send({ type: "ack", seq: message.seq });
+}
+
+async function draw(screens, message) {
+  const bitmap = await createImageBitmap(message.blob);
+  screens.draw(bitmap, message);
+  bitmap.close();
 }
 
 /** Ask for what can be seen, and for nothing else. */

@@ -139,6 +139,10 @@ export class Grid {
     tile.draw(bitmap, picture);
   }
 
+  write(text, picture) {
+    this.tile(picture.tile)?.write(text, picture);
+  }
+
   rename() {
     for (const tile of this.tiles) tile.rename();
     this.arrange();

@@ -24,7 +24,8 @@ export class Large {
   set(tile, tiles) {
     if (tile !== null && tile !== this.tile) {
       this.screens = { 1: new Screen(), 2: new Screen() };
-      find("large-rgb").replaceChildren(this.screens[1].canvas);
+      mark(this.screens[1].text, "tabindex", 0); // it may have to be scrolled
+      find("large-rgb").replaceChildren(this.screens[1].canvas, this.screens[1].text);
       find("large-obs").replaceChildren(this.screens[2].canvas);
       show(find("large-rgb-box"), false);
       show(find("large-obs-box"), false);
@@ -87,6 +88,15 @@ export class Large {
     this.screens[picture.kind]?.draw(bitmap, picture);
     show(find(picture.kind === 1 ? "large-rgb-box" : "large-obs-box"), true);
     show(find("large-waiting"), false);
+    if (picture.kind === 1) put(find("large-rgb-caption"), say("picture"));
+  }
+
+  write(text, picture) {
+    if (!this.open || picture.tile !== this.tile.number) return;
+    show(find("large-rgb-box"), true); // before it is measured
+    this.screens[1].write(text, picture);
+    show(find("large-waiting"), false);
+    put(find("large-rgb-caption"), say("text"));
   }
 
   think(message) {

@@ -1,5 +1,6 @@
 // One environment: its picture, and what is known of it.
 
+import { styled } from "./ansi.js";
 import { make, mark, put, show } from "./dom.js";
 import { count, number, say, word } from "./words.js";
 
@@ -15,10 +16,17 @@ function kindOf(state) {
   return ["running", "waiting", "restarting", "dead", "idle", "ended"].find((kind) => name.startsWith(kind)) ?? "starting";
 }
 
-/** A canvas on which the newest picture is shown. */
+const COLUMNS = 64; // of text; longer lines are broken
+const [LEAST, LARGEST] = [8, 28]; // pixels: size of text
+const [WIDE, HIGH] = [0.61, 1.3]; // of a letter and a line, as parts of that
+const MARGIN = 16; // pixels, of both sides; twice as much above and below
+
+/** A canvas on which the newest picture is shown, or the text in its place. */
 export class Screen {
   constructor() {
     this.canvas = make("canvas", "picture", { role: "img" });
+    this.text = make("span", "text");
+    this.text.hidden = true;
     this.canvas.width = this.canvas.height = 0;
     this.drawn = 0;
     this.at = -Infinity;
@@ -33,6 +41,25 @@ export class Screen {
       canvas.classList.toggle("coarse", bitmap.width < COARSE);
     }
     canvas.getContext("2d").drawImage(bitmap, 0, 0);
+    this.shown(picture, canvas);
+  }
+
+  /** Show a text, as large as there is room for. */
+  write(text, picture) {
+    this.text.replaceChildren(styled(text.replace(/^\n+|\s+$/g, "")));
+    this.shown(picture, this.text);
+    const { clientWidth: width, clientHeight: height } = this.text;
+    const lines = this.text.textContent.split("\n");
+    const columns = Math.min(COLUMNS, Math.max(8, ...lines.map((line) => line.length)));
+    const rows = lines.reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / columns)), 0);
+    const size = Math.min((width - MARGIN) / (columns * WIDE), (height - 2 * MARGIN) / (rows * HIGH), LARGEST);
+    this.text.style.fontSize = `${Math.max(LEAST, size).toFixed(1)}px`;
+  }
+
+  shown(picture, element) {
+    show(this.canvas, element === this.canvas);
+    show(this.text, element === this.text);
+    const { canvas } = this;
     const now = performance.now();
     if (Number.isFinite(this.at)) this.rate += 0.2 * (1000 / Math.max(now - this.at, 1) - this.rate);
     this.at = now;
@@ -57,7 +84,7 @@ export class Tile {
     this.bestMark = make("span", "best-mark");
     this.button = make("button", "screen", { type: "button", tabindex: "-1" });
     this.cover = make("span", "cover", {}, this.waiting, this.reason);
-    this.button.append(this.screen.canvas, this.cover, this.badge, this.bestMark);
+    this.button.append(this.screen.canvas, this.screen.text, this.cover, this.badge, this.bestMark);
     this.button.addEventListener("click", () => enlarge(this.number));
     this.button.addEventListener("focus", () => choose(this.number));
     this.R = make("b");
@@ -142,6 +169,11 @@ export class Tile {
 
   draw(bitmap, picture) {
     this.screen.draw(bitmap, picture);
+    this.cover.hidden = true;
+  }
+
+  write(text, picture) {
+    this.screen.write(text, picture);
     this.cover.hidden = true;
   }
 

@@ -128,13 +128,19 @@ def prepare_process() -> None:
 
 
 def pack(rows: Sequence[Row], kept: Sequence[str]) -> Columns:
-    """Rows as columns: arrays [N, ...]; what has no fixed shape stays a list."""
+    """Rows as columns: arrays [N, ...]; what has no fixed shape stays a list.
+
+    What only some infos have is the rows that have it, and a column of as many.
+    """
     columns: Columns = {}
     for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=True):
         if name in ("info", "next_info"):
-            keys = [*kept, *(key for key in _FLAGS if key not in kept and key in values[0])]
-            for key in keys:
-                columns[f"{name}.{key}"] = _column([info[key] for info in values if key in info])
+            for key in dict.fromkeys((*kept, *_FLAGS)):
+                having = [row for row, info in enumerate(values) if key in info]
+                if having:
+                    whole = None if len(having) == len(values) else np.array(having)
+                    column = _column([values[row][key] for row in having])
+                    columns[f"{name}.{key}"] = whole, column
         else:
             columns[name] = _column(values)
     return columns
@@ -167,15 +173,12 @@ def unpack(columns: Columns) -> list[Row]:
 
 def _infos(columns: Columns, name: str, count: int) -> list[dict[str, Any]]:
     start = f"{name}."
-    keys = {
-        key: column
-        for key, column in columns.items()
-        if key.startswith(start) and len(column) == count
-    }
-    names = [key.removeprefix(start) for key in keys]
-    if not names:
-        return [{} for _ in range(count)]
-    return [dict(zip(names, values, strict=True)) for values in zip(*keys.values(), strict=True)]
+    infos: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key in filter(lambda key: key.startswith(start), columns):
+        having, column = columns[key]
+        for row, value in zip(range(count) if having is None else having, column, strict=True):
+            infos[row][key.removeprefix(start)] = value
+    return infos
 
 
 def opened(data: Samples | Columns) -> Samples:

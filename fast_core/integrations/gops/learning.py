@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fast_core.integrations.gops.hosts import Columns, Samples, opened
+from fast_core.integrations.gops.optimizers import Optimizers
 from fast_core.integrations.gops.records import Records
 from fast_core.integrations.gops.weights import Flat, Gops, Tensors
 
@@ -126,6 +127,9 @@ class Run(Protocol):
     def after_update(self, told: Any) -> None:
         """Write, save and evaluate as it is due; ``iteration`` is still that of the update."""
 
+    def interrupt(self) -> None:
+        """Have an update that waits for other processes come back."""
+
 
 class Learner:
     """GOPS's algorithm."""
@@ -156,25 +160,76 @@ class Learner:
         run = self._run
         if run.iteration >= run.max_iteration:
             return
+        told = self.update(batch)
+        run.after_update(told)
+        run.iteration += 1
+
+    def interrupt(self) -> None:
+        """Come back soon, since the run ends early."""
+        self._run.interrupt()
+
+    def update(self, batch: Any) -> Any:
+        """Make it, and give its figures."""
         if self._cuda:
             for name, value in batch.items():
                 batch[name] = value.cuda()
         networks = self._alg.networks
         with self._training():
             networks.train()
-            told = self._alg.local_update(batch, run.iteration)
-            if self._prioritized is not None:
-                told, rows, priorities = told
-                self._prioritized(rows, priorities)
+            told = self.figures(self._alg.local_update(batch, self._run.iteration))
             networks.eval()
-        run.after_update(told)
-        run.iteration += 1
+        return told
+
+    def figures(self, told: Any) -> Any:
+        """What an update told, but for priorities, which go to the buffer."""
+        if self._prioritized is None:
+            return told
+        told, rows, priorities = told
+        self._prioritized(rows, priorities)
+        return told
 
 
 class PublishingLearner(Learner):
     """One whose samplers are in other processes."""
 
-    def __init__(self, part: str, alg: Gops, run: Run, **rest: Any) -> None:
-        """Publish this part of its networks; ``rest`` is as of `Learner`."""
+    def __init__(self, part: str, *given: Any, **rest: Any) -> None:
+        """Publish this part of its networks; ``given`` and ``rest`` are as of `Learner`."""
+        super().__init__(*given, **rest)
+        self.get_weights: Callable[[], Flat] = Tensors(self._alg.networks, part).flat
+
+
+class GradientLearner(Learner):
+    """One that takes the steps alone: copies of the algorithm compute the gradients."""
+
+    def __init__(
+        self,
+        optimizers: Optimizers,
+        sample: Callable[[], Any],
+        averages: bool,
+        alg: Gops,
+        run: Run,
+        **rest: Any,
+    ) -> None:
+        """Take them.
+
+        Args:
+            optimizers: The copies.
+            sample: Draws a further batch, since several are computed side by side.
+            averages: Whether a step averages a gradient of each copy.
+            alg: What takes the steps.
+            run: As of `Learner`.
+            **rest: Likewise.
+        """
         super().__init__(alg, run, **rest)
-        self.get_weights: Callable[[], Flat] = Tensors(alg.networks, part).flat
+        self._optimizers, self._sample, self._averages = optimizers, sample, averages
+
+    def update(self, batch: Any) -> Any:
+        """Begin with ``batch``, and take a step with what is computed next."""
+        given = itertools.chain([batch], iter(self._sample, None))
+        step = self._optimizers.averaged_step if self._averages else self._optimizers.step
+        told = step(self._alg, self._run.iteration, lambda: next(given))
+        return [self.figures(each) for each in told][-1]
+
+
+class PublishingGradientLearner(PublishingLearner, GradientLearner):
+    """Both."""

@@ -17,6 +17,9 @@ from fast_core.integrations.options import (
 
 SERIAL = ("off_serial_trainer", "on_serial_trainer")
 PARALLEL = ("off_async_trainer", "off_sync_trainer", "on_sync_trainer")
+# Those of which several algorithms compute gradients, and that which averages them.
+GRADIENTS = ("off_async_trainer", "off_sync_trainer")
+AVERAGES = ("off_sync_trainer",)
 # Of trainers that are asynchronous with GOPS too; elsewhere nothing is ahead unless asked for.
 _AHEAD = ("off_async_trainer", "off_sync_trainer")
 # A round's hand-over costs its learner about as much as a small update.
@@ -35,6 +38,9 @@ class Options:
         data_queue_size: Rounds of one sampler that may wait to be trained on.
         samples_per_round: Calls of a sampler's `sample` that make a round. None: one at degree 0,
             else as many as come to 32 steps.
+        max_gradient_staleness: Of off_async_trainer with several algorithms (num_algs): steps that
+            may be committed between the weights of a gradient and its own step. None: one less than
+            there are algorithms.
         fused_optimizers: Whether Adam's steps are taken by PyTorch's fused kernel: the same
             mathematics with other rounding, in a third of the time where networks are small.
         work_timeout_s: Longest that one round, evaluation or start may take; None for no limit.
@@ -45,6 +51,7 @@ class Options:
     enable_async_eval: bool = True
     data_queue_size: int = 10
     samples_per_round: int | None = None
+    max_gradient_staleness: int | None = None
     fused_optimizers: bool = False
     work_timeout_s: float | None = 600.0
 
@@ -63,6 +70,8 @@ class Options:
         for name in ("samples_per_round", "num_samplers"):
             if changes.get(name) is not None:
                 check_least((name, changes[name], 1))
+        if changes.get("max_gradient_staleness") is not None:
+            check_least(("max_gradient_staleness", changes["max_gradient_staleness"], 0))
         options = dataclasses.replace(self, **changes)
         check_least(("data_queue_size", options.data_queue_size, 1))
         check_flag("enable_async_eval", options.enable_async_eval)

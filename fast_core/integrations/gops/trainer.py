@@ -18,8 +18,16 @@ import torch
 from fast_core.errors import ConfigError
 from fast_core.integrations.gops.evaluation import Evaluations
 from fast_core.integrations.gops.hosts import Collector, Work, make_collector
-from fast_core.integrations.gops.learning import Learner, OwnSamples, PublishingLearner, Replay
-from fast_core.integrations.gops.options import Options
+from fast_core.integrations.gops.learning import (
+    GradientLearner,
+    Learner,
+    OwnSamples,
+    PublishingGradientLearner,
+    PublishingLearner,
+    Replay,
+)
+from fast_core.integrations.gops.optimizers import GradientAges, Optimizers, asked_copies
+from fast_core.integrations.gops.options import AVERAGES, Options
 from fast_core.integrations.gops.ray_stand_in import Actor, Recipe
 from fast_core.integrations.gops.records import Records
 from fast_core.integrations.gops.weights import Gops, acting_part
@@ -38,6 +46,7 @@ class FastLoopTrainer:
         max_iteration: Those at which `train` ends.
         sample_interval: Updates for each call of a sampler's `sample`.
         result: How the last `train` went: `AsyncTrainer`'s result.
+        gradient_ages: With several algorithms, how old the gradients of the last `train` were.
     """
 
     def __init__(
@@ -67,9 +76,11 @@ class FastLoopTrainer:
         self._options = (defaults or Options()).updated(kwargs)
         self._degree = self._options.degree(self._name)
         self._inline = self._options.is_inline(self._name)
+        self._averages = self._name in AVERAGES
         self._replays = buffer is not None
         self._prioritized = kwargs.get("buffer_name") == "prioritized_replay_buffer"
-        self._refuse(alg, sampler, evaluator)
+        self._copies = asked_copies(alg, self._name, kwargs.get("num_algs"), self._options)
+        self._refuse(sampler, evaluator)
         buffers, streams = _made_buffers(buffer)
         self._alg = _made(alg)
         _go_on_with(streams)
@@ -79,7 +90,9 @@ class FastLoopTrainer:
         if kwargs["ini_network_dir"] is not None:
             self.networks.load_state_dict(torch.load(kwargs["ini_network_dir"]))
         self._cuda = bool(kwargs["use_gpu"])
-        self._batch_size = kwargs.get("replay_batch_size")
+        batches = len(self._copies) if self._copies and self._averages else 1
+        rows = kwargs.get("replay_batch_size")
+        self._rows_of_step = None if rows is None else rows * batches
         self.sample_interval = kwargs.get("sample_interval", 1) if self._replays else 1
         self.max_iteration = kwargs["max_iteration"]
         self.log_save_interval = kwargs["log_save_interval"]
@@ -88,6 +101,8 @@ class FastLoopTrainer:
         self.iteration = self.last_eval_iteration = 0
         self.result: Result | None = None
         self._evaluations: Evaluations | None = None
+        self._optimizers: Optimizers | None = None
+        self.gradient_ages: GradientAges | None = None
         tags = importlib.import_module("gops.utils.tensorboard_setup").tb_tags
         averages = importlib.import_module("gops.utils.log_data").LogData()
         self._records = Records(kwargs["save_folder"], tags, averages)
@@ -101,8 +116,8 @@ class FastLoopTrainer:
         """Sample and update until ``max_iteration``.
 
         Raises:
-            NodeFailed: Something raised in the process of a sampler or of the evaluator, or that
-                died, or didn't come back.
+            NodeFailed: Something raised in the process of a sampler, of an algorithm's copy or of
+                the evaluator, or that died, or didn't come back.
             KeyboardInterrupt: Ctrl-C; processes are ended first.
         """
         self._records.begin()
@@ -111,17 +126,38 @@ class FastLoopTrainer:
             if self.iteration + self.eval_interval < self.max_iteration:
                 self._evaluations = Evaluations(self._evaluator, self._options.work_timeout_s)
             if self.iteration < self.max_iteration:
+                self._start_optimizers()
                 self.result = self._loop().run(max_train_iter=self.max_iteration - self.iteration)
             if self._evaluations is not None:
                 self._take_evaluation(wait=True)
                 self._evaluations.close(_GRACE_S)
+            if self._optimizers is not None:
+                self._optimizers.close(_GRACE_S)
             self.save_apprfunc()
         finally:
-            if self._evaluations is not None:
-                self._evaluations.close()
-                self._evaluations = None
+            self.interrupt()
+            if self._optimizers is not None:
+                self.gradient_ages = self._optimizers.ages
+            self._evaluations = self._optimizers = None
             self._records.writer.flush()
             torch.set_num_threads(threads)
+
+    def interrupt(self) -> None:
+        """End the processes of evaluator and copies of the algorithm; from any thread."""
+        for each in (self._evaluations, self._optimizers):
+            if each is not None:
+                each.close()
+
+    def _start_optimizers(self) -> None:
+        if not self._copies:
+            return
+        options = self._options
+        self._optimizers = Optimizers(
+            self._copies,
+            bound=options.max_gradient_staleness,
+            cuda=self._cuda,
+            timeout_s=options.work_timeout_s,
+        )
 
     def save_apprfunc(self) -> None:
         """Save the networks of now under GOPS's name for them."""
@@ -152,7 +188,7 @@ class FastLoopTrainer:
         if one is not None:
             self._records.evaluated(
                 one,
-                batch_size=self._batch_size,
+                batch_size=self._rows_of_step,
                 memory_mb=self._store.memory_mb,
                 keeps_best=one.iteration >= self.max_iteration / 5,
             )
@@ -184,31 +220,41 @@ class FastLoopTrainer:
             sampler.networks = self.networks
             return trainer(
                 collector=Collector(sampler, work, self._on("cpu") or contextlib.nullcontext),
-                learner=self._learner(Learner, self._on("cuda") if not self._replays else None),
+                learner=self._learner("", self._on("cuda") if not self._replays else None),
                 backend="inline",
             )
         recipes = [sampler.recipe for sampler in self._samplers]
         part = acting_part(self.networks, recipes[0].creator)
         kept = tuple(self._given.get("additional_info", {}))
         work = dataclasses.replace(work, kept=kept, part=part)
-        self._set_threads(count)
+        self._set_threads(count + len(self._copies))
         return trainer(
             collector=functools.partial(make_collector, recipes, work),
-            learner=self._learner(functools.partial(PublishingLearner, part), None),
+            learner=self._learner(part, None, publishes=True),
             backend="process",
         )
 
-    def _learner(self, kind: Callable[..., Learner], training: Callable[[], Any] | None) -> Learner:
-        if self._cuda and training is None:
+    def _learner(
+        self, part: str, training: Callable[[], Any] | None, *, publishes: bool = False
+    ) -> Learner:
+        kind: Callable[..., Learner] = functools.partial(PublishingLearner, part)
+        kind = kind if publishes else Learner
+        replay = self._store if isinstance(self._store, Replay) else None
+        if self._optimizers is not None:
+            assert replay is not None
+            copies = self._optimizers, replay.sample, self._averages
+            kind = functools.partial(PublishingGradientLearner, part, *copies)
+            kind = kind if publishes else functools.partial(GradientLearner, *copies)
+        on_cuda = self._cuda and self._optimizers is None  # what only takes steps stays, as in GOPS
+        if on_cuda and training is None:
             self.networks.cuda()
         if self._options.fused_optimizers:
             _fuse(self.networks)
-        replay = self._store if isinstance(self._store, Replay) else None
         return kind(
             self._alg,
             self,
             prioritized=replay.update if replay is not None and self._prioritized else None,
-            cuda=self._cuda,
+            cuda=on_cuda,
             training=training or contextlib.nullcontext,
         )
 
@@ -219,27 +265,21 @@ class FastLoopTrainer:
         moved = importlib.import_module("gops.utils.common_utils").ModuleOnDevice
         return functools.partial(moved, self.networks, device)
 
-    def _set_threads(self, samplers: int) -> None:
-        """Leave cores to samplers, unless the script says how many threads train."""
+    def _set_threads(self, others: int) -> None:
+        """Leave cores to other processes, unless the script says how many threads train."""
         if self._given.get("num_threads_main") is None:
-            cores = len(os.sched_getaffinity(0)) - samplers
+            cores = len(os.sched_getaffinity(0)) - others
             torch.set_num_threads(min(max(cores, 1), _MOST_THREADS))
 
     # --- what is refused ---------------------------------------------------------------------
 
-    def _refuse(self, alg: Gops, sampler: Gops, evaluator: Gops) -> None:
+    def _refuse(self, sampler: Gops, evaluator: Gops) -> None:
         given = self._given
         if not isinstance(evaluator, Actor):
             raise ConfigError(
                 f"the evaluator of {self._name} must be what create_evaluator gives; got "
                 f"{type(evaluator).__qualname__!r}. Call install() before anything is imported "
                 "from gops.create_pkg."
-            )
-        if given.get("num_algs", 1) != 1:
-            raise ConfigError(
-                f"num_algs must be 1: one optimizer trains; got {given['num_algs']!r}. Take "
-                "num_algs=1 and more samplers (num_samplers), or more threads for the one "
-                "(num_threads_main)."
             )
         if self._prioritized and given.get("num_buffers", 1) != 1:
             raise ConfigError(

@@ -126,7 +126,7 @@ def _train_asynchronously(
     bench = _bench(library, cfg, model, model_path)
     with _hosts(bench, options, copied, threads) as (collector, evaluator):
         snapshots = Snapshots(lambda: _state(bench))
-        result = AsyncTrainer(
+        trainer = AsyncTrainer(
             collector=collector,
             evaluator=evaluator,
             learner=PublishingLearner(cfg, bench.learner, bench.host, bench.policy, snapshots),
@@ -137,12 +137,14 @@ def _train_asynchronously(
             enable_async_eval=options.enable_async_eval,
             num_collectors=options.num_collectors,
             weight_sync_interval=options.weight_sync_interval,
-            should_eval=_Schedule(bench),
+            should_eval=_Schedule(bench, snapshots),
             on_evaluation=functools.partial(attend, bench, snapshots),
             seed=cfg.seed,
             work_timeout_s=None,  # games may be as long as they like
             debug_log=bench.learner.info if options.enable_async_debug_log else False,
-        ).run(**limits.after(bench.begun))
+        )
+        snapshots.standing = lambda: trainer.coordinator.evaluation
+        result = trainer.run(**limits.after(bench.begun))
     bench.learner.call_hook("after_run")
     bench.learner.info(summary(result))
     return bench.policy
@@ -188,31 +190,44 @@ def _train_in_order(
         learner=Learner(cfg, learner, bench.host),
         buffer=bench.host,
         backend="inline",
-        should_eval=_Schedule(bench, evaluator),
+        should_eval=_OwnSchedule(bench, evaluator),
     ).run(**limits.after(bench.begun))
     learner.call_hook("after_run")
     return policy
 
 
-class _Schedule:
-    """Says before each round whether to evaluate, by LightZero's rule."""
+class _OwnSchedule:
+    """Asks LightZero's evaluator before each round whether to evaluate."""
 
-    def __init__(self, bench: Bench, evaluator: Its = None) -> None:
-        """Ask ``evaluator``; without one, be where no evaluator is, and evaluate first, too."""
+    def __init__(self, bench: Bench, evaluator: Its) -> None:
+        """Ask ``evaluator``."""
         self._bench, self._evaluator = bench, evaluator
-        self._first = evaluator is None and bench.library.evaluates_first
+
+    def __call__(self, updates: int) -> bool:
+        bench = self._bench
+        train_iter = bench.begun.train_iter + updates
+        bench.library.log_buffer(train_iter, bench.buffer, bench.writer)
+        return bool(self._evaluator.should_eval(train_iter))
+
+
+class _Schedule:
+    """Says so by LightZero's rule where no evaluator is, and evaluates first, too."""
+
+    def __init__(self, bench: Bench, snapshots: Snapshots) -> None:
+        """``snapshots`` is told what will be evaluated."""
+        self._bench, self._snapshots = bench, snapshots
+        self._first = bench.library.evaluates_first
         self._last = 0
 
     def __call__(self, updates: int) -> bool:
         bench = self._bench
         train_iter = bench.begun.train_iter + updates
         bench.library.log_buffer(train_iter, bench.buffer, bench.writer)
-        if self._evaluator is not None:
-            return bool(self._evaluator.should_eval(train_iter))
         due = self._first or train_iter - self._last >= bench.cfg.policy.eval_freq
         self._first = False
         if due:
             self._last = train_iter
+            self._snapshots.want(updates)
         return due
 
 
@@ -244,12 +259,11 @@ def _hosts(bench: Bench, options: Options, model: Its, threads: int) -> Iterator
 def attend(bench: Bench, snapshots: Snapshots, version: int, result: Any) -> None:
     """Save the best, which is what was evaluated, and write what the evaluator wrote."""
     if result is None:
-        snapshots.begin(version)
         return
     evaluated: Evaluated = result[1]
     replay(evaluated.written, bench.writer)
-    state = snapshots.end()
     if evaluated.is_best:
+        state = snapshots.of(version)
         path = f"./{bench.cfg.exp_name}/ckpt/{BEST}"
         last = {"last_iter": evaluated.train_iter, "last_step": evaluated.envstep}
         bench.library.save(path, {**state, **last})

@@ -24,6 +24,7 @@ from fast_core.launcher.control.opening import find
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.checkpoint_files import complete_names
+from fast_core.system.process_state import is_stopped
 
 ANSWER_S = 10.0  # for the first answer: the launcher does nothing else for as long
 _POLL_S = 0.02
@@ -77,10 +78,15 @@ def ask(run: RunDirectory, request: Request) -> Iterator[Answer]:
     Raises:
         ConfigError: It does not run, or nobody answers.
     """
-    path = find(run)
+    path, pid = find(run), holder(run.lock_file)
     try:
         if path is None:
             raise FileNotFoundError
+        if pid is not None and is_stopped(pid):
+            raise TransportError(
+                f"its process {pid} is stopped (Ctrl-Z, SIGSTOP or a debugger). `fg` where it was "
+                f"started, or `kill -CONT {pid}`, lets it go on"
+            )
         yield from exchange(path, request)
     except TransportError as error:
         raise ConfigError(f"the run {str(run.path)!r} can't be asked: {error}") from error
@@ -105,7 +111,7 @@ def exchange(path: Path, request: Request, within_s: float = ANSWER_S) -> Iterat
                 data = link.recv(_PACKET)
             except TimeoutError as error:
                 raise TransportError(
-                    f"its process has not answered within {within_s:g} s; is it stopped?"
+                    f"its process has not answered within {within_s:g} s"
                 ) from error
             except ConnectionError:  # it was killed
                 return

@@ -74,15 +74,15 @@ class Display:
             episodes=now.episodes,
             quarantined=now.quarantined_share,
             info=now.info,
-            evaluation=shell.evaluation,
-            best=shell.best,
-            others=_named(shell.evaluations),
+            evaluation=shell.scores.last,
+            best=shell.scores.best,
+            others=_named(shell.scores.lasts),
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
                 self._node(name, shell.stats[name].snapshot())
                 for name in shell.plan.names.possible
-                if name not in shell.absent
+                if name not in shell.roster.absent
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
@@ -91,7 +91,7 @@ class Display:
 
     def _restoring(self, now_s: float) -> str:
         """How far the open episodes of a checkpoint are stepped again, in words."""
-        told = self._shell.restoring.values()
+        told = self._shell.roster.restoring.values()
         taken, steps = (sum(getattr(e, n) for _, e in told) for n in ("taken", "steps"))
         if taken >= steps:
             return ""
@@ -130,18 +130,18 @@ class Display:
         total = busy + waiting
         return NodeView(
             name=name,
-            state=self._shell.state_of(name),
+            state=self._shell.roster.state_of(name),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
             note=self._note(name, row),
-            pid=self._shell.pids.get(name),
+            pid=self._shell.roster.pids.get(name),
             threads=self._threads(name),
         )
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
         plan = self._shell.plan
         if name in plan.names.steppers:
-            count = self._shell.executors().count(name)
+            count = self._shell.scheduler.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
         if name in plan.names.optimizers:
@@ -180,15 +180,16 @@ class Display:
             session_s=now.elapsed_s - shell.began_elapsed_s,
             session_env_steps=now.env_steps_trained - shell.began_env_steps,
             session_updates=now.updates - shell.began_updates,
-            best=shell.best,
-            last=shell.evaluation,
-            others=_named(shell.bests),
+            best=shell.scores.best,
+            last=shell.scores.last,
+            others=_named(shell.scores.bests),
             checkpoint=self._newest_checkpoint(),
             policy=best_policy_path(shell.run.path).exists(),
             begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
-            deaths=shell.lives,
+            deaths=shell.roster.lives,
             nodes_back=now.nodes_back,
+            page=shell.plan.config.dashboard.enabled,
         )
 
     def _newest_checkpoint(self) -> str:

@@ -22,7 +22,7 @@ from fast_core.nodes.show.drawer import Drawer, Outcome
 from fast_core.run.structures import frame_layout
 from fast_core.screens.frame import Frame
 from fast_core.screens.pace import Pace
-from fast_core.screens.picture import NoPicture, Picture, as_picture
+from fast_core.screens.picture import NoPicture, Picture, as_drawn
 from fast_core.screens.tiles import Tile, tiles
 from fast_core.screens.watching import WATCHING, Watching
 from fast_core.system import forks
@@ -317,7 +317,8 @@ class Camera:
             total=present.total,
             fps=studio.pace.fps(tile.number),
             note=shot.note,
-            picture=picture,
+            picture=None if isinstance(picture, str) else picture,
+            text=picture if isinstance(picture, str) else "",
             obs=scene.obs[place],
             action=scene.action[place],
             state=np.zeros(0, np.float32) if scene.state is None else scene.state[place],
@@ -336,8 +337,8 @@ class Camera:
         pose = self._source.drawable(shot.place).pose
         return None if pose is None else pose()
 
-    def _picture(self, shot: Shot, now_ns: int) -> Picture | None:
-        """The picture, or None; the shot's note says why."""
+    def _picture(self, shot: Shot, now_ns: int) -> Picture | str | None:
+        """The picture or the text, or None; the shot's note says why."""
         if shot.hopeless or now_ns < shot.again_ns:
             return None
         drawable, studio = self._source.drawable(shot.place), self._studio
@@ -367,12 +368,12 @@ class Camera:
         shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
         return outcome.value
 
-    def _draw(self, drawable: Drawable, limit_s: float) -> Outcome[Picture]:
+    def _draw(self, drawable: Drawable, limit_s: float) -> Outcome[Picture | str]:
         drawer, width = self._studio.drawer, self._studio.width
         if drawable.apart:
-            return drawer.call(lambda: as_picture(drawable.render(), width), limit_s)
+            return drawer.call(lambda: as_drawn(drawable.render(), width), limit_s)
         try:
-            return Outcome(as_picture(drawable.render(), width), None)
+            return Outcome(as_drawn(drawable.render(), width), None)
         except Exception as error:  # an environment may raise anything
             forks.leave_if_copy(error)
             return Outcome(None, error)

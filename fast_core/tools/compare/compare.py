@@ -107,6 +107,10 @@ def _measured(
             return chosen, groups, unread
     names = sorted({name for member in members for name in member.series.names})
     asked = metric or f"{RETURN} or {TRAINING_RETURN}"
+    if not members and unread:
+        path, why = unread[0]
+        more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+        raise ConfigError(f"{path}{more} can't be read: {why}")
     if not names:
         raise ConfigError(
             f"there is no {asked} in these {len(runs)} runs: they have no metrics yet."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def example(gops: Runs, name: str) -> Path:
     [
         ("td3_mlp_pendulum_offserial", 300, ()),
         ("sac_mlp_cartpoleconti_async", 300, ()),
+        ("ddpg_mlp_cartpoleconti_async", 200, ("--num_algs", "2")),
         ("ppo_mlp_pendulum_onserial", 2, ("--num_repeat", "2")),
     ],
 )
@@ -66,3 +68,13 @@ def test_parameters_equal_those_of_its_serial_trainer(
     gops.fastloop(path, *how, "--save_folder", tmp_path / "fastloop", cwd=tmp_path)
     assert different(*(networks(tmp_path / name, 200) for name in ("own", "fastloop"))) == []
     assert different(networks(tmp_path / "own", 0), networks(tmp_path / "own", 200))
+
+
+@pytest.mark.parametrize("script", ["dsact_mlp_mujoco_offserial", "td3_mlp_mujoco_offserial"])
+def test_gradients_of_a_copy_train_as_the_algorithm_itself(
+    script: str, gops: Runs, tmp_path: Path
+) -> None:
+    how = ("--env_id", "gym_pendulum", "--save_folder", tmp_path / "made")
+    said = gops.run(Path(__file__).with_name("remote_form.py"), example(gops, script), *how)
+    told = json.loads(said.splitlines()[-1])
+    assert told["differ"] == [] and told["ages"] == 0 and told["trained"] > 40

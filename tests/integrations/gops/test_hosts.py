@@ -96,7 +96,8 @@ class Records:
 def test_rows_travel_as_columns_with_what_the_buffer_keeps(state: bool) -> None:
     given = [row(number, state=state) for number in range(3)]
     columns = pack(given, ("state",))
-    arrays = {name for name, column in columns.items() if isinstance(column, np.ndarray)}
+    bare = {name: column[1] if "." in name else column for name, column in columns.items()}
+    arrays = {name for name, column in bare.items() if isinstance(column, np.ndarray)}
     assert ("info.state" in arrays) is not state and {"obs", "reward", "done", "logp"} <= arrays
     assert columns["obs"].dtype == np.float64 and columns["action"].dtype == np.float32
     for before, after in zip(given, unpack(columns), strict=True):
@@ -106,6 +107,15 @@ def test_rows_travel_as_columns_with_what_the_buffer_keeps(state: bool) -> None:
             assert after[number].keys() == {"state", "TimeLimit.truncated"}
             assert np.all(before[number]["state"] == after[number]["state"])
             assert before[number]["TimeLimit.truncated"] == after[number]["TimeLimit.truncated"]
+
+
+def test_what_some_infos_have_stays_with_them() -> None:
+    """A wrapper says that a limit cut an episode only where it did."""
+    given = []
+    for number in range(4):
+        info = {"TimeLimit.truncated": True} if number in (1, 3) else {"state": number}
+        given.append((np.zeros(2), 0, 1.0, False, info, np.zeros(2), {}, 0.0))
+    assert [each[4] for each in unpack(pack(given, ("state",)))] == [each[4] for each in given]
 
 
 def test_rows_without_infos_have_empty_ones() -> None:

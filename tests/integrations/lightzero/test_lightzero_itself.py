@@ -24,12 +24,12 @@ pytestmark = [
 ]
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str, its: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     assert PYTHON is not None
     return subprocess.Popen(
-        [PYTHON, "-m", "fast_core.cli", "lightzero", *arguments, str(SCRIPT)],
+        [PYTHON, "-m", "fast_core.cli", "lightzero", *options, str(SCRIPT), *its],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -89,3 +89,13 @@ def test_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
         return not {each.pid for each in processes()} & set(started)
 
     eventually(gone, "no process of it is left", GONE_WITHIN_S)
+    assert [path.name for path in tmp_path.glob("tmp*")] == [], "W&B removes its folders"
+
+
+def test_segments_with_environments_in_processes_train_with_reanalysis(tmp_path: Path) -> None:
+    run = start(tmp_path, its=("segments",))
+    output, _ = run.communicate()
+    assert run.returncode == 0, output
+    assert "asynchronous training ended" in output and "Traceback" not in output, output
+    assert "reanalyzes" in output
+    assert [path.name for path in tmp_path.glob("tmp*")] == []

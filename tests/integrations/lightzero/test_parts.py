@@ -67,15 +67,23 @@ def test_arrays_of_another_process_own_their_memory() -> None:
 
 
 def test_snapshots_keep_what_is_evaluated_and_what_may_be_next() -> None:
-    now = [0]
-    snapshots = Snapshots(lambda: {"n": now[0]})
-    for version in range(6):
+    now, standing, taken = [0], [(False, None)], []
+
+    def take() -> dict[str, int]:
+        taken.append(now[0])
+        return {"n": now[0]}
+
+    snapshots: Any = Snapshots(take)
+    snapshots.standing = lambda: standing[0]
+    for version in range(8):
         now[0] = version
         snapshots.publish(version)
-        if version == 2:  # begins with weights that newer ones are about to replace
-            snapshots.begin(1)
-    assert snapshots.end() == {"n": 1}
-    assert sorted(snapshots._states) == [1, 4, 5]
-    snapshots.begin(5)
-    snapshots.publish(6)
-    assert snapshots.end() == {"n": 5} and sorted(snapshots._states) == [5, 6]
+        if version == 1:
+            snapshots.want(1)
+            standing[0] = (True, None)
+        if version == 3:  # begins with weights that newer ones are about to replace
+            standing[0] = (True, 2)
+        if version == 6:  # what is wanted has begun
+            standing[0] = (False, 2)
+    assert taken == [1, 2, 3, 4, 5, 6] and sorted(snapshots._states) == [2, 5, 6]
+    assert snapshots.of(2) == {"n": 2}

@@ -171,7 +171,7 @@ def test_best_is_saved_as_it_was_evaluated_though_the_learner_has_gone_on() -> N
     learner = library.learner(cfg, policy, None)
     bench = Bench(library, cfg, policy, None, learner, library.buffer(cfg))
     snapshots = Snapshots(lambda: copy.deepcopy(policy.learn_mode.state_dict()))
-    snapshots.publish(0)
+    snapshots.want(0)
     attend(bench, snapshots, 0, None)
     learner.train([], 8)
     attend(bench, snapshots, 0, (False, Evaluated({}, True, 0, 5, [])))

@@ -76,9 +76,7 @@ class Told:
         self.so_far = SavedSoFar()
         self.progress = SimpleNamespace(log=self.lines.append)
         self.take = self.events.append
-
-    def saved(self) -> SavedSoFar:
-        return self.so_far
+        self.saving = SimpleNamespace(so_far=lambda: self.so_far)
 
 
 def watched(stage: Stage, interrupts: Interrupts, told: Told) -> Supervisor:

@@ -16,7 +16,8 @@ from fast_core.config import (
     PolicyConfig,
     PolicyNodesConfig,
 )
-from fast_core.events import Restoring
+from fast_core.events import Ready, Restoring
+from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown import display
 from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
@@ -59,26 +60,19 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
 
     stats = stage.memory.all_stats()
 
-    def state_of(name: str) -> str:
-        return "dead" if name == "env-1" else NodeState(stats[name].snapshot().state).name.lower()
-
+    roster = Roster(stage.plan.names, stats, awaited=(), optional=(), deaths={})
+    roster.ready(Ready("env-0", 7))
+    roster.died("env-1")
+    roster.restores(Restoring("env-0", 300, 1200), BEGUN_S)
+    roster.restores(Restoring("env-1", 0, 800), BEGUN_S)
     shell = SimpleNamespace(
         plan=stage.plan,
         stats=stats,
         statistics=statistics,
         started_s=BEGUN_S - 5.0,
-        pids={"env-0": 7},
-        state_of=state_of,
-        absent=set(),
-        restoring={
-            "env-0": (BEGUN_S, Restoring("env-0", 300, 1200)),
-            "env-1": (BEGUN_S, Restoring("env-1", 0, 800)),
-        },
-        executors=lambda: ("env-0", "env-0"),
-        evaluations={},
-        evaluation=None,
-        best=None,
-        bests={},
+        roster=roster,
+        scheduler=SimpleNamespace(executors=lambda: ("env-0", "env-0")),
+        scores=SimpleNamespace(last=None, lasts={}, best=None, bests={}),
     )
     return Display(shell, None, None)  # type: ignore[arg-type]
 

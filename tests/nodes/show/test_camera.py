@@ -322,6 +322,17 @@ def test_what_draws_for_itself_is_drawn_where_it_is_stepped(
     stage.close()
 
 
+def test_text_that_is_rendered_is_shown_as_text(
+    stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CartPoleEnv, "render", lambda env: "\x1b[41mS\x1b[0mFFF")
+    node = start()
+    want(stage, 0)
+    collect(stage, node)
+    frame = newest(stage, 0)[1]
+    assert (frame.picture, frame.text, frame.note) == (None, "\x1b[41mS\x1b[0mFFF", "")
+
+
 def test_render_that_raises_is_tried_again_and_given_up_in_the_end(
     stage: Stage, start: Callable[[], EnvNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:

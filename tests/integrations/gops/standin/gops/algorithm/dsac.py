@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from gops.algorithm.base import AlgorithmBase, Gaussian, GaussianPolicy, follow, frozen_copy
+from gops.algorithm.base import Gaussian, GaussianPolicy, follow, frozen_copy
 from gops.algorithm.base import perceptron as stacked
+from gops.algorithm.remote import Remote
 
 LOG_DEVIATION = (-0.1, 4.0)
 BOUND = 10.0
@@ -47,7 +48,7 @@ class ApproxContainer(nn.Module):
         return Gaussian(logits)
 
 
-class DSAC(AlgorithmBase):
+class DSAC(Remote):
     container: Any = ApproxContainer
 
     def __init__(self, index: int = 0, **kwargs: Any) -> None:

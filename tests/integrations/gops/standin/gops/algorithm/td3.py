@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from gops.algorithm.base import AlgorithmBase, Dirac, follow, frozen_copy, perceptron
+from gops.algorithm.base import Dirac, follow, frozen_copy, perceptron
+from gops.algorithm.remote import Remote
 
 
 class ApproxContainer(nn.Module):
@@ -27,7 +28,7 @@ class ApproxContainer(nn.Module):
         return Dirac(logits)
 
 
-class TD3(AlgorithmBase):
+class TD3(Remote):
     container = ApproxContainer
 
     def __init__(self, index: int = 0, **kwargs: Any) -> None:
