@@ -15,7 +15,7 @@ class ScoreCommands(nn.Module):
     """Scores each command of a list by what the text says, with weights that all share.
 
     A command's score depends on its words alone, never on its place: commands that change places
-    change scores. A network of one's own (docs/own-networks.md) that takes ``choices``, for what
+    change scores. A network of one's own (docs/own-networks.md) with ``scores_choices``, for what
     ``fastloop/TextGame-v0`` observes.
 
     Args:
@@ -27,6 +27,8 @@ class ScoreCommands(nn.Module):
     Raises:
         ConfigError: Something else is observed or chosen.
     """
+
+    scores_choices = True
 
     def __init__(self, observation: SpaceSpec, choices: int = 0, width: int = 64) -> None:
         super().__init__()

@@ -25,6 +25,7 @@ from fast_core.spec import FieldSpec, ModuleSpec
 from fast_core.system.importing import named
 
 Inputs = Tensor | dict[str, Tensor]
+SCORES = "scores_choices"  # what a class says that scores choices itself
 FIRST_ROWS, OTHER_ROWS = 2, 3  # of the batches that a module is tried with
 
 
@@ -102,8 +103,30 @@ def takes_actions(shape: OwnShape) -> bool:
 
 
 def scores(shape: OwnShape) -> int:
-    """How many choices a module scores itself, as its constructor asked for; 0 if it does not."""
-    return shape.choices if _takes(shape, "choices") else 0
+    """How many choices a module scores itself; 0 if it does not.
+
+    Raises:
+        ConfigError: Its constructor takes `choices`, and nothing says whether those are meant.
+    """
+    return shape.choices if _scores_choices(shape) else 0
+
+
+def _scores_choices(shape: OwnShape) -> bool:
+    """Whether a module says that it scores choices, whose number its constructor takes."""
+    kind = _kind(shape)
+    said = getattr(kind, SCORES, None)
+    if said and not _takes(shape, "choices"):
+        raise ConfigError(
+            f"{KEY} {shape.path!r} has {SCORES} = {said!r}, so its constructor must take "
+            "`choices`, how many there are, and algorithm.network_kwargs leave it out."
+        )
+    if said is None and shape.choices and _takes(shape, "choices"):
+        raise ConfigError(
+            f"the constructor of {KEY} {shape.path!r} takes `choices`. If these are the choices of "
+            f"an action, which forward scores itself, write {SCORES} = True into the class; if "
+            f"they are something else, {SCORES} = False, or give algorithm.network_kwargs.choices."
+        )
+    return bool(said)
 
 
 def _takes(shape: OwnShape, name: str) -> bool:
@@ -129,8 +152,8 @@ def make(shape: OwnShape, seed: int) -> nn.Module:
         ConfigError: It can't be constructed, or is no module.
     """
     kind = _kind(shape)
-    asked = {"actions": shape.actions, "choices": shape.choices}
-    given = {name: value for name, value in asked.items() if _takes(shape, name)}
+    given = {"actions": shape.actions} if _takes(shape, "actions") else {}
+    given |= {"choices": shape.choices} if _scores_choices(shape) else {}
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Lazy modules are a new feature")
         torch.manual_seed(seed)
@@ -222,7 +245,7 @@ class _Trial:
             )
         if widths[0] <= scores(self._shape):
             raise ConfigError(
-                f"{self._what} takes `choices`, so forward must return their scores and features "
+                f"{self._what} scores choices, so forward must return their scores and features "
                 f"for the value behind them, [B, {self._shape.choices} + features]; got "
                 f"{widths[0]} numbers. Use torch.cat([scores, features], 1)."
             )

@@ -259,7 +259,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             if (given := getattr(self, key)) != default:
                 raise ConfigError(
                     f"algorithm.{key} can't be set with algorithm.network {self.network!r}, whose "
-                    f"constructor takes `choices`: its scores are the policy's; got {given!r}. "
+                    f"scores_choices is True: its scores are the policy's; got {given!r}. "
                     "Leave it out, or leave `choices` out of __init__."
                 )
 

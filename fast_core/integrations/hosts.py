@@ -43,6 +43,7 @@ from fast_core.integrations.results import (
     refuse_generator,
     rows,
     verdict,
+    whole,
 )
 from fast_core.system.text import error_text
 
@@ -143,9 +144,11 @@ class Collecting:
         self._loaded = _load(self.host, weights, self._loaded)
         data = _call(self.host, self._coroutines, "collect", "collect_kwargs", train_iter, envstep)
         refuse_generator(data)
-        env_steps = int(getattr(self.host, "count_env_steps", rows)(data))
+        told = getattr(self.host, "count_env_steps", rows)(data)
+        env_steps = whole("count_env_steps(data)", told)
         updates = hook(self.host, "count_updates", None, data)
-        return Collected(data, env_steps, None if updates is None else int(updates))
+        granted = None if updates is None else whole("count_updates(data)", updates)
+        return Collected(data, env_steps, granted)
 
     def close(self) -> None:
         """End the loop of its coroutines."""
@@ -168,6 +171,12 @@ class Evaluating:
         told = verdict(
             _call(self.host, self._coroutines, "eval", "eval_kwargs", train_iter, envstep)
         )
+        if told.score is None and hasattr(self.host, "save_evaluated"):
+            raise ConfigError(
+                "save_evaluated(weights) is called with the best so far, and there is no number in "
+                f"what eval() gave: {told.result!r}. Give a score or (stop, score), or leave "
+                "save_evaluated out."
+            )
         # What is no number can't be the best: nothing would ever be above it.
         score = -math.inf if told.score is None or math.isnan(told.score) else told.score
         if score > self._best:
@@ -308,6 +317,11 @@ def _call(
     host: Host, coroutines: Coroutines, method: str, arguments: str, train_iter: int, envstep: int
 ) -> object:
     given: Mapping[str, Any] = hook(host, arguments, {}, train_iter, envstep)
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{arguments}(train_iter, envstep) must give the keyword arguments of {method}(), a "
+            f"mapping by name; got {given!r}"
+        )
     call: Callable[..., object] = getattr(host, method)
     result = call(**given)
     return coroutines.result(result)

@@ -37,9 +37,10 @@ from fast_core.system.text import error_text
 _REAP_S = 5.0
 _LEAVING_S = 0.2  # that a process gets to see that nobody asks it any more
 _INTERRUPTED_S = 1.0  # and then to come back from what it is doing, by KeyboardInterrupt
+# What is made there sees the arguments of the script, as modules read them that it imports.
 _START = (
-    "import sys; sys.path[:] = {path!r}; from fast_core.integrations.remote import serve; "
-    "serve(int(sys.argv[1]), int(sys.argv[2]))"
+    "import sys; ours = map(int, sys.argv[1:]); sys.path[:] = {path!r}; sys.argv[:] = {argv!r}; "
+    "from fast_core.integrations.remote import serve; serve(*ours)"
 )
 
 
@@ -81,7 +82,7 @@ class Household:
                 "what can't be pickled inside it."
             ) from error
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", _START.format(path=sys.path)]
+        command = [sys.executable, "-c", _START.format(path=sys.path, argv=sys.argv)]
         with held_back():
             process = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(os.getpid())],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,6 +74,19 @@ def rows(data: object) -> int:
             f"unless all that is in it has the same length; got {told}"
         )
     return cast("int", found.pop()) if found else 0
+
+
+def whole(name: str, given: object) -> int:
+    """The number that a method of a host's told.
+
+    Raises:
+        ConfigError: It is no whole number, or below 0.
+    """
+    number = _item(given)
+    is_number = isinstance(number, Real) and not isinstance(number, bool)
+    if not is_number or not 0 <= (value := float(cast("Real", number))) < math.inf or value % 1:
+        raise ConfigError(f"{name} must give a whole number, at least 0; got {given!r}")
+    return int(value)
 
 
 def refuse_generator(result: object) -> None:

@@ -210,6 +210,8 @@ class Scaling(Plain):
 class Scoring(nn.Module):
     """Scores the choices itself, each by one number of its own; ``few`` gives no features."""
 
+    scores_choices = True
+
     def __init__(self, observation, choices=0, few=False):
         super().__init__()
         self.few, self.scores = few, nn.Linear(observation.size, choices)
@@ -218,3 +220,22 @@ class Scoring(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         scores = self.scores(obs)
         return scores if self.few else torch.cat([scores, self.features(obs).tanh()], 1)
+
+
+class Undecided(Plain):
+    """Takes ``choices``, whatever those are."""
+
+    def __init__(self, observation, choices=3):
+        super().__init__(observation, choices)
+
+
+class Unrelated(Undecided):
+    """Says that they are its own."""
+
+    scores_choices = False
+
+
+class Unasked(Plain):
+    """Would score choices, and does not ask how many there are."""
+
+    scores_choices = True

@@ -213,10 +213,18 @@ def test_module_that_takes_choices_scores_them_itself(make_environment, make_bat
     )
 
 
+@pytest.mark.parametrize(("name", "kwargs"), [("Unrelated", {}), ("Undecided", {"choices": 3})])
+def test_choices_of_a_networks_own_score_nothing(make_environment, name, kwargs):
+    (module,) = settings(name, network_kwargs=kwargs).examine(make_environment()).modules
+    assert (module.outputs, module.scores) == (3, 0)
+
+
 @pytest.mark.parametrize("key", ["hidden_sizes", "recurrent"])
 def test_nothing_lies_between_scores_and_the_policy(make_environment, key):
     config = settings("Scoring", **{key: {"hidden_sizes": (8,), "recurrent": "gru"}[key]})
-    with pytest.raises(ConfigError, match=f"algorithm.{key} can't be set .* takes `choices`"):
+    with pytest.raises(
+        ConfigError, match=f"algorithm.{key} can't be set .* scores_choices is True"
+    ):
         config.shape(make_environment())
 
 
@@ -239,7 +247,10 @@ def test_nothing_lies_between_scores_and_the_policy(make_environment, key):
         ("Wrong", {"how": "batch norm"}, "changes the buffer norm.running_mean .* LayerNorm"),
         ("Wrong", {"how": "secret"}, "give different features in eval mode.*register_buffer"),
         ("Wrong", {"how": "double"}, "float32 on the CPU; scale is torch.float64"),
-        ("Scoring", {"few": True}, r"takes `choices`, .*\[B, 2 \+ features\]; got 2 numbers"),
+        ("Undecided", {}, "takes `choices`. If these .* scores_choices = True.* = False, or give"),
+        ("Unasked", {}, "scores_choices = True, so its constructor must take `choices`"),
+        ("Scoring", {"choices": 2}, "network_kwargs leave it out"),
+        ("Scoring", {"few": True}, r"scores choices, .*\[B, 2 \+ features\]; got 2 numbers"),
         ("Wrong", {"how": "in place"}, "the backward pass raised RuntimeError"),
         ("Wrong", {"how": "scaled input"}, r"changes the observations .* in place.*obs\.clone\(\)"),
     ],

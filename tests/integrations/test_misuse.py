@@ -87,6 +87,33 @@ def test_columns_count_as_their_rows() -> None:
             steps(odd)
 
 
+@pytest.mark.parametrize("method", ["count_env_steps", "count_updates"])
+def test_counts_are_whole_numbers(method: str) -> None:
+    def counted(told: Any) -> Any:
+        collector = Collector()
+        setattr(collector, method, lambda data: told)
+        return run(2, collector=collector).stats
+
+    for wrong in (-1, 0.5, float("nan"), float("inf"), "many", True):
+        with pytest.raises(NodeFailed, match=rf"{method}\(data\) must give a whole number"):
+            counted(wrong)
+    for right in (2, 2.0, np.int64(2), np.array(2), torch.tensor(2)):
+        stats = counted(right)
+        assert 2 in (stats.updates, stats.env_steps_collected // stats.rounds_collected)
+
+
+def test_best_without_a_score_and_arguments_without_names_are_refused() -> None:
+    host = evaluator("good")
+    assert run(evaluator=host).evaluations[0] == (0, "good")
+    host.save_evaluated = lambda weights: None  # type: ignore[attr-defined]
+    with pytest.raises(NodeFailed, match=r"no number in what eval.*'good'"):
+        run(evaluator=host)
+    host = evaluator(1.0)
+    host.eval_kwargs = lambda train_iter, envstep: (train_iter, envstep)  # type: ignore[attr-defined]
+    with pytest.raises(NodeFailed, match=r"keyword arguments of eval\(\).*got \(0, 0\)"):
+        run(evaluator=host)
+
+
 class Connected(Collector):
     """Has something open that belongs to the loop of its first call, as a client's connection."""
 

@@ -158,6 +158,7 @@ class Leaving(Collector):
     def __init__(self, folder: str, rank: int, seed: int) -> None:
         super().__init__(rank, seed)
         self.rank, self.folder = rank, tempfile.TemporaryDirectory(dir=folder)
+        assert sys.argv[1:] == ["--own"], "the caller's, not those by which the process was started"
         # Only what is neither blocked nor ignored ends what a simulator has started.
         assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
 
@@ -169,7 +170,10 @@ class Leaving(Collector):
         Path(self.folder.name, "..", f"closed-{self.rank}").touch()
 
 
-def test_who_is_at_work_when_another_fails_leaves_as_any_program(tmp_path: Path) -> None:
+def test_who_is_at_work_when_another_fails_leaves_as_any_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["script.py", "--own"])
     made = functools.partial(Leaving, str(tmp_path))
     assert "ZeroDivisionError: the second one" in str(failure(made, num_collectors=2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["closed-0", "closed-1"]

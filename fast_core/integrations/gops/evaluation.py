@@ -73,7 +73,11 @@ class Evaluations:
         self._running: Evaluated | None = None
         self._thread, self._began_s = threading.Thread(), 0.0
         factory = functools.partial(make_evaluator, recipe)
-        self._remote: Remote = self._household.start("evaluator", "evaluator", factory, 0, 0)
+        try:
+            self._remote: Remote = self._household.start("evaluator", "evaluator", factory, 0, 0)
+        except BaseException:  # what can't be sent, or Ctrl-C: nobody else knows of it yet
+            self.close()
+            raise
 
     @property
     def running(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import select
+import selectors
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -194,10 +194,14 @@ class Optimizers:
         self._running: dict[int, tuple[int, Weights]] = {}  # steps, and what it has; oldest first
         self._household = Household()
         factory = functools.partial(make_optimizer, recipes, cuda)
-        self._remotes = [
-            self._household.start("collector", f"optimizer-{rank}", factory, rank, 0, call=_CALL)
-            for rank in range(self.count)
-        ]
+        start = functools.partial(self._household.start, "collector", call=_CALL)
+        try:
+            self._remotes = [
+                start(f"optimizer-{rank}", factory, rank, 0) for rank in range(self.count)
+            ]
+        except BaseException:  # what can't be sent, or Ctrl-C: nobody else knows of those there
+            self.close()
+            raise
 
     def step(self, alg: Gops, iteration: int, batches: Callable[[], Any]) -> list[Any]:
         """Have gradients computed side by side, and take one step with the next of them.
@@ -261,9 +265,11 @@ class Optimizers:
         free = [rank for rank in bases if may_be_next(rank, bases, self._steps, self._bound)]
         if self._bound < self.count or len(free) == 1:
             return next(iter(bases))
-        sockets = {self._remotes[rank].link.socket: rank for rank in free}
-        there, _, _ = select.select([*sockets], [], [], self._timeout_s)
-        return next(rank for socket, rank in sockets.items() if socket in there or not there)
+        with selectors.DefaultSelector() as answers:
+            for rank in free:
+                answers.register(self._remotes[rank].link.socket, selectors.EVENT_READ, rank)
+            there = {key.data for key, _ in answers.select(self._timeout_s)}
+        return next(rank for rank in free if rank in there or not there)
 
     def _result(self, rank: int) -> Gradient:
         gradient: Gradient = self._remotes[rank].result(self._timeout_s).data
@@ -292,8 +298,8 @@ def may_be_next(rank: int, bases: Mapping[int, int], steps: int, bound: int) -> 
 def mean(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Average what several copies computed with the same weights, name by name.
 
-    Lists of gradients are averaged one by one, None where a parameter has none; what isn't a
-    tensor is the same for all.
+    Lists of gradients are averaged one by one; None, which a parameter has that nothing led to,
+    counts as 0 where others have more. What isn't a tensor is the same for all.
     """
     return {name: _mean([info[name] for info in infos]) for name in infos[0]}
 
@@ -302,4 +308,5 @@ def _mean(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, list):
         return [_mean(each) for each in zip(*values, strict=True)]
-    return torch.stack([*values]).mean(0) if isinstance(first, torch.Tensor) else first
+    gradients = [each for each in values if isinstance(each, torch.Tensor)]
+    return torch.stack(gradients).sum(0) / len(values) if gradients else first

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from fast_core.errors import ConfigError, NodeFailed  # noqa: E402
 from fast_core.integrations.gops.optimizers import (  # noqa: E402
     GradientAges,
+    Optimizers,
     RemoteAlgorithm,
     _Order,
     may_be_next,
@@ -23,8 +24,8 @@ from fast_core.integrations.gops.ray_stand_in import Recipe  # noqa: E402
 from fast_core.integrations.gops.weights import Tensors  # noqa: E402
 from fast_core.integrations.transport import Shelf  # noqa: E402
 from tests.integrations.gops.runs import different  # noqa: E402
-from tests.integrations.gops.test_stand_in import Make, make, nothing_is_left  # noqa: E402
-from tests.process.harness import eventually  # noqa: E402
+from tests.integrations.gops.test_stand_in import Make, children, make, nothing_is_left  # noqa: E402
+from tests.process.harness import GONE_WITHIN_S, eventually  # noqa: E402
 
 __all__ = ["make", "nothing_is_left"]
 
@@ -54,6 +55,14 @@ def test_gradients_are_averaged_name_by_name() -> None:
     got = mean([info(1.0), info(2.0), info(6.0)])
     assert got["q"][0].tolist() == [3.0, 3.0] and got["q"][1] is None
     assert got["alpha"] == 3.0 and got["iteration"] == 4
+    assert mean([{"q": [None]}, {"q": [torch.tensor(3.0)]}])["q"] == [1.5]
+
+
+def test_nothing_is_left_of_copies_that_cannot_be_sent() -> None:
+    before = children()
+    with pytest.raises(ConfigError, match="the factory of optimizer-0 can't be sent"):
+        Optimizers([Recipe(dict, (threading.Lock(),))], bound=None, cuda=False, timeout_s=1.0)
+    eventually(lambda: children() == before, "no process is left", GONE_WITHIN_S)
 
 
 def test_ages_are_counted() -> None:
