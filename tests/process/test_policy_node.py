@@ -132,7 +132,7 @@ POINTS = [f"env-0:{point}" for point in handover_faults.ENV_POINTS]
 POINTS += [f"policy-0:{point}" for point in handover_faults.POLICY_POINTS]
 
 
-@pytest.mark.parametrize("point", slow_but([POINTS[0], POINTS[-1]], POINTS))
+@pytest.mark.parametrize("point", slow_but([POINTS[-1]], POINTS))
 def test_node_killed_in_the_hand_over_is_the_first_cause(workplace: Workplace, point: str) -> None:
     launched = workplace.launch(config=FAULTY, environment={handover_faults.VARIABLE: point})
     assert launched.wait() == 1, launched.screen
