@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from fast_core.system import forks
 
+WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 
 
@@ -58,7 +59,10 @@ def _run(arguments: Sequence[str]) -> int:
         sys.path.append(working_folder())
         app(list(arguments), prog_name="fastloop")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code == WRONG_USE and (meant := _without_dashes(arguments)):
+            print(f"Keys of the configuration have no dashes: {meant}", file=sys.stderr)
+        return code
     except FastLoopError as error:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
@@ -71,6 +75,19 @@ def _run(arguments: Sequence[str]) -> int:
         print(f"fastloop: {sentence}", file=sys.stderr)
         return 1
     return 0
+
+
+def _without_dashes(arguments: Sequence[str]) -> str:
+    """What was meant by a key of the configuration that is given as an option; else nothing."""
+    from fast_core.config import RunConfig
+
+    if arguments[:1] and arguments[0] not in ("launch", "resume", "sweep", "config"):
+        return ""
+    for given, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        key, equals, value = given.removeprefix("--").partition("=")
+        if given.startswith("--") and key.partition(".")[0] in RunConfig.__struct_fields__:
+            return f"{key}={value if equals else following or 'VALUE'}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -492,3 +492,30 @@ def test_surroundings_that_are_missing_are_put_in_words(tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--seed", "3"], "seed=3"),
+        (["--stop.env_steps=10"], "stop.env_steps=10"),
+        (["--mode"], "mode=VALUE"),
+        (["--sed", "3"], None),
+    ],
+)
+def test_key_that_is_given_as_an_option_is_answered_with_how_it_is_given(
+    given: list[str], meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", "ppo_cartpole", *given]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == (
+        f"Keys of the configuration have no dashes: {meant}"
+        if meant
+        else f"Error: No such option: {given[0]}"
+    )
+
+
+@pytest.mark.parametrize("command", [[], ["launch"], ["config", "validate"]])
+def test_help_has_a_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "-h"]) == 0
+    assert "Usage: fastloop" in capsys.readouterr().out

@@ -21,7 +21,7 @@ from fast_core.dashboard.source import End, Source
 from fast_core.screens.frame import Frame
 from fast_core.system.text import error_text
 
-LOOK_S = 0.02  # between looks at the boards while somebody watches
+LOOK_S = 0.03  # between looks at the boards while somebody watches
 NOW_S = 0.3
 NEWS_S = 0.5
 WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,10 @@ def drawn_small(env: Env, most: int) -> Callable[[], NDArray[np.uint8]] | None:
     is as it was.
     """
     inner: Any = env.unwrapped
-    mode, inner.render_mode = inner.render_mode, _ON_SURFACE
-    drawn, pygame = inner.render(), sys.modules.get("pygame")
-    surface = getattr(inner, "screen", None)
-    if drawn is not None or pygame is None or not isinstance(surface, pygame.Surface):
-        inner.render_mode = mode
+    surface = _surface(inner)
+    if surface is None:
         return None
+    pygame: Any = sys.modules["pygame"]
     scale = -(-max(surface.get_size()) // most)
     width, height = (length // scale for length in surface.get_size())
 
@@ -38,3 +37,15 @@ def drawn_small(env: Env, most: int) -> Callable[[], NDArray[np.uint8]] | None:
         return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
     return draw
+
+
+def _surface(inner: Any) -> Any:
+    """Where it draws from now on, in a mode that it does not know; None where it does otherwise."""
+    mode, inner.render_mode = inner.render_mode, _ON_SURFACE
+    with suppress(Exception):  # it may not take what it does not know
+        drawn, surface = inner.render(), getattr(inner, "screen", None)
+        pygame = sys.modules.get("pygame")
+        if drawn is None and pygame is not None and isinstance(surface, pygame.Surface):
+            return surface
+    inner.render_mode = mode
+    return None

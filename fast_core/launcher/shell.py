@@ -16,7 +16,6 @@ from fast_core.distributed.channel import Hub
 from fast_core.errors import TransportError
 from fast_core.events import (
     AbandonCheckpoint,
-    CheckpointWritten,
     Command,
     CommitCheckpoint,
     Decision,
@@ -31,7 +30,6 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
-    Requested,
     Respawn,
     Restoring,
     Retire,
@@ -39,7 +37,6 @@ from fast_core.events import (
     Save,
     Saved,
     Scaled,
-    ScaleRequested,
     Stop,
     Tell,
     Tick,
@@ -66,7 +63,6 @@ from fast_core.launcher.shown.scores import Scores, run_end
 from fast_core.memory import StatsRow
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import DASHBOARD, METRICS
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, SchedulerSettings, Send
@@ -213,7 +209,7 @@ class Shell:
         if kind is Trained:
             self._write_metrics(now_s)
         elif kind is not RolloutReady:
-            self._answer(event)
+            self._desk.heard(event, saving=self.scheduler.saving, folder=self.run.checkpoints)
 
     def _progressed(self, event: Event | LauncherEvent) -> None:
         """Count what is shown of collecting and training."""
@@ -248,7 +244,8 @@ class Shell:
                 if event.reaped:
                     self._bury(event)
             case Failed(node) if node in self.roster.optional and self.plan.config.mode == "inline":
-                self._drop(event)
+                self.roster.away.add(node)  # it failed in this process
+                self.chronicle.survived(event, incarnation=1, again=False)
             case Failed(node) if self._is_death(event):
                 grace_s = self.plan.config.supervision.grace_s
                 self.roster.dying.setdefault(node, (now_s + grace_s, event))
@@ -256,17 +253,6 @@ class Shell:
             case Failed() | NodeExited():
                 self.end = self.failures.take(event, self.end)
         return False
-
-    def _answer(self, event: Event | LauncherEvent) -> None:
-        """Tell who asked at the desk what comes of it."""
-        match event:
-            case CheckpointWritten():
-                self._desk.written(event)
-            case ScaleRequested(number):
-                self._desk.scales(number)
-            case Requested() if not self.scheduler.saving:
-                names = complete_names(self.run.checkpoints)
-                self._desk.nothing_to_save(self.run.checkpoints / names[-1] if names else None)
 
     def _ready(self, event: Ready) -> None:
         node = event.node
@@ -289,15 +275,7 @@ class Shell:
     def _bury(self, event: NodeExited) -> None:
         """Let nothing of a dead node reach the one that comes back."""
         life, again = self.roster.died(event.node), event.node not in self.roster.optional
-        if again:
-            self.chronicle.report(f"{event.node} is gone: {event.cause}; it is started anew")
-        if event.report is not None:
-            self.chronicle.survived(event.report, incarnation=life, again=again)
-
-    def _drop(self, event: Failed) -> None:
-        """Go on without a node that failed in this process."""
-        self.roster.away.add(event.node)
-        self.chronicle.survived(event, incarnation=1, again=False)
+        self.chronicle.died(event, life, again=again)
 
     def survives(self, event: NodeExited) -> bool:
         """Whether the run would go on after this death."""

@@ -31,6 +31,7 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.shown.acting import ActingTimes
 from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
@@ -71,6 +72,8 @@ class Supervisor:
         learners = plan.names.optimizers if plan.replays else ()
         self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
+        balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
+        self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
         self._oom_kills = oom_kills()
         self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
@@ -134,6 +137,8 @@ class Supervisor:
         if looks:
             self._next_look_s = now_s + CHECK_INTERVAL_S
             self._check_stalls()
+            for acted in self._acting.look(now_s):
+                self._shell.take(acted)
             for unreachable in self._shell.roster.take_unreachable():
                 self._shell.take(unreachable)
             self._shell.tick_if_due()

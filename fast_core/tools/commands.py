@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Train reinforcement-learning policies as fast as the machine allows.",
     rich_markup_mode=None,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     add_completion=False,
     pretty_exceptions_enable=False,
 )

@@ -19,6 +19,7 @@ from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of
 from fast_core.policy.file import is_policy
 from fast_core.tools.evaluate import Shown, load_as_in_a_node
+from fast_core.tools.play_words import play_in_words
 
 EPISODES = 1000  # then the first one comes again
 _KEYS = 10
@@ -62,9 +63,6 @@ def _environment(path: Path, what: str) -> EnvironmentConfig:
     return config_file.load(path, [], algorithm_config_type).environment
 
 
-# --- a policy ----------------------------------------------------------------------------------
-
-
 def watch(path: Path, checkpoint: str | None) -> int:
     """Show a run's policy, episode after episode, each with its return.
 
@@ -100,11 +98,13 @@ def window_closed() -> bool:
         return bool(window) and bool(glfw.window_should_close(window))
 
 
-# --- a person ----------------------------------------------------------------------------------
-
-
 def play_by_hand(config: EnvironmentConfig) -> int:
-    """Let a person play: keys of the environment's own, or digits and arrows for its choices."""
+    """Let a person play: keys of the environment's own, or digits and arrows for its choices.
+
+    In the terminal where it writes text.
+    """
+    if watch_mode(config) == "ansi":
+        return play_in_words(config)
     check_screen(config)
     module, pygame = _import_play()
     env = make_env(drawing(config, "rgb_array"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.envs.classic_pictures import drawn_small
 from fast_core.envs.made_to_draw import let_draw_without_screen
@@ -28,6 +29,19 @@ def test_what_is_drawn_otherwise_is_left_as_it_was() -> None:
     let_draw_without_screen()
     env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")  # returns a picture in any mode
     env.reset(seed=3)
+    assert drawn_small(env, 320) is None
+    assert env.unwrapped.render_mode == "rgb_array"
+    env.close()
+
+
+def test_what_does_not_take_another_mode_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    env.reset(seed=3)
+
+    def refuse(inner: CartPoleEnv) -> None:
+        raise ValueError(f"no mode {inner.render_mode!r}")
+
+    monkeypatch.setattr(CartPoleEnv, "render", refuse)
     assert drawn_small(env, 320) is None
     assert env.unwrapped.render_mode == "rgb_array"
     env.close()

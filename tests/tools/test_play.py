@@ -145,6 +145,28 @@ def test_policy_that_plays_in_words_is_watched_in_the_terminal(
     assert told[:6] == ["ansi:", "step", "0", "ansi:", "step", "1"]
 
 
+def test_person_plays_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = iter(["7", "nothing", "2", "1", "q"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    assert play("FrozenLake-v1", None) == 0
+    told = capsys.readouterr().out
+    assert told.count("is none of them") == 2
+    assert "(Right)" in told, "the second step is seen, and no third one was taken"
+    monkeypatch.setattr("builtins.input", fail_with(EOFError))
+    assert play("FrozenLake-v1", None) == 0
+    monkeypatch.setattr("builtins.input", fail_with(KeyboardInterrupt))
+    assert play("FrozenLake-v1", None) == 130
+
+
+def fail_with(error: type[BaseException]) -> Any:
+    def fail(prompt: str) -> str:
+        raise error
+
+    return fail
+
+
 def test_closed_window_ends_the_watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_trained(tmp_path)
     monkeypatch.setattr(Drawing, "metadata", {"render_modes": ["human"], "render_fps": 25})

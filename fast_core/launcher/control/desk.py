@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fast_core.config import CheckpointConfig
-from fast_core.events import Asked, CheckpointWritten, Requested, Scaled, ScaleRequested
+from fast_core.events import (
+    Asked,
+    CheckpointWritten,
+    Event,
+    LauncherEvent,
+    Requested,
+    Scaled,
+    ScaleRequested,
+)
 from fast_core.launcher.control.messages import (
     Answer,
     Kind,
@@ -18,6 +26,7 @@ from fast_core.launcher.control.messages import (
 )
 from fast_core.launcher.control.server import Client, ControlServer
 from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.run.checkpoint_files import complete_names
 
 SAVE, STOP = "fastloop save", "fastloop stop"
 
@@ -78,7 +87,19 @@ class Desk:
                     server.finish(client, Answer("refused", text))
         return events
 
-    # --- what came of it -----------------------------------------------------------------------
+    def heard(self, event: Event | LauncherEvent, *, saving: bool, folder: Path) -> None:
+        """Tell who asked what comes of an event that the scheduler has taken.
+
+        ``saving`` is whether a checkpoint is due or begun, ``folder`` where those before lie.
+        """
+        match event:
+            case CheckpointWritten():
+                self.written(event)
+            case ScaleRequested(number):
+                self.scales(number)
+            case Requested() if not saving:
+                names = complete_names(folder)
+                self.nothing_to_save(folder / names[-1] if names else None)
 
     def nothing_to_save(self, newest: Path | None) -> None:
         """Nothing was trained since the ``newest`` checkpoint, or at all."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from fast_core.events import Decision, Failed, LogLine, Trained
+from fast_core.events import Decision, Failed, LogLine, NodeExited, Trained
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.shown.rarely import more_digits
 from fast_core.launcher.shown.records import add_crash
@@ -89,6 +89,13 @@ class Chronicle:
         self._journal.write("page", f"served at {served.url}", {"url": served.url})
         if tell:
             self.report(f"the page of this run: {with_token(served.url)}", "INFO")
+
+    def died(self, event: NodeExited, life: int, *, again: bool) -> None:
+        """Say and keep the end of a node's ``life`` that the run goes on after."""
+        if again:
+            self.report(f"{event.node} is gone: {event.cause}; it is started anew")
+        if event.report is not None:
+            self.survived(event.report, incarnation=life, again=again)
 
     def survived(self, failed: Failed, *, incarnation: int, again: bool) -> None:
         """Keep what a node failed of that the run goes on after."""
