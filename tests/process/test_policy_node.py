@@ -201,7 +201,7 @@ def test_run_whose_policy_nodes_come_go_and_die_equals_inline_bit_for_bit(
     workplace: Workplace,
 ) -> None:
     given = {**TASKS["discrete, normalised"], "stop": {"time_s": 60}}
-    launched = workplace.launch(NODE, RESTARTS, "diagnostics.delay_ms=2", config=given)
+    launched = workplace.launch(NODE, RESTARTS, "diagnostics.delay_ms=10", config=given)
     launched.await_training()
     come_and_go(workplace, launched)
     said(workplace, launched, "stop", str(launched.run.relative_to(launched.home)))
