@@ -169,7 +169,9 @@ class Supervisor:
             self._take_interrupts()
         if self._tree.fileno() in ready:
             self._take_exits()
-        if self._tree.watchdog.fileno in ready:
+        watchdog = self._tree.watchdog.fileno
+        if watchdog is not None and watchdog in ready:
+            self._hub.forget(watchdog)  # its successor may have the same number
             self._hear_watchdog()
             self._sources = self._watched()
 
