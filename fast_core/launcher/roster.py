@@ -96,7 +96,7 @@ class Roster:
         self._unreachable.pop(node, None)
 
     def retire(self, node: str) -> None:
-        """A node is told to stop while the run goes on."""
+        """A node is to stop while the run goes on: it was told to, or has failed as it came."""
         self.left(node)
         self._retired.append(node)
 
@@ -106,7 +106,7 @@ class Roster:
         return bool(self._respawns or self._retired)
 
     def take_retired(self) -> list[str]:
-        """Nodes that were told to stop while the run goes on and were not taken yet."""
+        """Nodes that are to stop while the run goes on and were not taken yet."""
         retired, self._retired = self._retired, []
         return retired
 

@@ -124,9 +124,9 @@ class Supervisor:
                 shell.tick_if_due()
                 wakeup_s = shell.scheduler.next_wakeup_s()
             if shell.roster.has_orders:
+                self._watch_retired(shell.roster.take_retired())
                 for respawn in shell.roster.take_respawns():
                     self.spawn(respawn)
-                self._watch_retired(shell.roster.take_retired())
         self._stop()
 
     def _look(self, now_s: float) -> None:
@@ -188,16 +188,17 @@ class Supervisor:
         self._give_plans()
 
     def _watch_retired(self, names: Iterable[str]) -> None:
-        """Kill those that were told to stop and do not."""
-        now_s = time.monotonic()
-        self._retired_s |= {name: now_s + self._plan.grace_s(name) for name in names}
+        """Kill those that are to stop and do not; some may have by the time they are named."""
+        now_s, children = time.monotonic(), self._tree.children
+        living = (name for name in names if children[name].status is None)
+        self._retired_s = {n: now_s + self._plan.grace_s(n) for n in living} | self._retired_s
         for name, due_s in list(self._retired_s.items()):
             if now_s >= due_s:
                 del self._retired_s[name]
                 text = self._describe_kill(name)
                 self._shell.chronicle.decide("kill", text)
                 self._shell.progress.log(LogLine("launcher", "WARNING", text))
-                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+                self._tree.send_signal(children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
         self._due_s.pop(child.name, None)

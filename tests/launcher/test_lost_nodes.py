@@ -19,7 +19,15 @@ from fast_core.config import (
     SupervisionConfig,
 )
 from fast_core.errors import TransportError
-from fast_core.events import Command, Failed, NodeExited, Ready, Respawn, Stop
+from fast_core.events import (
+    Command,
+    Failed,
+    NodeExited,
+    Ready,
+    Respawn,
+    ScaleRequested,
+    Stop,
+)
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
@@ -100,6 +108,18 @@ def test_node_that_was_retired_is_not_missed(desk: Desk, monkeypatch: pytest.Mon
     assert shell.overdue() == []
     shell.roster.respawn(Respawn("env-2", 2))
     assert shell.overdue() == []
+
+
+def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.shell._desk, "scaled", lambda command: None)
+    desk.shell.take(ScaleRequested(1, "env", 4, relative=False))
+    assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-3"]
+    desk.shell.take(Failed("env-3", "starting", "ValueError", "", {}))
+    assert desk.shell.roster.take_retired() == ["env-3"]
+    desk.shell.take(NodeExited("env-3", "", reaped=True))
+    assert desk.shell.roster.take_retired() == []
 
 
 def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
