@@ -218,3 +218,15 @@ class Scoring(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         scores = self.scores(obs)
         return scores if self.few else torch.cat([scores, self.features(obs).tanh()], 1)
+
+
+class Places(nn.Module):
+    """A row of numbers for the largest observation, and a parameter that nothing reaches."""
+
+    def __init__(self, observation, sparse=False):
+        super().__init__()
+        self.sparse, self.rows = sparse, nn.Parameter(torch.randn(observation.size, 6))
+        self.idle = nn.Parameter(torch.ones(3))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return nn.functional.embedding(obs.argmax(1), self.rows, sparse=self.sparse)
