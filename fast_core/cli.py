@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fast_core.system import forks
 
@@ -81,13 +81,27 @@ def _without_dashes(arguments: Sequence[str]) -> str:
     """What was meant by a key of the configuration that is given as an option; else nothing."""
     from fast_core.config import RunConfig
 
-    if arguments[:1] and arguments[0] not in ("launch", "resume", "sweep", "config"):
+    if not arguments or arguments[0] not in ("launch", "resume", "sweep", "config"):
         return ""
+    known = _options(arguments[0])
     for given, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        key, equals, value = given.removeprefix("--").partition("=")
-        if given.startswith("--") and key.partition(".")[0] in RunConfig.__struct_fields__:
-            return f"{key}={value if equals else following or 'VALUE'}"
+        option, equals, value = given.partition("=")
+        key = option.removeprefix("--")
+        is_key = key.partition(".")[0] in RunConfig.__struct_fields__ and option not in known
+        if option.startswith("--") and is_key:
+            follows = "VALUE" if following.startswith("-") else following or "VALUE"
+            return f"{key}={value if equals else follows}"
     return ""
+
+
+def _options(command: str) -> set[str]:
+    """What a command takes with dashes, such as a page's switch, which is a key too."""
+    from typer.main import get_command
+
+    from fast_core.tools.commands import app
+
+    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
+    return {name for each in commands[command].params for name in each.opts}
 
 
 if __name__ == "__main__":

@@ -500,7 +500,9 @@ def test_surroundings_that_are_missing_are_put_in_words(tmp_path: Path) -> None:
         (["--seed", "3"], "seed=3"),
         (["--stop.env_steps=10"], "stop.env_steps=10"),
         (["--mode"], "mode=VALUE"),
+        (["--seed", "--inline"], "seed=VALUE"),
         (["--sed", "3"], None),
+        (["--sed", "--dashboard"], None),
     ],
 )
 def test_key_that_is_given_as_an_option_is_answered_with_how_it_is_given(

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from fast_core.errors import ConfigError
 
 WIDTH, HEIGHT = 560, 420  # pixels
-_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and the like, as terminals know them
+# Colours and the like, as terminals know them, and whatever else has no letter.
+_CODE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0e-\x1f\x7f]"
+)
 _COLUMNS, _SIZE, _LEADING, _MARGIN = 84, 12, 14, 8
 
 

@@ -52,7 +52,7 @@ def _episode(env: Env) -> bool:
     total, steps, over = 0.0, 0, False
     while not over:
         print(f"\n{as_text(env.render()) or ''}", flush=True)
-        action = _ask(env)
+        action = ask(env)
         if action is None:
             return False
         _, reward, terminated, truncated, _ = env.step(action)
@@ -61,7 +61,7 @@ def _episode(env: Env) -> bool:
     return True
 
 
-def _ask(env: Env) -> Any:
+def ask(env: Env) -> Any:
     """The action that is chosen; None at the end."""
     space: Any = env.action_space
     names = _names(env)
@@ -74,8 +74,8 @@ def _ask(env: Env) -> Any:
             return None
         if said in names:
             return space.dtype.type(first + names.index(said))
-        if said.isdecimal() and first <= int(said) < first + count:
-            return space.dtype.type(said)
+        if said.removeprefix("-").isdecimal() and first <= int(said) < first + count:
+            return space.dtype.type(int(said))
         print(f"{said!r} is none of them")
 
 

@@ -11,6 +11,7 @@ import pytest
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.probe import probe
 from fast_core.envs.text_game import Scene
+from fast_core.envs.text_picture import picture
 from fast_core.errors import ConfigError
 from tests.envs.tiny_story import WON, CellarGame
 
@@ -98,6 +99,8 @@ def test_it_is_shown_as_text_and_as_a_picture() -> None:
         pictures.append(game.render())
     assert pictures[0].shape == (420, 560, 3) and pictures[0].dtype == np.uint8
     assert np.array_equal(pictures[0], pictures[2]) and not np.array_equal(*pictures[:2])
+    codes = picture("\x1b[2;31mred\x1b(B\x1b[m\x1b]0;title\x07\x08, \x1b[38:5:1mred")
+    assert np.array_equal(codes, picture("red, red"))
     told = CellarGame(render_mode="ansi")
     told.reset()
     assert told.render().endswith("Score: 0\n\n> go down\n> open cupboard")

@@ -17,6 +17,7 @@ from fast_core.errors import ConfigError
 from fast_core.policy.file import best_policy_path
 from fast_core.tools import play as playing
 from fast_core.tools.play import play, play_by_hand
+from fast_core.tools.play_words import ask
 from tests.launcher.trained_run import DRAWING, Drawing, make_trained
 
 BY_HAND = "FastLoopTest/ByHand-v0"
@@ -158,6 +159,18 @@ def test_person_plays_in_words(
     assert play("FrozenLake-v1", None) == 0
     monkeypatch.setattr("builtins.input", fail_with(KeyboardInterrupt))
     assert play("FrozenLake-v1", None) == 130
+
+
+def test_choices_below_0_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = gymnasium.spaces.Discrete(3, start=-1)
+    said = iter(["-2", "--1", "-1"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    assert choices.contains(ask(SimpleNamespace(action_space=choices, has_wrapper_attr=has_none)))
+    assert not list(said)
+
+
+def has_none(name: str) -> bool:
+    return False
 
 
 def fail_with(error: type[BaseException]) -> Any:

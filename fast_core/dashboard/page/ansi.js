@@ -2,7 +2,8 @@
 
 import { make } from "./dom.js";
 
-const CODE = /\x1b\[([0-9;?]*)([A-Za-z])/g;
+// ESC [ numbers letter; ESC ] title, ended by BEL or ESC \; ESC ( B and the like; other controls.
+const CODE = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x08\x0b-\x1f\x7f]/g;
 const PLAIN = { bold: false, swapped: false, front: null, back: null };
 
 /** The text in elements of one style each. */

@@ -46,7 +46,7 @@ export class Screen {
 
   /** Show a text, as large as there is room for. */
   write(text, picture) {
-    this.text.replaceChildren(styled(text.replace(/^\n+|\s+$/g, "")));
+    this.text.replaceChildren(styled(text.replace(/^\n+/, "").trimEnd()));
     this.shown(picture, this.text);
     const { clientWidth: width, clientHeight: height } = this.text;
     const lines = this.text.textContent.split("\n");

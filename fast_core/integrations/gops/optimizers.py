@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 
 from fast_core.errors import ConfigError
@@ -299,14 +300,20 @@ def mean(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Average what several copies computed with the same weights, name by name.
 
     Lists of gradients are averaged one by one; None, which a parameter has that nothing led to,
-    counts as 0 where others have more. What isn't a tensor is the same for all.
+    counts as 0 where others have more. What is no gradient, such as a whole number, is the same for
+    all.
     """
     return {name: _mean([info[name] for info in infos]) for name in infos[0]}
 
 
 def _mean(values: Sequence[Any]) -> Any:
     first = values[0]
-    if isinstance(first, list):
+    if isinstance(first, list | tuple):
         return [_mean(each) for each in zip(*values, strict=True)]
+    if isinstance(first, dict):
+        return mean(values)
     gradients = [each for each in values if isinstance(each, torch.Tensor)]
-    return torch.stack(gradients).sum(0) / len(values) if gradients else first
+    if gradients:
+        return torch.stack(gradients).sum(0) / len(values)
+    numbers = [each for each in values if isinstance(each, float | np.floating | np.ndarray)]
+    return sum(numbers) / len(values) if numbers else first

@@ -7,6 +7,7 @@ import signal
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -56,6 +57,12 @@ def test_gradients_are_averaged_name_by_name() -> None:
     assert got["q"][0].tolist() == [3.0, 3.0] and got["q"][1] is None
     assert got["alpha"] == 3.0 and got["iteration"] == 4
     assert mean([{"q": [None]}, {"q": [torch.tensor(3.0)]}])["q"] == [1.5]
+    own = [
+        {"q": (torch.tensor(each),), "nets": {"v": [np.full(2, each)]}, "c": each}
+        for each in (1.0, 2.0)
+    ]
+    got = mean(own)
+    assert got["q"] == [1.5] and got["c"] == 1.5 and got["nets"]["v"][0].tolist() == [1.5, 1.5]
 
 
 def test_nothing_is_left_of_copies_that_cannot_be_sent() -> None:
