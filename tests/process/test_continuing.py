@@ -96,7 +96,10 @@ def test_full_disk_costs_checkpoints_and_not_the_run(workplace: Workplace) -> No
         before = checkpoints(launched)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
         eventually(lambda old=before: checkpoints(launched) > old, "one that finds room again")
+    seen = launched.screen.count(failed)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    # One that had its files by then may be whole, and the last that Ctrl-C wants.
+    eventually(lambda: launched.screen.count(failed) > seen, "one that finds none")
     launched.signal(signal.SIGINT)
     assert launched.wait() == 130, launched.screen
     assert f"Ctrl-C; the last checkpoint {failed}" in launched.screen
