@@ -8,7 +8,7 @@ nothing that was asked is lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from fast_core.events import Acted, Leave, Left, Serve
 from fast_core.scheduler.balance import Loads
@@ -51,9 +51,10 @@ class Acting:
         """Who was told to leave which shard and has not said so."""
         return [(self._nodes[shard], shard) for shard in sorted(self._told)]
 
-    def may_begin(self, shard: int) -> bool:
-        """Whether the move of this shard can begin."""
-        return shard not in self._told and self._ledger.rests(shard)
+    def may_begin(self, shard: int, away: Set[str]) -> bool:
+        """Whether the move of this shard can begin, and not from a living node to a dead one."""
+        pays = self.crew.moves[shard] not in away or self._nodes[shard] in away
+        return pays and shard not in self._told and self._ledger.rests(shard)
 
     def begin(self, shard: int) -> tuple[str, Leave]:
         """Let a shard rest until it has come to another node; returns who is told, and what."""

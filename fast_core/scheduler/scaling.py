@@ -178,7 +178,7 @@ def _move_actors(run: Run) -> None:
     if not (crew.moves or crew.leaving or crew.asked):
         return
     for shard in list(crew.moves):
-        if not acting.may_begin(shard):
+        if not acting.may_begin(shard, run.restarts.away):
             continue
         source, leave = acting.begin(shard)
         if source in run.restarts.away:

@@ -339,6 +339,19 @@ def test_death_in_a_hand_over_costs_nothing(dies: str) -> None:
     assert world.scheduler.statistics().rows_dropped == 0
 
 
+def test_shards_stay_with_a_policy_node_that_lives_until_the_other_is_back() -> None:
+    world = acting_world(restarts={"policy": 1})
+    scale(world, 2, kind="policy")
+    work(world, "policy1")
+    world.kill("policy1")
+    work(world, *NODES[:4])
+    assert commands(world.log, Leave) == []
+    work(world, "policy1")
+    train_one(world)
+    work(world, *NODES[:4], *POLICIES)
+    assert sorted(actors(world)) == ["policy0", "policy0", "policy1", "policy1"]
+
+
 def test_policy_node_that_was_asked_for_and_fails_leaves_the_run_as_it_was() -> None:
     world = acting_world()
     scale(world, 2, kind="policy")
