@@ -487,6 +487,19 @@ class ScaleRequested(Message, frozen=True):
     relative: bool
 
 
+class Acted(Message, frozen=True):
+    """What acting took a policy node lately.
+
+    Attributes:
+        requests: How many of groups it answered.
+        busy_s: How long it was at it, in all.
+    """
+
+    node: str
+    requests: int
+    busy_s: float
+
+
 class CheckpointWritten(Message, frozen=True):
     """The launcher has renamed the checkpoint to its final name, or could not.
 
@@ -661,7 +674,15 @@ WireEvent = (
 Command = WireCommand | UserMessage
 Event = WireEvent | UserMessage
 LauncherEvent = (
-    NodeExited | StopRequested | Requested | ScaleRequested | CheckpointWritten | Told | Late | Tick
+    NodeExited
+    | StopRequested
+    | Requested
+    | ScaleRequested
+    | Acted
+    | CheckpointWritten
+    | Told
+    | Late
+    | Tick
 )
 LauncherCommand = (
     CommitCheckpoint | AbandonCheckpoint | Respawn | Retire | Scaled | Tell | EndRun | Decision

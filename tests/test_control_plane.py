@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.virtual_cluster import LAWS, VirtualCluster, spread
+from tests.forms import slow_but
 
 NODES, DEGREE, TICKETS, DEATHS = 200, 5, 30, 10
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", slow_but(["Pareto", "stragglers"], LAWS))
 def test_every_law_loses_nothing_and_forgets_nobody(law: str) -> None:
     """The cluster itself checks that each rollout is trained once or counted as dropped."""
     cluster = VirtualCluster(NODES, LAWS[law], degree=DEGREE, tickets=TICKETS, deaths=DEATHS)

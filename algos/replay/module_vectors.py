@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -59,6 +61,21 @@ class ModuleVectors(TorchVectors):
         groups = list(self._layout.groups.values())
         first = groups[0].place.stop if groups[0].name == OBSERVATIONS else 0
         self._gradient[first:].zero_()
+
+    def differentiate(self, loss: Tensor, learned: Sequence[Tensor]) -> None:
+        """Write a loss's gradient for these parameters; of those it does not reach, none.
+
+        To accumulate it, as ``backward`` does, costs a node of the graph for each parameter.
+        """
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(loss, learned, allow_unused=True)
+        places, gradients = [], []
+        for parameter, gradient in zip(learned, found, strict=True):
+            assert parameter.grad is not None, "`bind` gave it a place"
+            if gradient is not None:
+                places.append(parameter.grad)
+                gradients.append(gradient.to_dense() if gradient.is_sparse else gradient)
+        if places:
+            torch._foreach_copy_(places, gradients)
 
     def judge(self, stop: int, error: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient's length up to ``stop``, and 1 if it or an error is not finite, else 0."""

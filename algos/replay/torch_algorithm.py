@@ -261,7 +261,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             if part == "critics":
                 learned = [*self._modular.learned.get("encoder", []), *learned]
             if learned:
-                loss.backward(inputs=learned)  # type: ignore[no-untyped-call]
+                self._modular.differentiate(loss, learned)
         self._batches.send_announced()
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,56 @@ from fast_core.algos.replay.torch_networks import (
     Perceptron,
 )
 from fast_core.spec import EnvironmentSpec
+
+
+def along(output: Tensor, gradient: Tensor) -> Tensor:
+    """A loss whose gradient with respect to ``output`` is this one; of as many numbers.
+
+    What lies behind a network's output is differentiated by hand, so that torch records nothing
+    but the network: on the CPU an operation in a graph costs as much as small ones compute.
+    """
+    return torch.dot(output.reshape(-1), gradient.reshape(-1))
+
+
+class Sampled(NamedTuple):
+    """Draws from `nets.squashed_gaussian`, rows first.
+
+    Attributes:
+        action: ``[N, A]``.
+        log_prob: ``[N]``.
+        spread: ``[N, A]``, the noise times its deviation.
+        inside: ``[N, A]``, where the log-deviation was within its limits.
+    """
+
+    action: Tensor
+    log_prob: Tensor
+    spread: Tensor
+    inside: Tensor
+
+    @classmethod
+    def of(cls, output: Tensor, noise: Tensor) -> Sampled:
+        """From means and log-deviations ``[N, 2 A]``, with standard normal ``noise [N, A]``."""
+        mean, raw = output.chunk(2, 1)
+        log_std = raw.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        spread = log_std.exp() * noise
+        u = mean + spread
+        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), exact where tanh(u) rounds to 1
+        slope = u + functional.softplus(-2.0 * u)
+        surprise = torch.addcmul(log_std, noise, noise, value=0.5).sub_(slope, alpha=2.0).sum(1)
+        constant = (0.5 * LOG_2PI + 2.0 * LOG_2) * noise.shape[1]
+        return cls(u.tanh(), -constant - surprise, spread, log_std == raw)
+
+    def gradient(self, slope: Tensor, share: Tensor) -> Tensor:
+        """With respect to the output: ``[N, 2 A]``.
+
+        Args:
+            slope: ``[N, A]``, of the loss with respect to the actions.
+            share: A number, of the loss with respect to each row's log-probability.
+        """
+        # d log p / du = 2 tanh(u); da/du = 1 - a^2
+        mean = torch.addcmul(slope, slope, self.action.square(), value=-1.0)
+        mean += self.action * (2.0 * share)
+        return torch.cat([mean, (mean * self.spread - share) * self.inside], 1)
 
 
 class TorchBox(TorchAlgorithm[Any]):
@@ -107,11 +157,43 @@ class TorchBox(TorchAlgorithm[Any]):
         self, value: Tensor, wanted: Tensor, weight: Tensor, metrics: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Half the weighted mean squared error, summed over critics, and errors ``[N]``."""
-        error = value[..., 0] - wanted
-        loss = 0.5 * (error.square() * weight).mean(1).sum()
-        metrics["critic_loss"] = loss.detach() / len(error)
-        metrics["value"] = value[0, :, 0].detach().mean()
-        return loss, error.detach().abs().mean(0)
+        with torch.no_grad():
+            error = value[..., 0] - wanted
+            slope = error * weight
+            loss = torch.dot(error.flatten(), slope.flatten())
+            metrics["critic_loss"] = loss * (0.5 / error.numel())
+            metrics["value"] = value[0].mean()
+            slope *= 1.0 / len(weight)
+        return along(value, slope), error.abs_().mean(0)
+
+    def _follow(self, seen: Any, action: Tensor) -> tuple[Tensor, Tensor]:
+        """What the policy is to raise, and the slope ``[N, A]`` of minus that at its actions."""
+        action = action.requires_grad_()
+        value = self.online("critics", seen, action)
+        with torch.no_grad():
+            delta = torch.zeros_like(value)
+            judged = self._judged(value[..., 0], delta[..., 0])
+        # A critic need not look at every number.
+        (slope,) = torch.autograd.grad(value, (action,), delta, materialize_grads=True)
+        action.requires_grad_(False)
+        return judged, slope
+
+    def _written(self, name: str) -> Tensor:
+        """Where the gradient of numbers goes that is written by hand."""
+        gradient = self.online.numbers(name).grad
+        assert gradient is not None, f"{name} are a part"
+        return gradient
+
+    def _judged(self, value: Tensor, delta: Tensor) -> Tensor:
+        """The mean over rows of the least value ``[M, N]``.
+
+        Args:
+            value: What the critics say.
+            delta: ``[M, N]`` zeros, where the gradient of minus the mean goes.
+        """
+        least, which = value.min(0, keepdim=True)
+        delta.scatter_(0, which, -1.0 / value.shape[1])
+        return least.mean()
 
 
 class TorchTD3(TorchBox):
@@ -131,10 +213,15 @@ class TorchTD3(TorchBox):
         return batch.reward + batch.discount * value
 
     def _policy_losses(self, seen: Any, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-        action = self.online("policy", seen).tanh()
-        loss = -self.online("critics", seen, action)[0, :, 0].mean()
-        metrics["policy_loss"] = loss.detach()
-        return {"policy": loss}
+        output = self.online("policy", seen)
+        action = output.detach().tanh()
+        value, slope = self._follow(seen, action)
+        metrics["policy_loss"] = -value
+        return {"policy": along(output, torch.addcmul(slope, slope, action.square(), value=-1.0))}
+
+    def _judged(self, value: Tensor, delta: Tensor) -> Tensor:
+        """That of the first critic, as the paper's algorithm 1 has it."""
+        return super()._judged(value[:1], delta[:1])
 
 
 class TorchEntropy(TorchBox):
@@ -172,16 +259,10 @@ class TorchEntropy(TorchBox):
         own = self.settings.temperature_learning_rate if part == "temperature" else None
         return float(own or super().learning_rate(part))
 
-    def _sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, A]`` and their log-probabilities ``[N]``."""
-        size = self._actions
-        noise = self.normal(size, len(output)).t()
-        log_std = output[:, size:].clamp(LOG_STD_MIN, LOG_STD_MAX)
-        u = output[:, :size] + log_std.exp() * noise
-        # log(1 - tanh(u)^2), exact where tanh(u) rounds to 1
-        slope = 2.0 * (LOG_2 - u - functional.softplus(-2.0 * u))
-        log_prob = (-0.5 * noise.square() - log_std - slope - 0.5 * LOG_2PI).sum(1)
-        return u.tanh(), log_prob
+    @torch.no_grad()
+    def _sample(self, output: Tensor) -> Sampled:
+        """Actions for the outputs ``[N, 2 A]`` of a policy."""
+        return Sampled.of(output, self.normal(self._actions, len(output)).t())
 
     @property
     def _temperature(self) -> Tensor:
@@ -189,20 +270,16 @@ class TorchEntropy(TorchBox):
 
     def _policy_losses(self, seen: Any, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
         """Equation 9 of SAC's paper, and the temperature's."""
-        action, log_prob = self._sample(self.online("policy", seen))
-        value = self._judged(self.online("critics", seen, action)[..., 0])
-        temperature, mean = self._temperature, log_prob.mean()
-        loss = (temperature * mean - value).squeeze()
-        metrics["policy_loss"], metrics["entropy"] = loss.detach(), -mean.detach()
-        metrics["temperature"] = temperature.squeeze()
-        if self.settings.temperature != "auto":
-            return {"policy": loss}
-        log = self.online.numbers("temperature").squeeze()
-        return {"policy": loss, "temperature": -log * (mean.detach() + self._target_entropy)}
-
-    def _judged(self, value: Tensor) -> Tensor:
-        """What the policy is to raise, of values ``[M, N]``."""
-        return value.amin(0).mean()
+        output = self.online("policy", seen)
+        drawn = self._sample(output)
+        value, slope = self._follow(seen, drawn.action)
+        temperature, mean = self._temperature.squeeze(), drawn.log_prob.mean()
+        metrics["policy_loss"] = temperature * mean - value
+        metrics["entropy"], metrics["temperature"] = -mean, temperature
+        if self.settings.temperature == "auto":
+            # Of -log(temperature) * (log_prob + target_entropy).
+            self._written("temperature").fill_(-(mean + self._target_entropy))
+        return {"policy": along(output, drawn.gradient(slope, temperature / len(output)))}
 
 
 class TorchSAC(TorchEntropy):
@@ -211,13 +288,16 @@ class TorchSAC(TorchEntropy):
     def _wanted(self, batch: TorchBatch) -> Tensor:
         """Equation 3, over n steps."""
         online, target = self.online, self.target
-        action, log_prob = self._sample(online("policy", online.see(batch.next_obs)))
-        value = target("critics", target.see(batch.next_obs), action)[..., 0]
+        drawn = self._sample(online("policy", online.see(batch.next_obs)))
+        value = target("critics", target.see(batch.next_obs), drawn.action)[..., 0]
         if self._in_target is not None and self._in_target < len(value):
             chosen = self._rng.choice(len(value), self._in_target, replace=False)
             value = value.index_select(0, self._upload(np.asarray(chosen, np.int64)))
-        soft = value.amin(0) - self._temperature * log_prob
+        soft = value.amin(0) - self._temperature * drawn.log_prob
         return batch.reward + batch.discount * soft
 
-    def _judged(self, value: Tensor) -> Tensor:
-        return value.mean() if self._in_target is not None else super()._judged(value)
+    def _judged(self, value: Tensor, delta: Tensor) -> Tensor:
+        if self._in_target is None:
+            return super()._judged(value, delta)
+        delta.fill_(-1.0 / value.numel())
+        return value.mean()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fast_core.algos.replay.dsac import FARTHEST, LEAST_VARIANCE
 from fast_core.algos.replay.torch_algorithm import TorchBatch
-from fast_core.algos.replay.torch_box import TorchEntropy
+from fast_core.algos.replay.torch_box import TorchEntropy, along
 
 
 class TorchDSAC(TorchEntropy):
@@ -22,13 +22,13 @@ class TorchDSAC(TorchEntropy):
         """Targets ``[2, N]``: of the next return's mean, and of a sample of it."""
         target = self.target
         seen = target.see(batch.next_obs)
-        action, log_prob = self._sample(target("policy", seen))
-        value = target("critics", seen, action)
+        drawn = self._sample(target("policy", seen))
+        value = target("critics", seen, drawn.action)
         mean, std = value[..., 0], functional.softplus(value[..., 1])
         least = mean.argmin(0, keepdim=True)
         mean, std = mean.gather(0, least)[0], std.gather(0, least)[0]
         noise = self.normal(len(mean)).clamp(-float(FARTHEST), float(FARTHEST))
-        soft = torch.stack([mean, mean + noise * std]) - self._temperature * log_prob
+        soft = torch.stack([mean, mean + noise * std]) - self._temperature * drawn.log_prob
         return batch.reward + batch.discount * soft
 
     def _critic_loss(
@@ -50,8 +50,9 @@ class TorchDSAC(TorchEntropy):
     ) -> tuple[Tensor, Tensor]:
         """A loss whose gradient is that of `dsac.distribution_gradient`, and errors ``[N]``."""
         offset = self.settings.variance_offset
-        mean, std = value[..., 0], functional.softplus(value[..., 1])
         with torch.no_grad():
+            mean, raw = value.unbind(-1)
+            std = functional.softplus(raw)
             error, variance = mean - wanted, std.square()
             factor = weight / len(weight)
             factor = factor if scale is None else factor * scale
@@ -61,7 +62,8 @@ class TorchDSAC(TorchEntropy):
             of_std = factor * (variance - distance.square()) / cubic
             metrics["critic_loss"] = 0.5 * error.square().mean()
             metrics["value"], metrics["value_std"] = mean[0].mean(), std[0].mean()
-        return (of_mean * mean + of_std * std).sum(), error.abs().mean(0)
+            slope = torch.stack([of_mean, of_std * raw.sigmoid()], -1)
+        return along(value, slope), error.abs().mean(0)
 
 
 class TorchDSACT(TorchDSAC):
@@ -72,12 +74,11 @@ class TorchDSACT(TorchDSAC):
     def _critic_loss(
         self, value: Tensor, wanted: Tensor, weight: Tensor, metrics: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        settings, averages = self.settings, self.online.numbers("averages")
+        settings = self.settings
         with torch.no_grad():
             std = functional.softplus(value[..., 1])
             seen = torch.stack([std.mean(1), std.square().mean(1)], 1)
-            assert averages.grad is not None, "averages are a part"
-            averages.grad.copy_(seen)
+            self._written("averages").copy_(seen)
             average = self._averaged(seen)
             bound = settings.bound_deviations * average[:, :1]
             metrics["average_std"] = average[0, 0]
@@ -93,7 +94,6 @@ class TorchDSACT(TorchDSAC):
         )
 
     def _step(self, policy: bool) -> None:
-        averages = self.online.numbers("averages")
-        assert averages.grad is not None, "averages are a part"
-        self._modular.keep_statistic("averages", self._averaged(averages.grad).reshape(-1))
+        averages = self._averaged(self._written("averages"))
+        self._modular.keep_statistic("averages", averages.reshape(-1))
         super()._step(policy)

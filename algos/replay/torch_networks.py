@@ -57,10 +57,15 @@ class Linear(nn.Module):
         normal = functional.layer_norm(x.float(), x.shape[-1:], eps=EPSILON)
         return (normal * self.scale[:, None] + self.shift[:, None]).to(x.dtype)
 
+    def alone(self, x: Tensor) -> Tensor:
+        """What the product of the only member is, ``[B, in]`` to ``[B, out]``."""
+        # What is squeezed goes back as a view; an index would fill a tensor with zeros first.
+        return functional.linear(x, self.weight.squeeze(0), self.bias.squeeze(0))
+
     def _product(self, x: Tensor) -> Tensor:
         members = len(self.weight)
         if members == 1:
-            return functional.linear(x[0], self.weight[0], self.bias[0])[None]
+            return self.alone(x.squeeze(0))[None]
         if x.device.type != "cpu":
             inputs = x.expand(members, -1, -1)
             return torch.baddbmm(self.bias[:, None], inputs, self.weight.transpose(1, 2))
@@ -90,7 +95,7 @@ class Mlp(nn.ModuleList):
         x = x[None]
         for layer in hidden:
             x = self._activation(layer(x))
-        return _wide(cast(Linear, last), x)
+        return _wide(last, x)
 
 
 class Perceptron(nn.Module):
@@ -133,7 +138,7 @@ class OwnNetwork(nn.Module):
         """``[B, out]``."""
         assert isinstance(seen, Rows), "the module is every network itself"
         inputs = as_module_takes(self._shape, seen.vector, seen.images)
-        return _wide(self.head, self.own(inputs, *action)[None])[0]
+        return _wide(self.head.alone, self.own(inputs, *action))
 
 
 class OwnCritics(nn.ModuleList):
@@ -272,11 +277,9 @@ def width(shape: OwnShape) -> int:
         return int(make(shape, 0)(*inputs).shape[1])
 
 
-def _wide(layer: Linear, x: Tensor) -> Tensor:
+def _wide(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """A layer in float32 whatever is around it."""
     if not torch.is_autocast_enabled(x.device.type):
-        output: Tensor = layer(x)
-        return output
+        return layer(x)
     with torch.autocast(x.device.type, enabled=False):
-        output = layer(x.float())
-    return output
+        return layer(x.float())

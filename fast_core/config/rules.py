@@ -356,6 +356,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
         "dashboard.enabled": (config.dashboard.enabled, "true", "false"),
         "nodes.env.balance": (config.nodes.env.balance, "true", "false"),
+        "nodes.policy.balance": (config.nodes.policy.balance, "true", "false"),
         **{key: (survived > 0, survived, 0) for key, survived in deaths.items()},
     }
     for key, (_, value, instead) in ((k, each) for k, each in beyond.items() if each[0]):

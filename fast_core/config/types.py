@@ -356,6 +356,14 @@ class PolicyNodesConfig(Section, frozen=True):
             "all that wait. At degree 0 every group has a forward pass of its own."
         ),
     ] = None
+    balance: Annotated[
+        bool,
+        Meta(
+            description="Let shards come from policy nodes that take long to act to others while "
+            "the run goes on, where nodes share the machine with other work. At degree 0 results "
+            "stay the same."
+        ),
+    ] = False
 
 
 class ExtraNodeConfig(Section, frozen=True, kw_only=True):

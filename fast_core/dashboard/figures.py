@@ -63,16 +63,20 @@ class Figures:
         return None if value is None else int(value)
 
 
-def why_no_frames(run: RunFacts, own_page: str = "") -> str:
+def why_no_frames(run: RunFacts, own_page: str = "", *, died: bool = False) -> str:
     """Why a page shows no frames of a run that does not serve it, and how to get them.
 
-    ``own_page`` is the address of the one that the run serves, if it does.
+    ``own_page`` is the address of the one that the run serves, if it does; ``died`` is whether it
+    served one whose process is gone.
     """
     if not run.running:
         return "The run has ended: there are no frames of it any more."
     if own_page:
         return f"Its frames are on the page that the run itself serves: {own_page}"
+    why = "The run was started without --dashboard."
+    if died:
+        why = "The process of the run's own page has died (crash.txt there says how)."
     return (
-        f"The run was started without --dashboard. To see frames: `fastloop stop {run.directory}`, "
+        f"{why} To see frames: `fastloop stop {run.directory}`, "
         f"then `fastloop resume {run.directory} --dashboard`; it goes on exactly where it was."
     )

@@ -18,7 +18,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import read_state
 from fast_core.screens.frame import Frame
-from fast_core.screens.served import read_served
+from fast_core.screens.served import now_served
 from fast_core.system.text import encodable
 
 ASK_S = 1.0
@@ -79,13 +79,15 @@ class RunOnFile:
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
-        served = read_served(self._run.dashboard)
+        served = now_served(self._run.dashboard)
+        own_page = "" if served is None else served.url
+        died = served is None and self._run.dashboard.exists()
         return Hello(
             run=self.facts,
             tiles=(),
             fps=1.0,
             frames=False,
-            why_no_frames=why_no_frames(self.facts, "" if served is None else served.url),
+            why_no_frames=why_no_frames(self.facts, own_page, died=died),
             history={kind: each.columns() for kind, each in self._feed.histories.items()},
             events=tuple(self._feed.events),
         )

@@ -22,7 +22,7 @@ from fast_core.dashboard.sweeps import Begun, Sweeps, SweepState
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
-from fast_core.screens.served import read_served
+from fast_core.screens.served import now_served
 from fast_core.system.text import encodable, error_text
 
 # What says how a run stands.
@@ -324,8 +324,8 @@ def _signature(path: Path) -> Signature:
 
 def _live(run: RunDirectory) -> str:
     """Address of the page that a run serves itself, without what may stand in it beside that."""
-    served = read_served(run.dashboard)
-    if served is None or not os.path.exists(f"/proc/{served.pid}"):
+    served = now_served(run.dashboard)
+    if served is None:
         return ""
     try:
         address = urlsplit(served.url)

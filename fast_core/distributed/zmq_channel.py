@@ -156,7 +156,8 @@ class ZmqHub:
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         """Wait until an event or readability of one of ``others``; returns the readable ones.
 
-        One of ``others`` that was closed is to be left out before its number is used again.
+        One of ``others`` that is closed has to be forgotten (`forget`) or left out before its
+        number may be another one's.
         """
         if (asked := tuple(others)) != self._others:
             self._watch(asked)
@@ -170,6 +171,10 @@ class ZmqHub:
             if found or not ready or self._has_arrived():
                 return found
             timeout_s = until_s - time.monotonic()
+
+    def forget(self, descriptor: int) -> None:
+        """One of the ``others`` may be closed now: what bears its number next is watched anew."""
+        self._watch(tuple(other for other in self._others if other != descriptor))
 
     def _watch(self, others: tuple[int, ...]) -> None:
         for descriptor in set(self._others) - set(others):

@@ -133,8 +133,20 @@ class InlineRun:
         self._seen_interrupts = 0
 
     def start(self, specs: Sequence[NodeSpec]) -> None:
-        """Construct and set up every node."""
+        """Construct and set up every node; a signal gets out of a constructor at once."""
+        self._interrupts.at_once = True
+        try:
+            self._start(specs)
+        except KeyboardInterrupt:
+            if self._interrupts.count != 1:
+                raise
+        finally:
+            self._interrupts.at_once = False
+        self._take_interrupts()
+
+    def _start(self, specs: Sequence[NodeSpec]) -> None:
         for spec in specs:
+            self._take_interrupts()
             if self._shell.end is not None:
                 return
             node: Node | None = None
@@ -145,6 +157,12 @@ class InlineRun:
                 self._use_threads(node)
                 node.setup()
             except BaseException as error:
+                forks.leave_if_copy(error)
+                if self._interrupts.count == 1:  # whatever became of what it raised there
+                    if node in self._nodes:
+                        self._nodes.remove(node)
+                        self._close(node)
+                    return
                 self._take_failure(spec.name, node, error, begun=False)
                 if spec.name in self._shell.roster.optional:
                     continue

@@ -208,6 +208,7 @@ def scheduler_settings(
         policy_nodes=plan.names.policy,
         spare_policies=plan.names.spare_policy if _changes(config) else None,
         balance=config.nodes.env.balance and dies,
+        balance_policies=config.nodes.policy.balance and dies,
         optimizers=plan.names.optimizers,
         replay=REPLAY if plan.replays else None,
         evaluator=EVALUATOR if plan.evaluates else None,

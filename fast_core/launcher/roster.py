@@ -45,7 +45,7 @@ class Roster:
 
         ``deaths`` is how often which others had died before.
         """
-        self._names, self._stats, self._awaited = names, stats, (*awaited, *names.absent)
+        self._stats, self._awaited = stats, (*awaited, *names.absent)
         self.absent = set(names.absent)
         self.coming: set[str] = set()
         self.lost: set[str] = set()
@@ -55,6 +55,8 @@ class Roster:
         self.dying: dict[str, tuple[float, Failed]] = {}
         self.restoring: dict[str, tuple[float, Restoring]] = {}
         self.pids: dict[str, int] = {}
+        # Nodes that the run needs to begin and that were never ready; one that leaves later was.
+        self._missing = dict.fromkeys(name for name in names.all if name not in self.optional)
         self._unreachable: dict[str, tuple[float, NodeExited]] = {}
         self._respawns: list[Respawn] = []
         self._retired: list[str] = []
@@ -64,6 +66,7 @@ class Roster:
         node = event.node
         was_lost = node in self.lost
         self.pids[node] = event.pid
+        self._missing.pop(node, None)
         self.lost.discard(node)
         self.coming.discard(node)
         self.away.discard(node)
@@ -93,7 +96,7 @@ class Roster:
         self._unreachable.pop(node, None)
 
     def retire(self, node: str) -> None:
-        """A node is told to stop while the run goes on."""
+        """A node is to stop while the run goes on: it was told to, or has failed as it came."""
         self.left(node)
         self._retired.append(node)
 
@@ -103,7 +106,7 @@ class Roster:
         return bool(self._respawns or self._retired)
 
     def take_retired(self) -> list[str]:
-        """Nodes that were told to stop while the run goes on and were not taken yet."""
+        """Nodes that are to stop while the run goes on and were not taken yet."""
         retired, self._retired = self._retired, []
         return retired
 
@@ -157,9 +160,8 @@ class Roster:
         )
 
     def missing(self) -> list[str]:
-        """Nodes that the run needs and that were never ready."""
-        needed = (name for name in self._names.all if name not in self.optional)
-        return [name for name in needed if name not in self.pids]
+        """Nodes that the run needs to begin and that were never ready."""
+        return [*self._missing]
 
     def idle_since_s(self) -> float | None:
         """Since when none of those that the scheduler waits for has been at work."""

@@ -238,7 +238,9 @@ class Shell:
                 self._evaluated(event)
             case Told():
                 self.telling.hear(event)
-            case Failed(node) | NodeExited(node) if self.scheduler.spares(event):
+            case Failed(node) if self.scheduler.spares(event):
+                self.roster.retire(node)  # it comes to its end, or is brought to it
+            case NodeExited(node) if self.scheduler.spares(event):
                 self.roster.left(node)
             case NodeExited() if self.scheduler.survives(event):
                 if event.reaped:

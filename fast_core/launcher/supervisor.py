@@ -31,6 +31,7 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.shown.acting import ActingTimes
 from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
@@ -71,6 +72,8 @@ class Supervisor:
         learners = plan.names.optimizers if plan.replays else ()
         self._learners = [memory.stats(name) for name in learners]
         self._stalls = StallDetector(plan, memory)
+        balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
+        self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
         self._oom_kills = oom_kills()
         self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
@@ -121,9 +124,9 @@ class Supervisor:
                 shell.tick_if_due()
                 wakeup_s = shell.scheduler.next_wakeup_s()
             if shell.roster.has_orders:
+                self._watch_retired(shell.roster.take_retired())
                 for respawn in shell.roster.take_respawns():
                     self.spawn(respawn)
-                self._watch_retired(shell.roster.take_retired())
         self._stop()
 
     def _look(self, now_s: float) -> None:
@@ -134,6 +137,8 @@ class Supervisor:
         if looks:
             self._next_look_s = now_s + CHECK_INTERVAL_S
             self._check_stalls()
+            for acted in self._acting.look(now_s):
+                self._shell.take(acted)
             for unreachable in self._shell.roster.take_unreachable():
                 self._shell.take(unreachable)
             self._shell.tick_if_due()
@@ -164,7 +169,9 @@ class Supervisor:
             self._take_interrupts()
         if self._tree.fileno() in ready:
             self._take_exits()
-        if self._tree.watchdog.fileno in ready:
+        watchdog = self._tree.watchdog.fileno
+        if watchdog is not None and watchdog in ready:
+            self._hub.forget(watchdog)  # its successor may have the same number
             self._hear_watchdog()
             self._sources = self._watched()
 
@@ -181,16 +188,17 @@ class Supervisor:
         self._give_plans()
 
     def _watch_retired(self, names: Iterable[str]) -> None:
-        """Kill those that were told to stop and do not."""
-        now_s = time.monotonic()
-        self._retired_s |= {name: now_s + self._plan.grace_s(name) for name in names}
+        """Kill those that are to stop and do not; some may have by the time they are named."""
+        now_s, children = time.monotonic(), self._tree.children
+        living = (name for name in names if children[name].status is None)
+        self._retired_s = {n: now_s + self._plan.grace_s(n) for n in living} | self._retired_s
         for name, due_s in list(self._retired_s.items()):
             if now_s >= due_s:
                 del self._retired_s[name]
                 text = self._describe_kill(name)
                 self._shell.chronicle.decide("kill", text)
                 self._shell.progress.log(LogLine("launcher", "WARNING", text))
-                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+                self._tree.send_signal(children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
         self._due_s.pop(child.name, None)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fast_core.events import Leave, Left, Serve
+from fast_core.events import Acted, Leave, Left, Serve
+from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.ledger import Ledger
 
@@ -21,10 +22,14 @@ class Acting:
     Attributes:
         crew: Which of them there are, and which come, go or take shards over.
         held: The shards that each acts for.
+        loads: What a request takes each of them, None where shards stay where they are.
     """
 
-    def __init__(self, nodes: Sequence[str], spare: Sequence[str], ledger: Ledger):
+    def __init__(
+        self, nodes: Sequence[str], spare: Sequence[str], ledger: Ledger, *, balance: bool
+    ):
         """Shard ``S`` begins with policy node ``S`` modulo their number."""
+        self.loads = Loads("request") if balance else None
         self.crew = Crew(nodes, spare)
         self._ledger = ledger
         self._ranks = {name: rank for rank, name in enumerate((*nodes, *spare))}
@@ -69,12 +74,21 @@ class Acting:
         self.held[before].remove(shard)
         node = self.crew.moves.pop(shard, before)
         self._give(shard, node)
+        if self.loads is not None and node != before:
+            self.loads.moved(node)
         self._told.discard(shard)
         self._ledger.let_go(shard)
         return node, Serve((shard,))
 
+    def acted(self, event: Acted) -> None:
+        """Take note of what requests took a node."""
+        if self.loads is not None and event.node in self.crew.members:
+            self.loads.completed(event.node, event.busy_s / event.requests)
+
     def bury(self, node: str) -> list[int]:
         """Shards that a dead node was told to leave: it does now."""
+        if self.loads is not None:
+            self.loads.bury(node)
         return [shard for shard in sorted(self._told) if self._nodes[shard] == node]
 
     def again(self, node: str) -> Serve:

@@ -1,5 +1,7 @@
 """Which shards are better off with other env nodes, by what rollouts take the nodes. Pure.
 
+The same of policy nodes, by what requests take those: read "request" for "rollout" then.
+
 A node's load is its number of shards times what a rollout takes it. A shard moves from the node
 with the most to one that would end up with the least, if the greater load of the two falls by more
 than `GAIN`, noise allowed for: the one is taken to be as quick, and the other as slow, as `SURE`
@@ -53,7 +55,8 @@ class Load:
 class Loads:
     """What a rollout takes each env node; a rollout costs O(1), a proposal O(nodes) a move."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "rollout") -> None:
+        self._what = what
         self._loads: dict[str, Load] = {}
 
     def completed(self, node: str, served_s: float) -> None:
@@ -102,7 +105,7 @@ class Loads:
             return None
         shard = shards[source].pop()
         why = (
-            f"shard {shard} from {source} to {target}: a rollout takes {mean_s[source]:.3g} s "
-            f"there and {mean_s[target]:.3g} s here"
+            f"shard {shard} from {source} to {target}: a {self._what} takes "
+            f"{mean_s[source]:.3g} s there and {mean_s[target]:.3g} s here"
         )
         return Move(shard, target, why)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fast_core.events import (
     AbandonCheckpoint,
+    Acted,
     Asked,
     Changed,
     CheckpointWritten,
@@ -181,6 +182,8 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             _saved(run, event)
         case CheckpointWritten():
             _checkpoint_written(run, event)
+        case Acted():
+            run.acting.acted(event)
         case Left():
             if run.acting.awaits(event):
                 scaling.hand_over(run, event.shard)

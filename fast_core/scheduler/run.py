@@ -94,7 +94,7 @@ class Run:
         self.routing = Routing(settings.routes)
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
         policies = settings.policy_nodes, settings.spare_policies or ()
-        self.acting = Acting(*policies, self.ledger)
+        self.acting = Acting(*policies, self.ledger, balance=settings.balance_policies)
         self.loads = Loads() if settings.balance else None
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.optional = OptionalNodes(settings.optional, settings.backoff_s, settings.max_backoff_s)

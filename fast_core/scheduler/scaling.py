@@ -133,12 +133,12 @@ def give_up(run: Run, event: Failed | NodeExited) -> None:
 
 def balance(run: Run) -> None:
     """Let shards move from nodes with most to do, if that pays; once a ticket at most."""
-    crew = run.crew
-    if run.loads is None or run.ending is not None or crew.changing or run.restarts.away:
-        return
-    for shard, node, why in run.loads.proposals(run.ledger.held, crew.members):
-        crew.moves[shard] = node
-        run.decide("balance", why)
+    for crew, loads in ((run.crew, run.loads), (run.acting.crew, run.acting.loads)):
+        if loads is None or run.ending is not None or crew.changing or run.restarts.away:
+            continue
+        for shard, node, why in loads.proposals(_held(run, crew), crew.members):
+            crew.moves[shard] = node
+            run.decide("balance", why)
 
 
 def move(run: Run) -> None:

@@ -53,6 +53,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         changeable: What callbacks may change, by key of the configuration, and what it says.
         callbacks_save: Whether callbacks have a part of a checkpoint.
         balance: Whether shards move between env nodes by what rollouts take them.
+        balance_policies: Whether they come to other policy nodes by what requests take those.
         restarts: Deaths that the run survives, by kind of node.
         backoff_s: Wait before a node is started anew the second time.
         max_backoff_s: Longest wait.
@@ -109,6 +110,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     changeable: dict[str, Value] = {}
     callbacks_save: bool = False
     balance: bool = False
+    balance_policies: bool = False
     restarts: tuple[Budget, ...] = ()
     backoff_s: float = 0.5
     max_backoff_s: float = 30.0

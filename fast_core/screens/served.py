@@ -53,3 +53,17 @@ def read_served(path: Path) -> Served | None:
         return msgspec.json.decode(read_regular(path), type=Served)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def now_served(path: Path) -> Served | None:
+    """The same, if the process that serves it is there, as far as it can be seen from here."""
+    served = read_served(path)
+    if served is None or served.pid <= 0:
+        return None
+    try:
+        os.kill(served.pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:  # it is another user's
+        pass
+    return served

@@ -17,7 +17,7 @@ from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import find_runs
 from fast_core.screens.access import check_page, token, with_token
-from fast_core.screens.served import Served, read_served
+from fast_core.screens.served import Served, now_served
 from fast_core.system.surroundings import expanded, write_result
 
 LOOK_S = 1.0
@@ -79,7 +79,7 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
         ConfigError: There is no run, or a page can't be served.
     """
     run = RunDirectory.open(path)
-    served = read_served(run.dashboard)
+    served = now_served(run.dashboard)
     if served is not None and holder(run.lock_file) is not None and _answers(served):
         write_result(f"{short(run.path)} serves its page itself: {with_token(served.url)}")
         if opens:

@@ -125,7 +125,9 @@ def ppo(**changes):
     return PPOConfig(**({"minibatch_size": 64, "epochs": 2, "normalize_rewards": False} | changes))
 
 
-@pytest.mark.parametrize("environment", ALL, ids=name)
+@pytest.mark.parametrize(
+    "environment", slow_but([SMALL_PICTURE, PARTS, MASKED, REACH], ALL), ids=name
+)
 def test_first_probability_ratios_are_one_and_updates_are_finite(environment):
     config = ppo(
         normalize_observations=True, epochs=1, minibatch_size=STEPS * ENVS, clip_epsilon=1e-4
@@ -139,7 +141,7 @@ def test_first_probability_ratios_are_one_and_updates_are_finite(environment):
         assert report.metrics["gradient_norm"] > 0
 
 
-@pytest.mark.parametrize("environment", ALL, ids=name)
+@pytest.mark.parametrize("environment", slow_but([PARTS, MASKED, REACH], ALL), ids=name)
 def test_published_parameters_follow_the_fields(environment):
     config = ppo(normalize_observations=True)
     parameters = learner_of(config, environment).policy_parameters()
@@ -148,7 +150,7 @@ def test_published_parameters_follow_the_fields(environment):
     assert {p.dtype for p in parameters} == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("environment", [PICTURE, STACKED, PARTS], ids=name)
+@pytest.mark.parametrize("environment", slow_but([PARTS], [PICTURE, STACKED, PARTS]), ids=name)
 def test_training_from_a_loaded_state_is_training_never_stopped(environment):
     config = ppo(normalize_observations=True, normalize_rewards=True)
     first, resumed = learner_of(config, environment), learner_of(config, environment, seed=1)

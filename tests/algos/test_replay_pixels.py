@@ -53,8 +53,20 @@ def close(ours, expected):
     np.testing.assert_allclose(ours, expected, rtol=2e-3, atol=2e-4 * scale)
 
 
-@pytest.mark.parametrize("seen", SEEN)
-@pytest.mark.parametrize(("double", "dueling"), [(False, False), (True, False), (True, True)])
+DQN = [
+    (seen, double, dueling)
+    for seen in SEEN
+    for double, dueling in ((False, False), (True, False), (True, True))
+]
+QUICK_DQN = [
+    ("stacked", False, False),
+    ("colours", True, False),
+    ("small", True, True),
+    ("composite", True, True),
+]
+
+
+@pytest.mark.parametrize(("seen", "double", "dueling"), slow_but(QUICK_DQN, DQN))
 def test_gradient_of_dqn_equals_autograd(seen, double, dueling):
     _, learner, environment = build(
         "dqn", seen, double=double, dueling=dueling, huber_threshold=0.5
@@ -179,7 +191,7 @@ def test_gradient_of_distributional_critics_equals_autograd(name):
     close(learner.gradient(batch), expected)
 
 
-@every
+@pytest.mark.parametrize("name", slow_but(["sac"], ALL))
 def test_resumed_learner_equals_one_that_never_stopped(name):
     config, learner, environment = build(name)
     kept = learner.state_dict()
@@ -195,8 +207,13 @@ def test_resumed_learner_equals_one_that_never_stopped(name):
             assert (ours[kind][key] != kept[kind][key]).any(), f"{key} was never trained"
 
 
-@every
-@pytest.mark.parametrize("seen", ["stacked", "composite"])
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    slow_but(
+        [("dqn", "stacked"), ("sac", "composite")],
+        [(name, seen) for name in ALL for seen in ("stacked", "composite")],
+    ),
+)
 def test_policy_acts_by_what_the_learner_learned(name, seen):
     config, learner, environment = build(name, seen)
     assert config.policy_backend(environment) == "torch"
@@ -275,7 +292,7 @@ def test_bf16_follows_fp32(name):
     assert narrow.apply(ours).updates == 1
 
 
-@pytest.mark.parametrize("name", BOX)
+@pytest.mark.parametrize("name", slow_but(["sac", "td3", "dsact"], BOX))
 def test_policys_loss_does_not_train_the_convolutions(name):
     """Rows of weight 0 silence the critics; what is left is the policy's."""
     environment = pixel_environment(name)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import softplus
 
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss
+from fast_core.algos.replay.torch_box import Sampled
 from fast_core.algos.replay.torch_dqn import TorchDQN
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
 from fast_core.spec import SpaceSpec
@@ -22,6 +26,7 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
+from tests.forms import slow_but
 
 HERE = "tests.algos.own_networks"
 every = pytest.mark.parametrize("name", ALL)
@@ -72,8 +77,16 @@ def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
             np.testing.assert_allclose(state[same_name(each)], array, rtol=1e-3, atol=5e-5)
 
 
-@every
-@pytest.mark.parametrize("network", ["Plain", "Both", "Fourier", "Quiet", "Positions"])
+KINDS = ["Plain", "Both", "Fourier", "Quiet", "Positions"]
+
+
+@pytest.mark.parametrize(
+    ("name", "network"),
+    slow_but(
+        [*((name, "Quiet") for name in ALL), *(("sac", network) for network in KINDS)],
+        [(name, network) for name in ALL for network in KINDS],
+    ),
+)
 def test_resumed_learner_goes_on_bit_for_bit(name, network):
     environment = environment_for(name)
     config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
@@ -257,6 +270,40 @@ def test_settings_that_change_are_those_that_learn(name):
         each.update(make_batch(environment))
     for left, right in zip(learner.policy_parameters(), other.policy_parameters(), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_gradients_may_be_sparse_and_parameters_unused():
+    environment, found = environment_for("sac"), []
+    for sparse in (False, True):
+        kwargs = {"network": f"{HERE}:Places", "network_kwargs": {"sparse": sparse}}
+        learner = make_learner(make_config("sac", **kwargs), environment)
+        for turn in range(3):
+            assert learner.update(make_batch(environment, seed=turn)).updates
+        found.append(learner.state_dict()["parameters"])
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(values, found[1][name], err_msg=name)
+        assert (values == 1.0).all() == (name == "encoder.own.idle")
+
+
+def test_gradient_of_samples_equals_autograd():
+    """Beyond the limits of the deviation too, where there is none, and where tanh rounds to 1."""
+    rng = np.random.default_rng(0)
+    mean, log_std = rng.normal(0.0, 3.0, (64, 3)), rng.uniform(-30.0, 5.0, (64, 3))
+    output = torch.tensor(np.concatenate([mean, log_std], 1), requires_grad=True)
+    noise, slope = (torch.tensor(rng.normal(size=(64, 3))) for _ in range(2))
+    spread = output[:, 3:].clamp(-20.0, 2.0)
+    u = output[:, :3] + spread.exp() * noise
+    normal = torch.distributions.Normal(output[:, :3], spread.exp())
+    log_prob = (normal.log_prob(u) - 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))).sum(1)
+    ((u.tanh() * slope).sum() + 0.3 * log_prob.sum()).backward()
+    with torch.no_grad():
+        drawn = Sampled.of(output, noise)
+        ours = drawn.gradient(slope, torch.tensor(0.3))
+    np.testing.assert_allclose(drawn.action, u.detach().tanh(), rtol=1e-9)
+    np.testing.assert_allclose(drawn.log_prob, log_prob.detach(), rtol=1e-6)
+    np.testing.assert_allclose(ours, output.grad, rtol=1e-5, atol=1e-8)
+    beyond = (log_std < -20.0) | (log_std > 2.0)
+    assert beyond.any() and not ours[:, 3:].numpy()[beyond].any()
 
 
 def test_dropout_drops_while_it_learns_and_only_then():

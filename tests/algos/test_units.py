@@ -13,6 +13,7 @@ from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRo
 from fast_core.algos.ppo.config import PPOConfig
 from tests.algos.replay_cases import BOX, make_config
 from tests.algos.simple_replay import environment_spec, train
+from tests.forms import slow_but
 
 UNITS = (1.0, 2.0**-13, 2.0**13)  # powers of two, so that an environment's own division is exact
 
@@ -37,7 +38,7 @@ class Steered(gymnasium.Env[Any, Any]):
         return self.state.copy(), -distance, distance > 9.0, distance < 0.01, {}
 
 
-@pytest.mark.parametrize("name", BOX)
+@pytest.mark.parametrize("name", slow_but(["sac", "td3", "dsact"], BOX))
 def test_replay_learns_the_same_numbers_in_any_unit(name: str) -> None:
     scores = [
         train(

@@ -375,6 +375,7 @@ def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
         ("supervision.env_restarts", "2", "0"),
         ("nodes.extra", "[{node: 'a:B'}]", "[]"),
         ("nodes.env.balance", "true", "false"),
+        ("nodes.policy.balance", "true", "false"),
     ],
 )
 def test_what_no_record_holds_yet_is_refused_with_it(key: str, value: str, instead: str) -> None:

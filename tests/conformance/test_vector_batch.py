@@ -23,6 +23,7 @@ from fast_core.errors import ConfigError, EnvironmentFailed
 from tests.conformance.test_env_batch import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.vector_toys import with_vector_form
+from tests.forms import slow_but
 
 CARTPOLE = EnvironmentConfig(id="CartPole-v1")
 BREAKOUT = AtariConfig(terminal_on_life_loss=True, noop_max=5)
@@ -366,7 +367,7 @@ def test_ales_own_vectorised_games_give_single_frames() -> None:
     driver.batch.close()
 
 
-@pytest.mark.parametrize("limit", [60, 27_000])
+@pytest.mark.parametrize("limit", slow_but([60], [60, 27_000]))
 def test_envpools_games_go_on_after_a_lost_life_and_end_at_their_limit(limit: int) -> None:
     pytest.importorskip("envpool")
     config = EnvironmentConfig(

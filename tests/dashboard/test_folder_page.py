@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -212,5 +213,10 @@ def test_page_of_a_run_that_serves_its_own_says_where_its_frames_are(tmp_path: P
     assert "--dashboard" in source.hello().why_no_frames
     Served("http://127.0.0.1:8420/", 8420, 1).write(run.dashboard)
     assert "serves: http://127.0.0.1:8420/" in source.hello().why_no_frames
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    Served("http://127.0.0.1:8420/", 8420, gone.pid).write(run.dashboard)
+    told = source.hello().why_no_frames
+    assert "own page has died" in told and "--dashboard" in told and "8420" not in told
     source.close()
     lock.close()

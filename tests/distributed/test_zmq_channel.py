@@ -91,6 +91,20 @@ def test_other_descriptors_wake_it_for_as_long_as_they_are_named(hub: ZmqHub) ->
             os.close(descriptor)
 
 
+def test_descriptor_that_bears_the_number_of_a_closed_one_wakes_it_too(hub: ZmqHub) -> None:
+    first, first_in = os.pipe()
+    assert hub.wait(0.0, (first,)) == []
+    second, second_in = os.pipe()
+    try:
+        hub.forget(first)
+        os.dup2(second, first)
+        os.write(second_in, b"x")
+        assert hub.wait(10.0, (first,)) == [first]
+    finally:
+        for descriptor in (first, first_in, second, second_in):
+            os.close(descriptor)
+
+
 def test_sender_that_never_stops_does_not_keep_the_launcher(hub: ZmqHub, path: str) -> None:
     """It has a display, signals and deaths to see to."""
     channel, ended = ZmqNodeChannel(path, "env-0", lambda: None), threading.Event()

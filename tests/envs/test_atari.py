@@ -59,9 +59,13 @@ def actions(env: Any, steps: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(0, env.action_space.n, steps)
 
 
-@pytest.mark.parametrize("grayscale", [True, False])
-@pytest.mark.parametrize("skip", slow_but([4], [1, 2, 4]))
-@pytest.mark.parametrize("life_loss", [True, False])
+@pytest.mark.parametrize(
+    ("grayscale", "skip", "life_loss"),
+    slow_but(
+        [(True, 4, True), (False, 4, False)],
+        [(g, skip, loss) for g in (True, False) for skip in (1, 2, 4) for loss in (True, False)],
+    ),
+)
 def test_frames_and_rewards_are_those_of_gymnasiums_wrapper(
     grayscale: bool, skip: int, life_loss: bool
 ) -> None:
@@ -223,7 +227,7 @@ def test_an_episode_that_began_within_a_game_begins_there_again() -> None:
     assert other.reset(seed=0)[1]["lives"] == 5
 
 
-@pytest.mark.parametrize("sticky", [0.0, 0.25])
+@pytest.mark.parametrize("sticky", slow_but([0.25], [0.0, 0.25]))
 def test_a_restored_batch_goes_on_within_a_game(sticky: float) -> None:
     settings = config(atari=LIVES | {"repeat_action_probability": sticky})
     batch = GymnasiumBatch(settings, seed=1, shard=0, envs=2)

@@ -19,7 +19,15 @@ from fast_core.config import (
     SupervisionConfig,
 )
 from fast_core.errors import TransportError
-from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.events import (
+    Command,
+    Failed,
+    NodeExited,
+    Ready,
+    Respawn,
+    ScaleRequested,
+    Stop,
+)
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
@@ -90,6 +98,28 @@ def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
     assert notes() == ["1 shard", "2 shards", "0 shards"]
     desk.shell.take(Ready("env-2", 2))
     assert notes()[2] == "2 shards"
+
+
+def test_node_that_was_retired_is_not_missed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first wake-up of the scheduler would end a run that has fewer nodes now."""
+    shell = desk.shell
+    monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
+    shell.roster.retire("env-2")
+    assert shell.overdue() == []
+    shell.roster.respawn(Respawn("env-2", 2))
+    assert shell.overdue() == []
+
+
+def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.shell._desk, "scaled", lambda command: None)
+    desk.shell.take(ScaleRequested(1, "env", 4, relative=False))
+    assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-3"]
+    desk.shell.take(Failed("env-3", "starting", "ValueError", "", {}))
+    assert desk.shell.roster.take_retired() == ["env-3"]
+    desk.shell.take(NodeExited("env-3", "", reaped=True))
+    assert desk.shell.roster.take_retired() == []
 
 
 def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:

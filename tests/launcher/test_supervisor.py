@@ -334,6 +334,31 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     assert shell.roster.dying == {}
 
 
+@pytest.mark.parametrize("died", [False, True])
+def test_retired_node_is_killed_after_its_grace_time_and_never_who_bears_its_name_next(
+    tree: FakeTree,
+    interrupts: Interrupts,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    died: bool,
+) -> None:
+    """The news of its death may be taken before that of its retirement is acted upon."""
+    clock, killed = [0.0], list[str]()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    tree.send_signal = lambda child, number: killed.append(child.name)  # type: ignore[attr-defined]
+    silent = SimpleNamespace(decide=lambda what, why: None, log=lambda line: None)
+    shell = SimpleNamespace(run=SimpleNamespace(log=Path), chronicle=silent, progress=silent)
+    unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
+    supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
+    tree["env-1"].status = -9 if died else None
+    supervisor._watch_retired(["env-1"])
+    if died:
+        tree["env-1"].status = None  # it was added again
+    clock[0] = 3600.0
+    supervisor._watch_retired(())
+    assert killed == ([] if died else ["env-1"])
+
+
 def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
     tree: FakeTree, interrupts: Interrupts, stage: Stage
 ) -> None:

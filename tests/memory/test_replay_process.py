@@ -21,6 +21,7 @@ from fast_core.memory import (
 )
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.spec import FieldSpec, SpaceSpec
+from tests.forms import slow_but
 
 pytestmark = pytest.mark.process
 
@@ -78,7 +79,7 @@ def draw_until(end_s: float, reader: ReplayReader, tree: PriorityTree) -> int:
     return batches
 
 
-@pytest.mark.parametrize("words", [3, 16 * 1024], ids=["12 B", "64 KiB"])
+@pytest.mark.parametrize("words", slow_but([16 * 1024], [3, 16 * 1024]))
 def test_rows_of_killed_writers_are_whole_or_not_there(
     memory: Memory, children, words: int
 ) -> None:

@@ -228,7 +228,7 @@ def test_forked_helper_of_another_session_does_not_outlive_the_run(
 
 @pytest.mark.parametrize(
     "fault",
-    slow_but(["gil", "deaf child"], ["sleep", "gil", "deaf", "child", "deaf child", "daemon"]),
+    slow_but(["gil"], ["sleep", "gil", "deaf", "child", "deaf child", "daemon"]),
 )
 def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) -> None:
     """FT-08: asked, then terminated, then killed; with what they started."""
@@ -358,15 +358,15 @@ def test_launcher_killed_while_the_probe_has_children(workplace: Workplace) -> N
 # --- a node or the fork server dies ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause"),
-    [
-        ("raise", "bad joint 7"),
-        ("exit", "exited with status 7"),
-        ("segfault", "was killed by SIGSEGV"),
-        ("killed", "was killed by SIGKILL"),
-    ],
-)
+FAILURES = [
+    ("raise", "bad joint 7"),
+    ("segfault", "was killed by SIGSEGV"),
+    ("exit", "exited with status 7"),
+    ("killed", "was killed by SIGKILL"),
+]
+
+
+@pytest.mark.parametrize(("fault", "cause"), slow_but(FAILURES[:2], FAILURES))
 def test_failing_environment_ends_the_run_with_its_cause(
     workplace: Workplace, fault: str, cause: str
 ) -> None:
@@ -387,7 +387,7 @@ def test_failing_environment_ends_the_run_with_its_cause(
 @pytest.mark.parametrize(
     "name",
     slow_but(
-        ["env-0", "metrics-0", "fork server"],
+        ["env-0", "fork server"],
         ["env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "fork server"],
     ),
 )
@@ -403,10 +403,13 @@ def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
     assert f"First cause: node '{name}'" in launched.screen
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause"),
-    [("cancelled", "CancelledError: by the"), ("leave with text", "SystemExit: the licence has")],
-)
+LEAVING = [
+    ("leave with text", "SystemExit: the licence has"),
+    ("cancelled", "CancelledError: by the"),
+]
+
+
+@pytest.mark.parametrize(("fault", "cause"), slow_but(LEAVING[:1], LEAVING))
 @pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
 def test_environment_that_raises_past_exception_ends_the_run_with_its_cause(
     workplace: Workplace, mode: str, fault: str, cause: str

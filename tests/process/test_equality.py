@@ -53,11 +53,15 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-ALL_COUNTS = (("discrete, normalised", (1, 2, 4)),)
-CASES = (("discrete", (4,)), *ALL_COUNTS, ("continuous, normalised", (2,)))
+CASES = (
+    ("discrete, normalised", (1, 4)),
+    ("discrete, normalised", (2,)),
+    ("discrete", (4,)),
+    ("continuous, normalised", (2,)),
+)
 
 
-@pytest.mark.parametrize(("name", "counts"), slow_but(ALL_COUNTS, CASES))
+@pytest.mark.parametrize(("name", "counts"), slow_but(CASES[:1], CASES))
 def test_processes_equal_inline_bit_for_bit(
     workplace: Workplace, name: str, counts: tuple[int, ...]
 ) -> None:

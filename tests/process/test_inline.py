@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.process.harness import Workplace, eventually
+from tests.process.harness import Workplace, eventually, tracebacks
 
 pytestmark = pytest.mark.process
 
@@ -87,6 +87,20 @@ def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) ->
         "", "mode=inline", "supervision.start_timeout_s=1", "stop={env_steps: 100}", made_s=0.3
     )
     assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+
+
+def test_ctrl_c_gets_out_of_a_constructor_that_takes_long(workplace: Workplace) -> None:
+    """A node makes its environments one after the other: that may be minutes."""
+    launched = workplace.toy("", "mode=inline", "rollout.envs_per_shard=9", made_s=0.3)
+    eventually(lambda: list(launched.home.glob("runs/*/*/config.yaml")), "the checks are over")
+    made = launched.home / "made"
+    before = len(made.read_text().splitlines())
+    eventually(lambda: len(made.read_text().splitlines()) > before, "one is made for a node")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130, launched.screen
+    assert "interrupted" in launched.screen and tracebacks(launched) == 0, launched.screen
+    assert len(made.read_text().splitlines()) < before + 5
     assert launched.leftovers() == []
 
 

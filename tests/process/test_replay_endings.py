@@ -38,9 +38,7 @@ KILLED = [
 # --- deaths --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("update", "name"), slow_but([("allreduce", "replay-0"), ("async", "optimizer-1")], KILLED)
-)
+@pytest.mark.parametrize(("update", "name"), slow_but([("async", "optimizer-1")], KILLED))
 def test_killed_node_ends_the_run_with_its_name(
     workplace: Workplace, update: str, name: str
 ) -> None:

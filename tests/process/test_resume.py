@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,31 @@ def files(checkpoint: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Path]:
+    """The runs folder of a run that is over, which several tests begin with; not to be changed."""
+    place = Workplace()
+    launched = place.launch(config=config("discrete"))
+    assert launched.wait() == 0, launched.screen
+    assert launched.leftovers() == []
+    yield launched.home / "runs"
+    place.close()
+
+
+@pytest.fixture
+def finished(whole: Path, workplace: Workplace) -> Path:
+    """The directory of that run, in a folder of the test's own."""
+    runs = workplace.folder() / "runs"
+    shutil.copytree(whole, runs)
+    (run,) = runs.glob("*/*/")
+    return run
+
+
+def go_on(workplace: Workplace, run: Path, *overrides: str) -> Launched:
+    arguments = ["-m", "fast_core.cli", "resume", str(run), *overrides]
+    return workplace.start(arguments, home=run.parents[2])
+
+
 @pytest.mark.parametrize("name", slow_but(["continuous, normalised"], CASES))
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
@@ -124,12 +150,10 @@ def test_resumed_run_counts_on(workplace: Workplace) -> None:
     assert steps[-1] == TICKETS * ROWS
 
 
-def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace) -> None:
-    run = workplace.launch(config=config("discrete"))
-    assert run.wait() == 0
-    again = workplace.resume(run, f"stop.env_steps={(TICKETS + 5) * ROWS}")
+def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace, finished: Path) -> None:
+    again = go_on(workplace, finished, f"stop.env_steps={(TICKETS + 5) * ROWS}")
     assert again.wait() == 0, again.screen
-    assert sorted(digests(run.run)) == list(range(TICKETS + 5))
+    assert sorted(digests(finished)) == list(range(TICKETS + 5))
 
 
 @pytest.mark.slow
@@ -149,32 +173,29 @@ def test_schedule_does_not_follow_a_limit_that_is_raised(workplace: Workplace) -
     assert f"horizon_env_steps={limit + ROWS}" in over.screen
 
 
-def test_new_run_may_begin_at_anothers_checkpoint(workplace: Workplace) -> None:
-    first = workplace.launch(config=config("discrete"))
-    assert first.wait() == 0
-    more = ["--resume", str(first.run), f"stop.env_steps={(TICKETS + 5) * ROWS}"]
-    second = workplace.launch(*more, config=config("discrete"))
+def test_new_run_may_begin_at_anothers_checkpoint(workplace: Workplace, finished: Path) -> None:
+    home, before = finished.parents[2], set(finished.rglob("*"))
+    more = ["--resume", str(finished), f"stop.env_steps={(TICKETS + 5) * ROWS}"]
+    second = workplace.launch(*more, config=config("discrete"), home=home)
     assert second.wait() == 0, second.screen
-    assert second.run != first.run
+    assert second.run != finished and set(finished.rglob("*")) == before
     assert sorted(digests(second.run)) == list(range(TICKETS, TICKETS + 5))
 
 
-def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace) -> None:
+def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace, finished: Path) -> None:
     """CKPT-03: the newest is cut by one byte."""
-    run = workplace.launch(config=config("discrete"))
-    assert run.wait() == 0
-    expected = digests(run.run)
-    folder = run.run / "checkpoints"
+    expected = digests(finished)
+    folder = finished / "checkpoints"
     *_, previous, newest = complete_names(folder)
     learner = folder / newest / LEARNER_FILE
     learner.write_bytes(learner.read_bytes()[:-1])
 
-    resumed = workplace.resume(run)
+    resumed = go_on(workplace, finished)
     assert resumed.wait() == 0, resumed.screen
     assert f"checkpoint {newest} is damaged: {LEARNER_FILE}" in resumed.screen
     assert (folder / f"{newest}.damaged" / LEARNER_FILE).exists()
-    assert digests(run.run) == expected
-    rows = [event for event in run.events() if event["what"] == "digest"]
+    assert digests(finished) == expected
+    rows = [event for event in resumed.events() if event["what"] == "digest"]
     assert len(rows) == TICKETS + 5, "the last five tickets were trained on again"
     assert complete_names(folder)[-2:] == [previous, newest]
 
@@ -227,21 +248,17 @@ def test_newest_complete_checkpoint_always_loads(workplace: Workplace, kills: in
         run = workplace.resume(run)
 
 
-def test_run_of_another_kind_is_refused(workplace: Workplace) -> None:
-    run = workplace.launch(config=config("discrete"))
-    assert run.wait() == 0
-    other = workplace.resume(run, "rollout.shards=2")
+def test_run_of_another_kind_is_refused(workplace: Workplace, finished: Path) -> None:
+    other = go_on(workplace, finished, "rollout.shards=2")
     assert other.wait() == 2
     last = other.screen.strip().splitlines()[-1]
     assert "rollout must be as in the checkpoint" in last
     assert other.leftovers() == []
 
 
-def test_run_without_checkpoint_can_not_be_resumed(workplace: Workplace) -> None:
-    run = workplace.launch(config=config("discrete"))
-    assert run.wait() == 0
-    shutil.rmtree(run.run / "checkpoints")
-    other = workplace.resume(run)
+def test_run_without_checkpoint_can_not_be_resumed(workplace: Workplace, finished: Path) -> None:
+    shutil.rmtree(finished / "checkpoints")
+    other = go_on(workplace, finished)
     assert other.wait() == 1
     assert "no complete checkpoint" in other.screen
     assert "Traceback" not in other.screen

@@ -73,7 +73,7 @@ def launch(workplace: Workplace, home: Path, path: Path, used: str, *overrides: 
 PLACES = [("checkout", False), ("checkout", True), ("wheel", False), ("wheel", True)]
 
 
-@pytest.mark.parametrize(("place", "packages"), slow_but([PLACES[0], PLACES[-1]], PLACES))
+@pytest.mark.parametrize(("place", "packages"), slow_but([PLACES[-1]], PLACES))
 def test_folder_of_any_name_is_found(workplace: Workplace, place: str, packages: bool) -> None:
     home = workplace.folder()
     user_folder(home, packages=packages)

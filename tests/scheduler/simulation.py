@@ -108,7 +108,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
     }
     more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
     more |= {"comebacks", "comebacks_on_error", "spare_nodes", "optional"}
-    more |= {"policy_nodes", "spare_policies"}
+    more |= {"policy_nodes", "spare_policies", "balance_policies"}
     more |= {
         "moments",
         "changeable",

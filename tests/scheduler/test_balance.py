@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from fast_core.events import Assign, Decision, Release, RolloutOrder
+from fast_core.events import Acted, Assign, Decision, Leave, Release, RolloutOrder
 from fast_core.scheduler.balance import LEAST_SAMPLES, Loads
 from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, duration, make_settings, simulate
@@ -109,3 +110,101 @@ def test_node_that_came_back_is_measured_anew() -> None:
         loads.completed("b", 1.0)
     loads.bury("a")
     assert loads.proposals(held, ["a", "b"]) == []
+
+
+# --- policy nodes --------------------------------------------------------------------------------
+
+POLICIES, REQUESTS = ("policy0", "policy1"), 10
+LOOK_S = 1.0  # virtual, between two looks at their counters
+
+
+class Acting:
+    """Two policy nodes, of which the second takes ``slow`` times as long, each one after another.
+
+    ``held`` are the shards of each where the run begins, None for the usual ones. Every shard has
+    an env node to itself, which takes nothing: what counts is who acts. Finding out takes the time
+    of some rollouts of the slow one, so the slower it is, the longer is the run.
+    """
+
+    def __init__(self, slow: float, degree: int, held: tuple[int, int] | None, *, balance: bool):
+        names = tuple(f"env{k}" for k in range(SHARDS))
+        rounds = TICKETS if slow > 3.0 else 100
+        self.world = World(
+            make_settings(
+                shards=SHARDS,
+                env_nodes=names,
+                policy_nodes=POLICIES,
+                other_nodes=POLICIES,
+                spare_policies=(),
+                balance_policies=balance,
+                degree=degree,
+                slots_per_shard=degree + 1,
+                stop_env_steps=rounds * SHARDS * ROWS,
+            )
+        )
+        self.slow = slow
+        self.free_ms = dict.fromkeys(POLICIES, 0)
+        self.done: Counter[str] = Counter()
+        self.busy_ms: Counter[str] = Counter()
+        if held is not None:
+            self.assign([POLICIES[0]] * held[0] + [POLICIES[1]] * held[1])
+
+    def assign(self, nodes: list[str]) -> None:
+        """Let the run begin with this assignment."""
+        acting = self.world.scheduler._run.acting
+        acting.held.clear()
+        for shard, node in enumerate(nodes):
+            acting._give(shard, node)
+        self.world.audit.actor = dict(enumerate(nodes))
+
+    def lasts_ms(self, node: str, task: Task) -> int | None:
+        if not isinstance(task, RolloutOrder):
+            return 1
+        actor = POLICIES[task.actor]
+        took_ms = 50 + duration(0, node, task, {RolloutOrder: 100})
+        took_ms = round(took_ms * (self.slow if actor == POLICIES[1] else 1.0))
+        now_ms = round(self.world.now_s * 1000)
+        self.free_ms[actor] = max(self.free_ms[actor], now_ms) + took_ms
+        self.done[actor] += REQUESTS
+        self.busy_ms[actor] += took_ms
+        return self.free_ms[actor] - now_ms
+
+    def look(self) -> None:
+        for node in POLICIES:
+            if done := self.done.pop(node, 0):
+                self.world.deliver(Acted(node, done, self.busy_ms.pop(node) / 1000))
+
+    def took_s(self) -> float:
+        self.world.make_ready()
+        events: list[Any] = [(LOOK_S * (1 + k), self.look) for k in range(2000)]
+        end = simulate(self.world, lasts_ms=self.lasts_ms, events=events)
+        assert end.reason == "finished"
+        return self.world.now_s
+
+
+@pytest.mark.parametrize(("slow", "degree"), slow_but([(3.0, 0)], CASES))
+def test_one_slow_policy_node_of_two_costs_little_against_the_best_assignment(
+    slow: float, degree: int
+) -> None:
+    """16 shards for speeds of 3 to 1, or 6 to 1: 12 and 4, or 14 and 2, finding out included.
+
+    Above degree 0 quick shards collect in the place of slow ones, as they lie in their slots.
+    """
+    best = (12, 4) if slow == 3.0 else (14, 2)
+    best_s = Acting(slow, degree, best, balance=False).took_s()
+    found = Acting(slow, degree, None, balance=True)
+    assert found.took_s() <= 1.05 * best_s
+    if degree == 0:
+        assert 1.5 * best_s < Acting(slow, degree, None, balance=False).took_s()
+    held = Counter(found.world.audit.actor.values())
+    assert abs(held["policy0"] - best[0]) <= 1
+    why = next(c.why for _, c in found.world.log if isinstance(c, Decision) and c.what == "balance")
+    assert "from policy1 to policy0: a request takes" in why
+    assert found.world.scheduler.statistics().rows_dropped == 0
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_equal_policy_nodes_keep_their_shards(degree: int) -> None:
+    acting = Acting(1.0, degree, None, balance=True)
+    acting.took_s()
+    assert not [command for _, command in acting.world.log if isinstance(command, Leave)]

@@ -20,6 +20,7 @@ from fast_core.scheduler.degree import (
 )
 from fast_core.scheduler.statistics import Statistics
 from fast_core.scheduler.times import Times
+from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, make_settings, simulate
 
 SHARDS, MOST = 4, 16
@@ -220,8 +221,13 @@ def run_for(
     return world, tickets / world.scheduler.statistics().elapsed_s
 
 
-@pytest.mark.parametrize("dispersion", [0.05, 0.5])
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("profile", "dispersion"),
+    slow_but(
+        [("collect slow", 0.5), ("balanced", 0.05), ("train slow", 0.5)],
+        [(profile, dispersion) for profile in PROFILES for dispersion in (0.05, 0.5)],
+    ),
+)
 def test_auto_reaches_nine_tenths_of_the_best_degree_and_keeps_rows_as_fresh(
     profile: str, dispersion: float
 ) -> None:

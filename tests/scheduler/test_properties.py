@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fast_core.events import (
+    Acted,
     Asked,
     Evaluated,
     Failed,
@@ -64,6 +65,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         values["spare_nodes"] = tuple(f"env{3 + k}" for k in range(max(spare, 0)))
     if draw(st.booleans()):
         values["policy_nodes"] = values["other_nodes"]
+        values["balance_policies"] = draw(st.booleans())
         if draw(st.booleans()):
             values["spare_policies"] = ("policy2", "policy3")
     if values["eval_every_env_steps"] is not None:
@@ -303,6 +305,16 @@ class Nodes(RuleBasedStateMachine):
             assert len(sends) == 1
         elif not answers:
             self.scales += 1
+
+    @precondition(lambda self: self.going and self.settings.balance_policies)
+    @rule(pick=PICK, busy_s=st.lists(st.floats(0.001, 1.0), min_size=4, max_size=8))
+    def acting_takes(self, pick: int, busy_s: list[float]) -> None:
+        """Of two policy nodes one is slower: shards may come to the other."""
+        names = self.world.audit.policies
+        for each_s in busy_s:
+            for node, slower in ((names[pick % len(names)], 5), (names[-1], 1)):
+                if self.going:
+                    self.world.deliver(Acted(node, 10, each_s * slower))
 
     @precondition(lambda self: self.going and self.world.audit.joining)
     @rule(pick=PICK, fails=st.booleans())

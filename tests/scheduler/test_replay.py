@@ -197,7 +197,7 @@ def test_drift_stays_in_a_band_and_nobody_loses_anything(degree: int, paused: st
     assert statistics.rows_dropped == 0 and statistics.updates == 3600
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=30)
 @given(
     ratio=st.sampled_from(["0.1", "0.333", "1/3", "2.5", "1000"])
     | st.integers(1, 9999).map(lambda thousandths: str(thousandths / 1000)),

@@ -16,6 +16,7 @@ from fast_core.events import (
     Transformed,
 )
 from fast_core.scheduler import Scheduler
+from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, make_settings, simulate
 
 
@@ -35,8 +36,15 @@ def cluster(**changes: object) -> World:
     return world
 
 
-@pytest.mark.parametrize(("degree", "slots"), [(0, 1), (1, 1), (1, 2), (5, 2), (5, 6), (50, 4)])
-@pytest.mark.parametrize("mode", ["async", "sync"])
+ENDS = [
+    (degree, slots, mode)
+    for degree, slots in ((0, 1), (1, 1), (1, 2), (5, 2), (5, 6), (50, 4))
+    for mode in ("async", "sync")
+]
+QUICK_ENDS = [(0, 1, "sync"), (1, 1, "async"), (1, 2, "sync"), (5, 6, "async"), (50, 4, "sync")]
+
+
+@pytest.mark.parametrize(("degree", "slots", "mode"), slow_but(QUICK_ENDS, ENDS))
 def test_cluster_reaches_its_end_exactly(degree: int, slots: int, mode: str) -> None:
     world = cluster(degree=degree, slots_per_shard=slots, eval_mode=mode)
     end = simulate(world, seed=degree)
@@ -110,9 +118,10 @@ def test_higher_degree_hides_the_time_of_training() -> None:
     assert took_s[0] > 1.3 * took_s[1] >= 1.3 * took_s[3] * 0.9
 
 
-def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
+@pytest.mark.parametrize("every_s", slow_but([9], [9, 5]))
+def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes(every_s: int) -> None:
     resumes = 0
-    for second in range(1, 40, 5):
+    for second in range(1, 40, every_s):
         world = cluster(degree=2, slots_per_shard=2)
         end = simulate(world, events=[(float(second), StopRequested("SIGINT", save=True))])
         assert end.reason == "interrupted"
@@ -126,19 +135,19 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes() -> None:
         resumed.make_ready()
         assert simulate(resumed).reason == "finished"
         assert resumed.scheduler.statistics().env_steps_trained == 60_000
-    assert resumes > 5
+    assert resumes > 27 // every_s
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"degree": 0},
-        {"stages": ("s", "t")},
-        {"stages": ("s",), "degree": 0},
-        {"restarts": {"env": 5}},
-    ],
-)
+GROWING: list[dict[str, object]] = [
+    {},
+    {"degree": 0},
+    {"stages": ("s", "t")},
+    {"stages": ("s",), "degree": 0},
+    {"restarts": {"env": 5}},
+]
+
+
+@pytest.mark.parametrize("changes", slow_but([GROWING[0], *GROWING[3:]], GROWING))
 def test_work_per_event_does_not_grow_with_the_number_of_shards(changes: dict[str, object]) -> None:
     """Counted in function calls, which no busy machine can disturb."""
     calls = {shards: _calls_per_event(shards, changes) for shards in (20, 2000)}

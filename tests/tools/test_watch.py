@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from fast_core.dashboard.serving import url_of
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.screens.served import Served
+from fast_core.screens.served import Served, now_served
 from fast_core.tools.watch import folder_at, watch
 from tests.tools.made_runs import made_run
 
@@ -54,4 +55,8 @@ def test_page_that_a_run_serves_itself_is_found_at_its_address(
         url, port = url_of(host, listening), listening.getsockname()[1]
         Served(url, port, os.getpid()).write(run.dashboard)
         assert watch(run.path, host="127.0.0.1", port=0, opens=False) == 0
+        with subprocess.Popen(["true"]) as gone:
+            gone.wait()
+        Served(url, port, gone.pid).write(run.dashboard)  # and who listens there is another
+        assert now_served(run.dashboard) is None
     assert f"serves its page itself: {url}" in capsys.readouterr().out

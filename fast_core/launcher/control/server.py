@@ -93,7 +93,7 @@ class ControlServer:
             link.setblocking(False)
             client = Client(link, time.monotonic())
             self._clients.append(client)
-            self._epoll.register(link, select.EPOLLIN)  # it leaves when it is closed
+            self._epoll.register(link, select.EPOLLIN)
             if len(self._clients) > MOST_CLIENTS:
                 text = f"{MOST_CLIENTS} others ask something of this run; try again in a moment"
                 self.finish(client, Answer("refused", text))
@@ -144,6 +144,8 @@ class ControlServer:
     def _drop(self, client: Client) -> None:
         if client in self._clients:
             self._clients.remove(client)
+            # It would stay if a callback has forked, whose process keeps the connection open.
+            self._epoll.unregister(client.link)
         client.link.close()
 
     def close(self) -> None:

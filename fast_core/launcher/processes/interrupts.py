@@ -32,10 +32,12 @@ class Interrupts:
         signal: The same; None where none came and the end was asked for otherwise.
         raises: Whether the second one raises `KeyboardInterrupt`; for inline mode, where what
             hangs may be this very thread.
+        at_once: Whether the first one raises it too: nothing has begun that an end in order saves.
     """
 
     def __init__(self) -> None:
         self.raises = False
+        self.at_once = False
         self.count = 0
         self.number = signal.SIGINT
         self.signal: signal.Signals | None = None
@@ -139,12 +141,12 @@ class Interrupts:
             return
         self.count += 1
         self._counted_s = now_s
-        if self.raises and self.count > 1:
-            raise KeyboardInterrupt
         if self.count == 1:
             # From here, because in inline mode the loop may hang in an environment.
             with contextlib.suppress(OSError):
                 os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())
+        if self.raises and (self.count > 1 or self.at_once):
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import zlib
 import msgspec
 
 from fast_core.events import (
+    Acted,
     Changed,
     CheckpointWritten,
     Envelope,
@@ -15,6 +16,7 @@ from fast_core.events import (
     Failed,
     Late,
     LauncherEvent,
+    Left,
     NodeExited,
     Noted,
     Ready,
@@ -33,7 +35,7 @@ from fast_core.events import (
 from fast_core.run.schedule import Entry
 
 # What the scheduler is never given, takes in any order, or refuses where a run is recorded.
-UNRECORDED = (Restoring, Late, ScaleRequested)
+UNRECORDED = (Restoring, Late, ScaleRequested, Acted, Left)
 # What no node of a rerun gives: it comes from outside, or of saving, which a rerun leaves out.
 FROM_OUTSIDE = (
     Tick,

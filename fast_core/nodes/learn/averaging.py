@@ -158,7 +158,7 @@ class SharedExchange:
         self._boxes = [[memory.gradient(r, turn) for r in ranks] for turn in turns]
         self._others = [memory.doorbell(plan.names.optimizers[r]) for r in ranks if r != rank]
         self._rank, self._step = rank, 0
-        self._sum: F32 = np.empty_like(self._boxes[0][0]["gradient"][0])
+        self._own: F32 | None = None
 
     def offer(self, step: int, gradient: F32 | None, digest: bytes) -> None:
         """Publish the own vector."""
@@ -169,7 +169,9 @@ class SharedExchange:
         if digest:
             box["digest"][0] = np.frombuffer(digest, np.uint8)
         box.publish(step, Gradient(length, has_digest=bool(digest)))
-        self._step = step
+        if gradient is not None and not gradient.flags.writeable:
+            gradient = gradient.copy()
+        self._step, self._own = step, gradient
         for doorbell in self._others:
             doorbell.ring()
 
@@ -186,18 +188,21 @@ class SharedExchange:
         return Averaged(self._mean(boxes, [said.length for said in words]), digests)
 
     def _mean(self, boxes: Sequence[Mailbox[Gradient]], lengths: list[int]) -> F32 | None:
-        if min(lengths) == 0:
+        mean = self._own
+        if min(lengths) == 0 or mean is None:
             return None
         if min(lengths) != max(lengths):
             raise ReplicasDiffer(
                 f"optimizers that average must give gradients of one length at step {self._step}; "
                 f"got {lengths}, by rank. They have not taken the same steps."
             )
-        mean = self._sum[: lengths[0]]
+        first, *others = [box["gradient"][0, : len(mean)] for box in boxes]
         with np.errstate(all="ignore"):  # what is not finite is a step that `apply` skips
-            np.copyto(mean, boxes[0]["gradient"][0, : len(mean)])
-            for box in boxes[1:]:
-                np.add(mean, box["gradient"][0, : len(mean)], out=mean)
+            # In place of the own vector, which its box has: the learner's own memory, mostly, so
+            # that nothing is left to be copied.
+            np.add(first, others[0], out=mean)
+            for other in others[1:]:
+                np.add(mean, other, out=mean)
             np.divide(mean, np.float32(len(boxes)), out=mean)
         return mean
 

@@ -14,6 +14,7 @@ from fast_core.config.file import loads
 from fast_core.errors import ConfigError
 from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
+from tests.forms import slow_but
 
 GRADIENTS = ["explicit", "autograd"]
 
@@ -76,7 +77,11 @@ def test_columns_of_the_policy_that_acted_are_those_of_ppo(
     assert got.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("environment", spaces.ALL, ids=spaces.name)
+@pytest.mark.parametrize(
+    "environment",
+    slow_but([spaces.SMALL_PICTURE, spaces.PARTS, spaces.REACH], spaces.ALL),
+    ids=spaces.name,
+)
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_importance_weights_of_the_policy_that_acted_are_one(environment, gradient):
     config = appo(minibatch_size=64, gradient=gradient, hidden_sizes=None)

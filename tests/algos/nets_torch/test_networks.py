@@ -80,8 +80,16 @@ IMAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cnn", ["nature_cnn", "residual_cnn"])
-@pytest.mark.parametrize(("shape", "frames"), slow_but(IMAGES[:2], IMAGES))
+CNNS = ("nature_cnn", "residual_cnn")
+
+
+@pytest.mark.parametrize(
+    ("shape", "frames", "cnn"),
+    slow_but(
+        [(*each, cnn) for each, cnn in zip(IMAGES[:2], CNNS, strict=True)],
+        [(*each, cnn) for each in IMAGES for cnn in CNNS],
+    ),
+)
 def test_convolutions_equal_torch_modules(cnn, shape, frames):
     network_shape = NetworkShape(0, (), "tanh", True, 5, False, images=(shape,), cnn=cnn)
     leaves, _, _ = random_leaves(network_shape)

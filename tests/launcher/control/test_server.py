@@ -185,3 +185,19 @@ def test_descriptors_are_not_passed_on_to_programs(server: ControlServer, connec
     connect()
     server.take()
     assert not any(map(os.get_inheritable, (server.fileno(), server._listener.fileno())))
+
+
+def test_client_of_whom_a_fork_holds_a_copy_wakes_nobody_once_it_is_gone(
+    server: ControlServer, connect: Connect
+) -> None:
+    """A callback may start processes of its own, which keep whatever is open then."""
+    link = connect()
+    link.sendall(encode(StatusRequest()))
+    ((client, _),) = server.take()
+    copy = os.dup(client.link.fileno())
+    try:
+        server.finish(client, Answer("done"))
+        link.close()
+        assert select.select([server.fileno()], [], [], 0) == ([], [], [])
+    finally:
+        os.close(copy)
