@@ -118,7 +118,7 @@ class Scheduler:
         due_s = run.optional.next_s
         if run.began_s is None:
             return _earlier(due_s, run.start_deadline_s or 0.0)
-        if run.ending is None:
+        if run.ending is None and not run.telling_start:  # until then nothing is decided
             due_s = _earlier(due_s, run.time_limit_s)
         return _earlier(_earlier(due_s, run.restarts.next_s), run.standstill.check_s)
 
@@ -522,6 +522,9 @@ def _failed(run: Run, event: Failed | NodeExited) -> None:
         scaling.give_up(run, event)
         return
     text, cause = describe(event)
+    if event.node in run.crew_of(event.node).retired:
+        run.decide("retired node failed", text)
+        return
     again = comes_back(run.settings, event, run.ending)
     run.end("failed", text, cause, again=again)
 

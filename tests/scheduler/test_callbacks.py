@@ -48,6 +48,14 @@ def test_nothing_is_collected_before_callbacks_know_of_the_start() -> None:
     assert any(isinstance(command, Collect) for command in told(world))
 
 
+def test_time_that_is_up_while_callbacks_hear_of_the_start_wakes_nobody_before_they_have() -> None:
+    world = listening_world(begun=False, stop_env_steps=None, stop_time_s=5.0)
+    world.now_s = 6.0
+    assert world.scheduler.next_wakeup_s() is None
+    told(world)
+    assert world.ended is not None and world.ended.reason == "finished"
+
+
 def test_next_ticket_waits_until_callbacks_know_of_a_synchronous_evaluation() -> None:
     world = listening_world(evaluator="evaluator", eval_every_env_steps=20, eval_mode="sync")
     ticket(world)

@@ -235,6 +235,20 @@ def test_end_of_a_retired_node_is_no_failure_however_it_ends() -> None:
     assert "env1" not in world.audit.retired
 
 
+@pytest.mark.parametrize("kind", ["env", "policy"])
+def test_retired_node_that_fails_as_it_closes_does_not_end_the_run(kind: str) -> None:
+    world = acting_world(policies=2)
+    scale(world, 1, kind=kind)
+    while not commands(world.log, Retire):
+        node = next(each for each in (*NODES[:2], "policy1") if world.may_start(each))
+        world.start(node)
+        world.finish(node)
+    world.deliver(Failed(f"{kind}1", "closing", "ValueError", "", {}))
+    assert world.ended is None
+    work(world, f"{kind}1")
+    assert len(commands(world.log, Scaled)) == 1 and world.ended is None
+
+
 @given(
     st.lists(st.integers(0, 7), max_size=6), st.integers(1, 6), st.randoms(use_true_random=False)
 )
