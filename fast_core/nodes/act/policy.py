@@ -24,7 +24,8 @@ class Inquirer:
 
     Attributes:
         shard: Whose it is.
-        index: Its place among those of the node.
+        index: Its place among those that the node has when it comes, by which a recorded run
+            names it; there shards stay where they are.
 
     Concurrency: see `fast_core.memory.Mailbox`. This node writes the reply, and only while the
     request bears another number. Which reply was the last is read from the box, so a policy
