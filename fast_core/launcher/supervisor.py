@@ -16,6 +16,7 @@ import msgspec
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed, TransportError
 from fast_core.events import Failed, LogLine, NodeExited, Respawn, StopRequested
+from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
@@ -31,7 +32,6 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.shown.acting import ActingTimes
 from fast_core.launcher.topology import NodeSpec, spare_specs
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory

@@ -9,7 +9,7 @@ import pytest
 
 from fast_core.config import PolicyConfig
 from fast_core.events import Acted
-from fast_core.launcher.shown.acting import INTERVAL_S, ActingTimes
+from fast_core.launcher.acting_times import INTERVAL_S, ActingTimes
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
