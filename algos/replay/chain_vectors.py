@@ -125,8 +125,10 @@ def _build(
 ) -> tuple[ChainVectors, Networks, Layout]:
     layout = settings.layout(environment)
     networks, flat = torch_learner(settings).first(settings, environment, layout, seed=seed)
-    if "encoder" in networks.parts or settings.images(environment):
-        raise NotAChain("it is not every network itself, or sees images")
+    if "encoder" in networks.parts:
+        raise NotAChain("it is not every network itself")
+    if settings.images(environment):
+        raise NotAChain("it sees images")
     chains = {}
     for name in ("critics", "policy"):
         places = {p.name: p for p in layout.groups[name].parameters}

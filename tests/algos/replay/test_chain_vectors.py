@@ -14,6 +14,7 @@ from fast_core.algos.replay.chain_vectors import Members
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.algos.replay.torch_algorithm import TorchAlgorithm
 from fast_core.algos.replay.torch_box import TorchSAC
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.replay_cases import BOX, box_environment, make_batch, make_config, make_learner
 
 OWN = "tests.algos.own_networks:Both"
@@ -39,6 +40,17 @@ class Unseen(Normalised):
     def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
         features = super().forward(obs, *action)
         return features * 1.001 if isinstance(obs, Tensor) else features
+
+
+class Flat(nn.Module):
+    """One layer on whatever is seen."""
+
+    def __init__(self, observation, actions=0):
+        super().__init__()
+        self.layer = nn.Linear(observation.size + actions, 4)
+
+    def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
+        return self.layer(torch.cat([obs.flatten(1).float(), *action], 1)).relu()
 
 
 class OtherLoss(TorchSAC):
@@ -113,6 +125,20 @@ def test_log_says_who_differentiates(more, setup, says, caplog):
     learner = make_learner(config("sac", **more), box_environment(), **setup)
     assert by_autograd(learner) == (says != "by hand")
     assert len(caplog.messages) == bool(says) and says in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("observation", "says"),
+    [
+        (SpaceSpec("box", (2, 3), "float32", low=(-np.inf,), high=(np.inf,)), "by hand"),
+        (SpaceSpec("box", (20, 20, 1), "uint8", low=(0,), high=(255,)), "autograd: it sees images"),
+    ],
+)
+def test_rows_of_other_shapes_are_flattened_but_for_images(observation, says, caplog):
+    caplog.set_level(logging.INFO)
+    environment = EnvironmentSpec("Test-v0", observation, box_environment().action)
+    make_learner(config("sac", network=f"{__name__}:Flat"), environment)
+    assert says in caplog.text
 
 
 def test_losses_of_ones_own_stay():
