@@ -30,12 +30,14 @@ class Found:
     Attributes:
         environment: What it is like.
         config: The configuration, with a placement where one was measured.
+        made_s: How long the environment took to be made and reset.
         placed: What the measurement chose, or why there is none; None where it was not asked for.
     """
 
     environment: EnvironmentSpec
     config: RunConfig
     placed: Choice | str | None = None
+    made_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ def judge(
         resolved = resolve(found.config, found.environment, cores)
         check_one_per_process(resolved, found.environment)
         plan = make_plan(
-            resolved, found.environment, run_directory, checkpoint, continued_env_steps
+            resolved,
+            found.environment,
+            run_directory,
+            checkpoint,
+            continued_env_steps,
+            found.made_s,
         )
         plan = with_room(plan, memory_available())
         scheduler_settings(plan, "")  # has rules of its own
