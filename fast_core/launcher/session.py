@@ -38,7 +38,7 @@ from fast_core.launcher.shown.records import TraceDrain, write_crash, write_reco
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import NodeSpec, topology
-from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.launcher.verdict import Found, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -317,7 +317,7 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
     """Write down who got how many threads and why, and warn of what is not as it should be."""
     divided, found = verdict.divided, verdict.found
     shell.chronicle.decide("cores", " ".join(divided.reasons))
-    warnings = [*divided.warnings]
+    warnings = [*divided.warnings, *remarks(verdict.plan)]
     if found.environment.cast:
         warnings.append(
             f"environment {found.environment.id!r} gives {found.environment.cast} that its "
