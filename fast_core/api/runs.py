@@ -77,6 +77,7 @@ class Run:
     @property
     def config(self) -> Config:
         """Its configuration, with what every ``auto`` stood for."""
+        self._files.look_where_it_began()
         values = config_file.load(self._files.config, [], algorithm_config_type, resolved=True)
         return Config._of(values)
 

@@ -95,5 +95,5 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
     environment, made_s = ask_probe(tree, probe, start, interrupts, limit_s)
     if not (runs and auto):
         return Found(environment, config, made_s=made_s)
-    placed = measure(tree, config, environment, cores, interrupts)
+    placed = measure(tree, config, environment, cores, interrupts, made_s)
     return Found(environment, with_placement(config, placed), placed, made_s)

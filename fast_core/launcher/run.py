@@ -162,7 +162,6 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         stack.callback(progress.close)
         found = RunDirectory.open(run)
         stack.callback(_lock(found, progress).close)
-        found.look_where_it_began()
         config = load_run_config(found, overrides)
         _check_place(config, found)
         _check_page(config)
@@ -256,6 +255,7 @@ def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     """The resolved configuration of a run, with overrides."""
     from fast_core.algos.registry import algorithm_config_type
 
+    run.look_where_it_began()
     return config_file.load(run.config, overrides, algorithm_config_type, resolved=True)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
 import shutil
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
@@ -128,9 +128,10 @@ class RunDirectory:
 
     def look_where_it_began(self) -> None:
         """Let modules be found where this run found them, if they are nowhere else."""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            for part in reversed(json.loads(self.versions.read_bytes())):
-                look_in_too(filter(None, part.get("modules_in", "").split(os.pathsep)))
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+            parts = msgspec.json.decode(self.versions.read_bytes(), type=list[dict[str, str]])
+            for part in reversed(parts):
+                look_in_too(part.get("modules_in", "").split("\n"))
 
     @property
     def versions(self) -> Path:

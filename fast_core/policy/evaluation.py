@@ -311,7 +311,9 @@ def _named(name: str, own: EnvironmentConfig | None) -> Setting:
     """A configuration's file, a run's directory, or an environment's id."""
     path = Path(name).expanduser()
     if path.is_dir():
-        path = RunDirectory.open(path).config
+        run = RunDirectory.open(path)
+        run.look_where_it_began()
+        path = run.config
     if path.suffix in (".yaml", ".yml"):
         return _of_run(config_file.load(path, [], algorithm_config_type, resolved=True))
     if own is None:

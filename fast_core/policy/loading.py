@@ -105,6 +105,7 @@ def _of_folder(path: Path, checkpoint: str | None) -> tuple[PolicyFile, Path, st
             raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
         path, checkpoint = path.parent.parent, path.name
     run = RunDirectory.open(path)
+    run.look_where_it_began()
     file = _chosen(run, checkpoint)
     return file, run.path, f"of {run.path}"
 

@@ -110,8 +110,11 @@ class RunPlan:
         if self.made_s < QUICKLY_S:
             return limit_s
         shards = math.ceil(rollout.shards / self.env_nodes)
-        evaluated = self.config.evaluation.envs if self.evaluates else 0
-        return limit_s + 2 * self.made_s * max(shards * rollout.envs_per_shard, evaluated)
+        evaluation = self.config.evaluation
+        # the evaluator makes those of each of its environments before it is ready
+        stages = 1 + len(evaluation.environments) if self.evaluates else 0
+        most = max(shards * rollout.envs_per_shard, stages * evaluation.envs)
+        return limit_s + 2 * self.made_s * most
 
     def grace_s(self, node: str) -> float:
         """How long ``node`` may take from being asked to stop until it has."""

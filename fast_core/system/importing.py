@@ -7,6 +7,7 @@ import difflib
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
@@ -52,20 +53,37 @@ def user_module(name: str) -> ModuleType:
 
 
 def began_in() -> list[str]:
-    """The folders in which modules are found because of how this process was started.
+    """The folders in which modules are found besides what is installed.
 
-    That is the current one, and that of a script which lies elsewhere.
+    That is the current one, and what else is on `sys.path`: a script's, those of PYTHONPATH, and
+    what a user's code has put there. What is no line of UTF-8 is left out.
     """
-    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
-    folders = [os.path.dirname(os.path.abspath(main))] if main.endswith(".py") else []
+    with_python = [sysconfig.get_path("stdlib"), str(Path(__file__).parents[2])]
+    found = [os.path.abspath(each) for each in sys.path if each and os.path.isdir(each)]
+    found = [each for each in found if not _is_installed(each, with_python)]
     with contextlib.suppress(OSError):  # it was removed
-        folders.insert(0, os.getcwd())
-    return list(dict.fromkeys(folder for folder in folders if folder in sys.path + folders[:1]))
+        found.insert(0, os.getcwd())
+    return [each for each in dict.fromkeys(found) if _is_a_line(each)]
+
+
+def _is_a_line(text: str) -> bool:
+    return "\n" not in text and text.encode(errors="ignore").decode() == text
+
+
+def _is_installed(folder: str, with_python: list[str]) -> bool:
+    parts = Path(folder).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return True
+    return any(folder == each or folder.startswith(each + os.sep) for each in with_python)
 
 
 def look_in_too(folders: Iterable[str]) -> None:
-    """Let modules be found in these folders too, where they are nowhere else."""
-    sys.path += [each for each in folders if each not in sys.path and os.path.isdir(each)]
+    """Let modules be found in these folders too, where they are nowhere else.
+
+    What is no absolute path is passed over, since it was not written by `began_in`.
+    """
+    whole = [each for each in folders if os.path.isabs(each) and os.path.isdir(each)]
+    sys.path += [each for each in dict.fromkeys(whole) if each not in sys.path]
 
 
 def own(path: str) -> Any:

@@ -113,12 +113,17 @@ def test_modules_are_found_where_any_part_of_the_run_did_and_there_last(
     run = RunDirectory.create(tmp_path, "a", datetime.now())
     monkeypatch.setattr(sys, "path", ["first"])
     run.look_where_it_began()
-    run.versions.write_text("not JSON")
-    run.look_where_it_began()
-    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    for odd in ("not JSON", "5", "null", '["a"]', '[{"modules_in": 5}]', "[" * 99999):
+        run.versions.write_text(odd)
+        run.look_where_it_began()
+    here, there = str(tmp_path / "here:too"), str(tmp_path / "there")
     Path(here).mkdir()
     Path(there).mkdir()
-    parts = [{"python": "3"}, {"modules_in": f"{here}:{tmp_path / 'gone'}"}, {"modules_in": there}]
+    parts = [
+        {"python": "3"},
+        {"modules_in": f"{here}\n{tmp_path / 'gone'}\n."},
+        {"modules_in": there},
+    ]
     run.versions.write_text(json.dumps(parts))
     run.look_where_it_began()
     run.look_where_it_began()

@@ -19,4 +19,7 @@ def test_environments_slow_to_make_have_their_time(tmp_path: Path) -> None:
     assert replace(slow, env_nodes=1).start_timeout_s == limit_s + 2 * 10 * 4
     many = make_run_plan(tmp_path, make_config(evaluation=EvaluationConfig(envs=20)))
     assert replace(many, made_s=10.0).start_timeout_s == limit_s + 2 * 10 * 20
+    others = EvaluationConfig(envs=20, environments={"a": slow.config.environment})
+    both = make_run_plan(tmp_path, make_config(evaluation=others))
+    assert replace(both, made_s=10.0).start_timeout_s == limit_s + 2 * 10 * 40
     assert scheduler_settings(slow, "").start_timeout_s == slow.start_timeout_s

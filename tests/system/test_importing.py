@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from fast_core.errors import ConfigError
-from fast_core.system.importing import named
+from fast_core.system.importing import began_in, look_in_too, named
 
 
 @pytest.fixture
@@ -112,3 +115,24 @@ def test_package_of_the_current_folder_that_raises_is_not_kept(
     for _ in range(2):
         with pytest.raises(ConfigError, match="no licence"):
             named("broken_xy:Mine", "key")
+
+
+def test_folders_of_modules_are_what_is_on_the_path_and_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("here", "script", "put:there", "lib/site-packages", "of\ntwo", "\udcff")
+    here, script, put, installed, lines, odd = (str(tmp_path / name) for name in names)
+    for each in (here, script, put, installed, lines, odd):
+        os.makedirs(each)
+    root, stdlib = str(Path(__file__).parents[2]), sysconfig.get_path("stdlib")
+    path = ["", script, put, installed, lines, odd, root, stdlib, str(tmp_path / "gone"), script]
+    monkeypatch.setattr(sys, "path", [*path])
+    monkeypatch.chdir(here)
+    assert began_in() == [here, script, put]
+    os.rmdir(here)
+    assert began_in() == [script, put]
+    monkeypatch.chdir(tmp_path)
+    look_in_too(["script", "", installed, installed, script, "\0", here])
+    assert sys.path == path
+    look_in_too([str(tmp_path), str(tmp_path)])
+    assert sys.path == [*path, str(tmp_path)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import os
 import platform
 from datetime import datetime
 from pathlib import Path
@@ -33,14 +32,15 @@ DISTRIBUTIONS = (
 def write_versions(run: RunDirectory, now: datetime) -> None:
     """Add the versions of this part of a run, unless the part before it had the same ones.
 
-    ``modules_in`` are the folders in which modules were found besides what is installed.
+    ``modules_in`` are the folders in which modules were found besides what is installed, one on
+    each line.
 
     It takes some 20 ms: call it while others are waited for.
     """
     before: list[dict[str, str]] = []
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         before = msgspec.json.decode(run.versions.read_bytes(), type=list[dict[str, str]])
-    this = versions() | {"modules_in": os.pathsep.join(began_in())}
+    this = versions() | {"modules_in": "\n".join(began_in())}
     if before and {**before[-1], "since": ""} == {"since": "", **this}:
         return
     this = {"since": now.isoformat(timespec="seconds"), **this}

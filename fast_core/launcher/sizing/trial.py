@@ -41,8 +41,11 @@ def measure(
     environment: EnvironmentSpec,
     cores: int,
     interrupts: Interrupts,
+    made_s: float = 0.0,
 ) -> Choice | str:
     """Where the policy acts fastest; or, where that can't be found out, why not.
+
+    It has time for environments that take ``made_s`` to be made.
 
     Raises:
         Interrupted: A signal came meanwhile.
@@ -51,7 +54,7 @@ def measure(
     placed = _replace(config, policy=_replace(config.policy, placement="node"))
     resolved = resolve(placed, environment, cores)
     try:
-        parts = _ask(tree, trial_plan(resolved, environment), interrupts)
+        parts = _ask(tree, trial_plan(resolved, environment, made_s), interrupts)
     except NodeFailed as error:
         return str(error)
     finally:
@@ -67,7 +70,7 @@ def with_placement(config: RunConfig, found: Choice | str) -> RunConfig:
     return _replace(config, policy=policy)
 
 
-def trial_plan(resolved: RunConfig, environment: EnvironmentSpec) -> RunPlan:
+def trial_plan(resolved: RunConfig, environment: EnvironmentSpec, made_s: float = 0.0) -> RunPlan:
     """The smallest run in which an env node asks a policy node."""
     nodes = resolved.nodes
     config = _replace(
@@ -86,7 +89,7 @@ def trial_plan(resolved: RunConfig, environment: EnvironmentSpec) -> RunPlan:
     )
     backend = resolved.policy.backend
     assert backend != "auto", "resolved before"
-    return RunPlan(config, environment, "", 1, 1, backend, policy_nodes=1)
+    return RunPlan(config, environment, "", 1, 1, backend, policy_nodes=1, made_s=made_s)
 
 
 def shape_of(resolved: RunConfig, cores: int) -> Shape:
@@ -111,7 +114,7 @@ def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
     Raises:
         NodeFailed: One of them failed, or it took too long.
     """
-    limit_s = plan.config.supervision.start_timeout_s
+    limit_s = plan.start_timeout_s
     asking, serving = tree.children[MEASURE], tree.children[SERVE]
     await_started(tree, (asking, serving), interrupts, limit_s)
     with ExitStack() as stack:

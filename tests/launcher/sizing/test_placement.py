@@ -124,6 +124,8 @@ def test_shape_is_that_of_the_run_and_the_trial_is_the_smallest_run() -> None:
     assert plan.names.all == ("env-0", "policy-0", "optimizer-0", "metrics-0")
     assert slots_per_shard(plan) == 1
     assert plan.config.rollout == msgspec.structs.replace(config.rollout, shards=1, steps=1)
+    slow = trial_plan(resolved, CARTPOLE, made_s=3.0)  # two environments of three seconds
+    assert slow.start_timeout_s == plan.start_timeout_s + 2 * 3 * 2
 
 
 def test_slow_calls_are_timed_once() -> None:
