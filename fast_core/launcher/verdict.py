@@ -24,6 +24,7 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system import resources
 
 MANY_NUMBERS = 20_000_000
+LARGE_PART = 40_000  # numbers of an observation; 200 x 200 of grey
 
 
 @dataclass(frozen=True)
@@ -106,17 +107,27 @@ def judge(
 
 def remarks(plan: RunPlan) -> list[str]:
     """What a person should know of a run that can begin and may be meant otherwise."""
-    space, fields = plan.environment.observation, plan.blueprint.policy_fields(plan.environment)
+    row, fields = plan.environment.row, plan.blueprint.policy_fields(plan.environment)
     numbers = sum(math.prod(field.shape) for field in fields)
-    if numbers < MANY_NUMBERS or space.kind != "box" or space.dtype != "uint8":
+    parts = [(name, part) for name, part in row.parts or [("", row)] if part.kind == "box"]
+    name, part = max(parts, key=lambda each: each[1].size, default=("", row))
+    if numbers < MANY_NUMBERS or part.size < LARGE_PART:
         return []
-    size = " x ".join(map(str, space.shape))
+    what, size = "images", " x ".join(map(str, part.shape))
+    if len(part.shape) == 1:
+        what, size = "observations", f"{size} numbers"
+    of = f"{what} {name!r}" if name else what
     smaller = "{name: gymnasium.wrappers:ResizeObservation, kwargs: {shape: [84, 84]}}"
     advice = f"environment.wrappers: [{smaller}] (with opencv-python-headless installed)"
-    if len(space.shape) != 3 or space.shape[2] not in (1, 3):
+    if (
+        name
+        or len(part.shape) < 2
+        or part.dtype != "uint8"
+        or part.shape[2:] not in ((), (1,), (3,), (4,))
+    ):
         advice = "let the environment give smaller ones"
     return [
         f"the policy has {numbers / 1e6:.0f} million numbers ({numbers / 2.5e5:.0f} MB), because "
-        f"images of {plan.environment.id!r} are {size}: each node that acts keeps some copies of "
-        f"that, and takes each new version. Smaller images learn sooner: {advice}"
+        f"{of} of {plan.environment.id!r} are {size}: each node that acts keeps some copies of "
+        f"that, and takes each new version. Smaller {what} learn sooner: {advice}"
     ]

@@ -94,17 +94,35 @@ def test_devices_are_tried_where_they_are_used(
         check_devices(start.optimizer, start.policy_device)
 
 
+def image(*shape: int, dtype: str = "uint8") -> SpaceSpec:
+    return SpaceSpec("box", shape, dtype, low=(0.0,), high=(255.0,))
+
+
+SMALLER = "let the environment give smaller ones"
+
+
 @pytest.mark.parametrize(
-    ("shape", "words"),
+    ("space", "frames", "words"),
     [
-        ((400, 600, 3), r"107 million numbers \(428 MB\), .* 400 x 600 x 3: .*ResizeObservation"),
-        ((3, 400, 600), r"107 million .* 3 x 400 x 600: .*let the environment give smaller ones"),
-        ((84, 84, 3), ""),
+        (image(400, 600, 3), 1, r"107 million numbers \(428 MB\), .* 400 x 600 x 3: .*ResizeObs"),
+        (image(3, 400, 600), 1, f"107 million .* 3 x 400 x 600: .*{SMALLER}"),
+        (image(400, 600), 1, "107 million .* are 400 x 600: .*ResizeObservation"),
+        (image(4, 400, 600, 3), 4, "107 million .* are 400 x 600 x 3: .*ResizeObservation"),
+        (image(400, 600, 3, dtype="float32"), 1, f"48 million .* images .*{SMALLER}"),
+        (image(720_000), 1, f"48 million .* observations of .* are 720000 numbers: .*{SMALLER}"),
+        (
+            SpaceSpec.composite([("arm", image(3)), ("cam", image(400, 600, 3))]),
+            1,
+            f"107 million .* images 'cam' of .* 400 x 600 x 3: .*{SMALLER}",
+        ),
+        (image(84, 84, 3), 1, ""),
+        (SpaceSpec.composite([("of", SpaceSpec("discrete", (), "int64", n=3))]), 1, ""),
     ],
 )
-def test_large_images_are_told_of(shape: tuple[int, ...], words: str, tmp_path: Path) -> None:
-    box = SpaceSpec("box", shape, "uint8", low=(0.0,), high=(255.0,))
-    seen = msgspec.structs.replace(CARTPOLE, observation=box)
+def test_large_images_are_told_of(
+    space: SpaceSpec, frames: int, words: str, tmp_path: Path
+) -> None:
+    seen = msgspec.structs.replace(CARTPOLE, observation=space, frames=frames)
     run = config("rollout={shards: 1, envs_per_shard: 1, steps: 32}")
     said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
     assert re.search(words, *said) if words else not said
