@@ -40,7 +40,7 @@ class MakingTime:
         self._calls += 1
         if what == "make":
             self._begun_s, self._calls = now_s, 0
-        elif self._calls == 2:  # the first is that of the reset
+        elif self._calls <= 2:  # the first is that of the reset, or of the close of one unused
             self.longest_s = max(self.longest_s, now_s - self._begun_s)
         self._before(what)
 

@@ -169,4 +169,8 @@ def test_time_of_making_ends_with_the_first_reset(monkeypatch: pytest.MonkeyPatc
             timed("make" if what == "make" else "call")
             now[0] += passes_s
     assert timed.longest_s == 7.0
-    assert asked == ["make", "call", "call", "call"] * 2
+    timed("make")  # as a scalar form, of which only the spaces are looked at
+    now[0] += 9.0
+    timed("call")
+    assert timed.longest_s == 9.0
+    assert asked == ["make", "call", "call", "call"] * 2 + ["make", "call"]
