@@ -89,18 +89,21 @@ def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
     return preprocess(gymnasium.make(spec, disable_env_checker=True, **kwargs), config.atari, limit)
 
 
-def _as_gymnasium_takes(kind: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _as_gymnasium_takes(env: Env, kind: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """With arrays and tuples in place of lists where a wrapper of Gymnasium's wants those.
 
-    YAML has lists alone. Wrappers of others are given what is written.
+    YAML has lists alone. Arrays have the dtype of what they bound. Wrappers of others are given
+    what is written.
     """
     given = dict(kwargs)
-    if str(getattr(kind, "__module__", "")).startswith("gymnasium.wrappers"):
+    if str(getattr(kind, "__module__", "")).startswith("gymnasium.wrappers."):
         parameters = inspect.signature(cast("Callable[..., object]", kind)).parameters
         for name in [name for name, value in given.items() if isinstance(value, list)]:
             wanted = str(parameters[name].annotation) if name in parameters else ""
             if "ndarray" in wanted:
-                given[name] = np.asarray(given[name], np.float32)
+                space = env.action_space if "action" in name else env.observation_space
+                exact = space.dtype == np.float64
+                given[name] = np.asarray(given[name], np.float64 if exact else np.float32)
             elif "tuple" in wanted:
                 given[name] = tuple(given[name])
     return given
@@ -108,7 +111,7 @@ def _as_gymnasium_takes(kind: object, kwargs: Mapping[str, Any]) -> dict[str, An
 
 def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
     kind = cast("Callable[..., object]", named(wrapper.name, key))
-    made: object = kind(env, **_as_gymnasium_takes(kind, wrapper.kwargs))
+    made: object = kind(env, **_as_gymnasium_takes(env, kind, wrapper.kwargs))
     if not isinstance(made, gymnasium.Env):
         raise ConfigError(
             f"{key} must make a gymnasium.Env around the one it is given; {wrapper.name!r} made a "

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
@@ -47,9 +48,22 @@ def test_wrappers_of_gymnasium_get_tuples_and_arrays_for_lists() -> None:
     scaled = WrapperConfig(name="gymnasium.wrappers:RescaleAction", kwargs=kwargs)
     env = make_env(EnvironmentConfig(id="Pendulum-v1", wrappers=(scaled,)))
     assert env.action_space.high.tolist() == [1.0]  # type: ignore[attr-defined]
+    scaled = WrapperConfig(
+        name="gymnasium.wrappers:RescaleAction",
+        kwargs={"min_action": [-0.1] * 6, "max_action": [0.1] * 6},
+    )
+    env = make_env(EnvironmentConfig(id="tests.envs.test_wrappers:Double", wrappers=(scaled,)))
+    assert env.action_space.high.tolist() == [0.1] * 6, "not rounded to float32"  # type: ignore[attr-defined]
     mine = WrapperConfig(name="tests.envs.test_wrappers:Kept", kwargs={"values": [1, 2]})
     made: Any = make_env(EnvironmentConfig(id="CartPole-v1", wrappers=(mine,)))
     assert made.values == [1, 2]
+
+
+class Double(gymnasium.Env[Any, Any]):
+    """Has actions in double precision."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Box(-1, 1, (6,), np.float64)
 
 
 class Kept(gymnasium.Wrapper[Any, Any, Any, Any]):
