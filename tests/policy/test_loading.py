@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from fast_core import Run, load_policy
+from fast_core.errors import CheckpointError, ConfigError
+from fast_core.launcher.run import load_run_config
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.policy.evaluation import evaluate
 from fast_core.policy.loading import run_config
 
 
@@ -22,3 +32,27 @@ stop: {env_steps: 100}
     )
     config = run_config(tmp_path, ["environment.id=CartPole-v1"])
     assert (config.environment.id, config.environment.pickled) == ("CartPole-v1", None)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda run: Run(run).config,
+        lambda run: load_run_config(RunDirectory(run), []),
+        run_config,
+        lambda run: load_policy(run, checkpoint="none"),
+        lambda run: evaluate(lambda obs: 0, run),
+    ],
+)
+def test_whoever_reads_a_run_looks_for_modules_where_it_found_them(
+    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, modules = tmp_path / "run", tmp_path / "modules"
+    run.mkdir()
+    modules.mkdir()
+    (run / "versions.json").write_text(json.dumps([{"modules_in": str(modules)}]))
+    (run / "config.yaml").write_text("name: mine\n")  # it ends there, after it has looked
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises((CheckpointError, ConfigError)):
+        read(run)
+    assert sys.path[-1] == str(modules)
