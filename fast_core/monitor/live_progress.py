@@ -27,7 +27,8 @@ _TAIL = 3
 class LiveProgress(Progress):
     """A table that is redrawn in place, at most 4 times a second and for less than 1 % of a core.
 
-    Warnings and errors stay on the screen above it; other log lines pass through its last rows.
+    Warnings and errors stay on the screen above it; other log lines pass through its last rows, or
+    stay above it where there is no table yet.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class LiveProgress(Progress):
         if is_warning(line):
             style = "red" if line.level in ("ERROR", "CRITICAL") else "yellow"
             self._console.print(log_text(line), style=style, markup=False, soft_wrap=True)
+        elif self._live is None:  # it may take long until there is one, and this says why
+            self._console.print(log_text(line), style="dim", markup=False, soft_wrap=True)
         else:
             self._tail.extend(log_text(line).splitlines()[-_TAIL:])
 

@@ -23,7 +23,7 @@ class Progress(ABC):
     """Shows a run. Never raises into training: when the screen is gone it goes quiet.
 
     Use: `update` as often as convenient (``due`` says when it is worth building a view), `log`
-    for each log line, then `finish` or `fail`, then `close`, all in the launcher's thread.
+    for each log line, then `finish` or `fail`, then `close`, one at a time.
 
     Args:
         stream: Where to write.

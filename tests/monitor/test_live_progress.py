@@ -77,15 +77,25 @@ def test_table_shows_the_measured_rate() -> None:
 
 def test_warnings_stay_above_the_table_and_other_lines_pass_through_it() -> None:
     terminal = Terminal(cost_s=0.0)
+    terminal.run(0.01)
     for number in range(6):
         terminal.progress.log(LogLine("env-0", "INFO", f"line {number}"))
     terminal.progress.log(LogLine("env-1", "ERROR", "[bold]broken " + "x" * 200))
-    terminal.run(0.01)
+    terminal.run(0.5)
     terminal.progress.close()
     assert "env-1 error: [bold]broken " + "x" * 200 in terminal.text
     assert "line 2" not in terminal.text
     assert "env-0 info: line 5" in terminal.text
     assert "1 warning " in terminal.text
+
+
+def test_line_that_comes_before_the_table_is_shown_at_once_and_stays() -> None:
+    terminal = Terminal(cost_s=0.0)
+    terminal.progress.log(LogLine("launcher", "INFO", "still looking"))
+    assert terminal.text == "launcher info: still looking\n"
+    terminal.run(0.5)
+    terminal.progress.close()
+    assert terminal.text.count("still looking") == 1
 
 
 def test_close_gives_the_cursor_back_and_may_be_called_twice() -> None:
