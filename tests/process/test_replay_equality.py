@@ -61,7 +61,6 @@ def inline() -> Iterator[dict[str, Launched]]:
 
 CASES = (
     ("continuous", (1, 4)),
-    ("continuous", (2,)),
     ("discrete", (4,)),
     ("options", (2,)),
 )
