@@ -4,6 +4,8 @@ import sys
 
 from hypothesis import HealthCheck, settings
 
+from fast_core.system.threads import set_threads
+
 # Machines that run tests are slow and shared: a property fails by its assertions, not by time.
 settings.register_profile(
     "fastloop", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -19,3 +21,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # them anew, which is a third of a short run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Compute on one thread, as a node does, now that the numerical libraries are loaded.
+
+    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed.
+    """
+    set_threads(1)
