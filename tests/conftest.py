@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 def pytest_collection_finish() -> None:
     """Compute on one thread, as a node does, now that the numerical libraries are loaded.
 
-    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed.
+    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed. And
+    whoever collects garbage, as an emulator does that is closed, need not look at all that was
+    imported, which takes it half a second.
     """
     set_threads(1)
+    gc.collect()
+    gc.freeze()
