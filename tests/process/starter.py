@@ -31,7 +31,7 @@ from fast_core.system import forks
 PACKET = 65_536
 MARK = "FASTLOOP_TEST_MARK"  # what belongs to a launcher is known by it
 NOBODYS = "0" * 32  # as long as every mark
-# Not `fast_core.cli`, which runs as the main program. Pydantic is Typer's, where it needs one.
+# Not `fast_core.cli`, which runs as the main program.
 IMPORTED = (
     "fast_core.tools.commands",
     "fast_core.launcher.run",
@@ -39,9 +39,12 @@ IMPORTED = (
     "fast_core.launcher.comeback",
     "fast_core.algos.registry",
     "fast_core.envs.repeating",
+    "fast_core.algos.ppo.config",
+    "fast_core.nodes.collect.env",
+    "fast_core.nodes.learn.optimizer",
+    "fast_core.nodes.metrics",
     "gymnasium.wrappers",
-    "yaml",
-    "pydantic",
+    "typer._adapters",  # of new versions: it imports Pydantic
 )
 PROGRAM = "import sys; from tests.process.starter import serve; serve(int(sys.argv[1]))"
 
