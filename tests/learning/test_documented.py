@@ -54,7 +54,7 @@ def test_appo_learns_with_sixteen_tickets_between_acting_and_learning(tmp_path: 
 @pytest.mark.parametrize(
     ("environment", "steps", "score"),
     [
-        marked("CartPole-v1", "CartPole-v1", 40_000, 400, quick=True),
+        marked("CartPole-v1", "CartPole-v1", 20_000, 400, quick=True),
         marked("HalfCheetah-v5", "HalfCheetah-v5", 150_000, 1_500, quick=False),
     ],
 )
