@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
-    launched = workplace.launch("stop={env_steps: 500}")
+    launched = workplace.launch("stop={env_steps: 500}", fresh=True)
     assert launched.wait() == 0
     assert launched.leftovers() == []
     assert not (launched.run / "crash.txt").exists()
@@ -42,7 +42,7 @@ def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
 @pytest.mark.parametrize("after_s", slow_but([0.2, 1.0], STOPPED_S))
 def test_ctrl_c_leaves_nothing(workplace: Workplace, after_s: float) -> None:
     """FT-07: to the group, as a terminal sends it."""
-    launched = workplace.toy("", step_s=0.001)
+    launched = workplace.toy("", step_s=0.001, fresh=True)
     launched.sleep_until(after_s)
     launched.signal(signal.SIGINT, group=True)
     begun_s = time.monotonic()
@@ -166,7 +166,7 @@ def test_second_ctrl_c_does_not_wait(workplace: Workplace, fault: str) -> None:
 
 @pytest.mark.parametrize("after_s", slow_but([0.5], [0.5, 1.0]))
 def test_two_ctrl_c_at_once_leave_nothing(workplace: Workplace, after_s: float) -> None:
-    launched = workplace.toy("", step_s=0.001)
+    launched = workplace.toy("", step_s=0.001, fresh=True)
     launched.sleep_until(after_s)
     launched.signal(signal.SIGINT, group=True)
     launched.signal(signal.SIGINT, group=True)
@@ -303,7 +303,7 @@ def test_ctrl_c_while_the_environment_is_made(workplace: Workplace) -> None:
 
 @pytest.mark.parametrize("after_s", slow_but([0.35, 1.5], KILLED_S))
 def test_killed_launcher_leaves_nothing(workplace: Workplace, after_s: float) -> None:
-    launched = workplace.toy("child", step_s=0.001)
+    launched = workplace.toy("child", step_s=0.001, fresh=True)
     launched.sleep_until(after_s)
     launched.signal(signal.SIGKILL)
     launched.wait()
