@@ -58,7 +58,7 @@ SHORTER: dict[str, dict[str, Any]] = {
             "cartpole": replace(gops.CASES["cartpole"], first=10, quick_last=300, quick_updates=10)
         },
     },
-    "rounds": {"TASKS": {"pendulum": replace(PENDULUM, first=1_500, quick_last=4_000)}},
+    "rounds": {"TASKS": {"pendulum": replace(PENDULUM, quick_last=10_000)}},
     "startup": {"SETTINGS": startup.SETTINGS[:1], "QUICK_ROUNDS": 1},
     "ring": {
         "QUICK_ROUNDS": 1,
