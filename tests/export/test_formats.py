@@ -147,8 +147,8 @@ def compiled(folder: Path, exported: Exported) -> Any:
         f"{{ return controller_act(obs, {'state, ' if state else ''}action); }}\n"
     )
     library = folder / "use.so"
-    build("cc", "-std=c99", "-O1", "-shared", "-fPIC", "-o", library, folder / "use.c", "-lm")
-    build("c++", "-std=c++11", "-fsyntax-only", "-x", "c++", folder / "use.c")
+    build("cc", "-std=c99", "-O2", "-shared", "-fPIC", "-o", library, folder / "use.c", "-lm")
+    build("c++", "-std=c++11", "-x", "c++", "-c", "-o", folder / "use.o", folder / "use.c")
     return ctypes.CDLL(str(library)).use
 
 
