@@ -55,11 +55,11 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        if self.modular:
+        self.check(environment, setup)
+        if not self.by_hand(environment, setup):
             return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSAC
 
-        self.check(environment, setup)
         return DSAC(
             self,
             environment,
@@ -94,11 +94,11 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        if self.modular:
+        self.check(environment, setup)
+        if not self.by_hand(environment, setup):
             return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.dsac import DSACT
 
-        self.check(environment, setup)
         return DSACT(
             self,
             environment,

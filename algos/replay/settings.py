@@ -122,7 +122,8 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             description="Library of the learner's passes, whose gradients are written by hand "
             "either way. auto: torch on other devices than the CPU, with convolutions and with "
             "nodes.optimizer.precision bf16; otherwise numpy, which was as fast or faster at every "
-            "width tried (64 to 512, on one and two threads) and needs no torch."
+            "width tried (64 to 512, on one and two threads) and needs no torch. With a network of "
+            "your own torch: always autograd; auto: see docs/own-networks.md."
         ),
     ] = "auto"
     random_warmup: Annotated[

@@ -40,11 +40,11 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        if self.modular:
+        self.check(environment, setup)
+        if not self.by_hand(environment, setup):
             return super().make_algorithm(environment, setup)
         from fast_core.algos.replay.td3 import TD3
 
-        self.check(environment, setup)
         return TD3(
             self,
             environment,

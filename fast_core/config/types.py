@@ -721,8 +721,9 @@ class SupervisionConfig(Section, frozen=True):
     start_timeout_s: Annotated[
         Seconds,
         Meta(
-            description="Until every node must be ready; longest that imports, the constructors "
-            "and first resets of environments may take."
+            description="Until every node must be ready; longest that imports, the constructor "
+            "and the first reset of an environment may take. Where one took more than a second, "
+            "a node has twice that besides for each that it makes."
         ),
     ] = 120.0
     heartbeat_timeout_s: Annotated[

@@ -62,6 +62,7 @@ class LiveRun:
         self._layout = frame_layout(plan)
         self._room = bytearray(self._layout.nbytes)
         self._painter = Painter(plan)
+        self._posed: set[int] = set()  # tiles that the painter draws
         self._read: dict[int, int] = {}  # number of the last frame read, by tile
         self._newest: dict[int, Frame] = {}
         self._wanted_s: dict[int, float] = {}  # since when tiles are wanted
@@ -174,7 +175,12 @@ class LiveRun:
         """Say which tiles are wanted, and whether what the policy thinks is."""
         now_s, crowded = time.monotonic(), self._crowded() if intervals_ns else 0.0
         self._wanted_s = {tile: self._wanted_s.get(tile, now_s) for tile in intervals_ns}
-        longer = {tile: slowed_ns(each, crowded) for tile, each in intervals_ns.items()}
+        # A pose costs next to nothing. Of those that come the painter draws the newest whenever it
+        # may, so that what it draws is not old where it is seldom.
+        longer = {
+            tile: each if tile in self._posed else slowed_ns(each, crowded)
+            for tile, each in intervals_ns.items()
+        }
         now_ns, draws = time.monotonic_ns(), self._painter.draws
         self._watching.want(longer, now_ns, insight=insight, draws=draws)
 
@@ -191,7 +197,9 @@ class LiveRun:
             number = self._read[tile] = board.read_into(self._room, newer_than=read)
             frame = self._layout.unpack(bytes(self._room))
             if frame.pose is None:
+                self._posed.discard(tile)
                 return number, self._take(tile, frame)
+            self._posed.add(tile)
             self._painter.ask(tile, number, frame)
         painted = self._painter.painted(tile)
         if painted is None or painted[0] <= newer_than:

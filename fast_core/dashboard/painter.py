@@ -57,7 +57,7 @@ class Painter:
         self._again_s, self._pause_s = 0.0, PAUSE_S  # when it takes poses again; the next pause
         self._late = False
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def draws(self) -> bool:
@@ -88,7 +88,7 @@ class Painter:
     def close(self) -> None:
         """Let the thread end; what hangs is left to the end of the process."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             self._lock.notify()
         if self._thread is not None:
             self._thread.join(NEXT_S)
@@ -110,7 +110,8 @@ class Painter:
                 # longer than drawing is not for their sake.
                 began_s, ended_s = ended_s, time.process_time()
                 cost_s = min(ended_s - began_s, 2 * own_s)
-                self._rest(cost_s * min(1.0, crowding.factor() - 1) / self._share)
+                rest_s = cost_s * min(1.0, crowding.factor() - 1) / self._share
+                self._closed.wait(rest_s)  # poses that come meanwhile don't wake it
         except Exception as error:  # an environment may raise anything
             self._leave_it(error_text(error))
         finally:
@@ -140,9 +141,9 @@ class Painter:
     def _next(self) -> tuple[int, int, Frame] | None:
         """What to draw next; None at the end."""
         with self._lock:
-            while not self._asked and not self._closed:
+            while not self._asked and not self._closed.is_set():
                 self._lock.wait()
-            if self._closed:
+            if self._closed.is_set():
                 return None
             tile = min(self._asked, key=lambda each: self._drawn_s.get(each, 0.0))
             return tile, *self._asked.pop(tile)
@@ -159,11 +160,6 @@ class Painter:
         fps = frame.fps if before_s is None else min(frame.fps, 1 / (now_s - before_s))
         self._drawn_s[tile] = now_s
         self._painted[tile] = number, frame._replace(picture=picture, fps=fps)
-
-    def _rest(self, time_s: float) -> None:
-        with self._lock:
-            if not self._closed:
-                self._lock.wait_for(lambda: self._closed, time_s)
 
     def _leave_it(self, why: str) -> None:
         """Let env nodes draw for a while."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from msgspec.structs import replace
@@ -87,8 +89,26 @@ def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
     return preprocess(gymnasium.make(spec, disable_env_checker=True, **kwargs), config.atari, limit)
 
 
+def _as_gymnasium_takes(kind: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """With arrays and tuples in place of lists where a wrapper of Gymnasium's wants those.
+
+    YAML has lists alone. Wrappers of others are given what is written.
+    """
+    given = dict(kwargs)
+    if str(getattr(kind, "__module__", "")).startswith("gymnasium.wrappers"):
+        parameters = inspect.signature(cast("Callable[..., object]", kind)).parameters
+        for name in [name for name, value in given.items() if isinstance(value, list)]:
+            wanted = str(parameters[name].annotation) if name in parameters else ""
+            if "ndarray" in wanted:
+                given[name] = np.asarray(given[name], np.float32)
+            elif "tuple" in wanted:
+                given[name] = tuple(given[name])
+    return given
+
+
 def _wrap(env: Env, wrapper: WrapperConfig, key: str) -> Env:
-    made: object = cast("Callable[..., object]", named(wrapper.name, key))(env, **wrapper.kwargs)
+    kind = cast("Callable[..., object]", named(wrapper.name, key))
+    made: object = kind(env, **_as_gymnasium_takes(kind, wrapper.kwargs))
     if not isinstance(made, gymnasium.Env):
         raise ConfigError(
             f"{key} must make a gymnasium.Env around the one it is given; {wrapper.name!r} made a "

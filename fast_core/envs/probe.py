@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import time
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +19,30 @@ from fast_core.seeding import Role, draw_seed, stream
 from fast_core.spec import EnvironmentSpec
 
 _STEPS = 30
+
+
+class MakingTime:
+    """A `Before` that notes how long an environment takes to be made and reset.
+
+    Attributes:
+        longest_s: Of those that were made.
+    """
+
+    def __init__(self, before: Before) -> None:
+        """Calls ``before`` too."""
+        self.longest_s = 0.0
+        self._before = before
+        self._begun_s, self._calls = 0.0, 0
+
+    def __call__(self, what: Literal["make", "call"]) -> None:
+        """See `probe`."""
+        now_s = time.monotonic()
+        self._calls += 1
+        if what == "make":
+            self._begun_s, self._calls = now_s, 0
+        elif self._calls == 2:  # the first is that of the reset
+            self.longest_s = max(self.longest_s, now_s - self._begun_s)
+        self._before(what)
 
 
 def probe(

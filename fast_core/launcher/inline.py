@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
 from fast_core.envs.fitting import probe_all
+from fast_core.envs.probe import MakingTime
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
 from fast_core.launcher.failures.limits import Limits
@@ -74,7 +75,7 @@ class InlineMode:
     def look(self) -> Found:
         """Make the environment, reset and step it here."""
         config = self._session.config
-        start, before = probe_start(config), self._limits.probing(config)
+        start, before = probe_start(config), MakingTime(self._limits.probing(config))
         check_devices(start.optimizer, start.policy_device)
         try:
             found = probe_all(
@@ -91,7 +92,7 @@ class InlineMode:
                 f"the environment raised:\n{own}{error}" if own else str(error)
             ) from error
         self._limits.rest()
-        return Found(config.algorithm.examine(found), config)
+        return Found(config.algorithm.examine(found), config, made_s=before.longest_s)
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Nothing can begin before there is memory."""
@@ -172,7 +173,7 @@ class InlineRun:
             node.context.channel.send(Ready(spec.name, os.getpid()))
 
     def _limit_start(self, name: str) -> None:
-        limit_s = self._plan.config.supervision.start_timeout_s
+        limit_s = self._plan.start_timeout_s
         key = "supervision.start_timeout_s"
         self._limits.begin(name, f"{name} was not ready", key, limit_s)
 

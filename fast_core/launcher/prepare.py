@@ -122,6 +122,7 @@ def make_plan(
     run_directory: str,
     checkpoint: str | None,
     continued_env_steps: int | None,
+    made_s: float = 0.0,
 ) -> RunPlan:
     """The plan of a resolved configuration.
 
@@ -142,6 +143,7 @@ def make_plan(
         checkpoint=checkpoint,
         policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
+        made_s=made_s,
     )
     plan.blueprint.check(environment, plan.learner_setup)
     if plan.replays:
@@ -246,7 +248,7 @@ def scheduler_settings(
         stop_score=stop.score,
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
-        start_timeout_s=config.supervision.start_timeout_s,
+        start_timeout_s=plan.start_timeout_s,
         work_timeout_s=config.supervision.work_timeout_s,
         repeat_timeout_s=config.supervision.repeat_timeout_s,
     )

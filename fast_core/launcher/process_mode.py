@@ -91,8 +91,9 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
                 continue
             tree.spawn(name, NODE_TARGET, warm=warm(name, config))
     start = probe_start(config)
-    environment = ask_probe(tree, probe, start, interrupts, config.supervision.start_timeout_s)
+    limit_s = config.supervision.start_timeout_s
+    environment, made_s = ask_probe(tree, probe, start, interrupts, limit_s)
     if not (runs and auto):
-        return Found(environment, config)
+        return Found(environment, config, made_s=made_s)
     placed = measure(tree, config, environment, cores, interrupts)
-    return Found(environment, with_placement(config, placed), placed)
+    return Found(environment, with_placement(config, placed), placed, made_s)

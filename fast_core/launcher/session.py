@@ -6,6 +6,7 @@ nodes start first and import while the configuration is being checked and memory
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from fast_core.launcher.shown.records import TraceDrain, write_crash, write_reco
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import NodeSpec, topology
-from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.launcher.verdict import Found, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -47,6 +48,8 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.screens.served import Served
 from fast_core.system import remains
+
+SLOW_LOOK_S = 3.0  # after which it is said what a start waits for
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
         before = continuation.manifest.env_steps if continuation else 0
     verdict = judge(
         session.config,
-        look,
+        lambda: _told_if_slow(session, look),
         str(run.path),
         checkpoint=str(continuation.checkpoint) if continuation is not None else None,
         continued_env_steps=before,
@@ -219,6 +222,27 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
     if not run.config.exists():  # a new run keeps it even if it never begins; else see Shell
         run.write_config(config_file.dumps(verdict.plan.config))
     return verdict
+
+
+def _told_if_slow(session: Session, look: Callable[[], Found]) -> Found:
+    """What ``look`` finds; a person is told of it where it takes a while."""
+    config = session.config
+    text = (
+        f"still looking at environment {config.environment.id!r}: it is made, reset and stepped "
+        f"before anything else, for {config.supervision.start_timeout_s:g} s at most "
+        "(supervision.start_timeout_s)"
+    )
+    if config.policy.placement == "auto":
+        text += ", and both placements of its policy are tried (policy.placement: auto)"
+    line = LogLine("launcher", "INFO", text)
+    waiting = threading.Timer(SLOW_LOOK_S, session.progress.log, (line,))
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return look()
+    finally:
+        waiting.cancel()
+        waiting.join()
 
 
 def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None:
@@ -293,7 +317,7 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
     """Write down who got how many threads and why, and warn of what is not as it should be."""
     divided, found = verdict.divided, verdict.found
     shell.chronicle.decide("cores", " ".join(divided.reasons))
-    warnings = [*divided.warnings]
+    warnings = [*divided.warnings, *remarks(verdict.plan)]
     if found.environment.cast:
         warnings.append(
             f"environment {found.environment.id!r} gives {found.environment.cast} that its "

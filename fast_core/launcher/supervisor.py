@@ -91,7 +91,7 @@ class Supervisor:
         optional = self._shell.roster.optional
         specs = tuple(spec for spec in specs if spec.name not in optional)
         children = [self._tree.children[spec.name] for spec in specs]
-        timeout_s = self._plan.config.supervision.start_timeout_s
+        timeout_s = self._plan.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
         for spec, child in zip(specs, children, strict=True):
             start = NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
@@ -235,7 +235,7 @@ class Supervisor:
             command.life,
             command.shards,
         )
-        limit_s = self._plan.config.supervision.start_timeout_s
+        limit_s = self._plan.start_timeout_s
         self._due_s[name] = time.monotonic() + limit_s
         try:
             self._tree.spawn(name, NODE_TARGET, warm=warm(name, plan.config))
@@ -262,7 +262,7 @@ class Supervisor:
             if self._shell.roster.is_there(name):
                 del self._due_s[name]
             elif now_s >= due_s and name not in self._shell.roster.dying:
-                limit_s = self._plan.config.supervision.start_timeout_s
+                limit_s = self._plan.start_timeout_s
                 text = f"it was not ready within {limit_s:g} s (supervision.start_timeout_s)"
                 return Failed(name, "starting", text, "", {})
         return None
@@ -354,7 +354,7 @@ class Supervisor:
     def _check_start(self) -> None:
         """Before the scheduler has the time, which would end the run without a stack."""
         if overdue := self._shell.overdue():
-            first, limit_s = overdue[0], self._plan.config.supervision.start_timeout_s
+            first, limit_s = overdue[0], self._plan.start_timeout_s
             told = [event for _, event in self._shell.roster.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from fast_core.system import resources
 
+MANY_NUMBERS = 20_000_000
+
 
 @dataclass(frozen=True)
 class Found:
@@ -30,12 +33,14 @@ class Found:
     Attributes:
         environment: What it is like.
         config: The configuration, with a placement where one was measured.
+        made_s: How long the environment took to be made and reset.
         placed: What the measurement chose, or why there is none; None where it was not asked for.
     """
 
     environment: EnvironmentSpec
     config: RunConfig
     placed: Choice | str | None = None
+    made_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,33 @@ def judge(
         resolved = resolve(found.config, found.environment, cores)
         check_one_per_process(resolved, found.environment)
         plan = make_plan(
-            resolved, found.environment, run_directory, checkpoint, continued_env_steps
+            resolved,
+            found.environment,
+            run_directory,
+            checkpoint,
+            continued_env_steps,
+            found.made_s,
         )
         plan = with_room(plan, memory_available())
         scheduler_settings(plan, "")  # has rules of its own
         check_disk(plan, kept_bytes)
         check_memory(plan)
     return Verdict(plan, divided, found)
+
+
+def remarks(plan: RunPlan) -> list[str]:
+    """What a person should know of a run that can begin and may be meant otherwise."""
+    space, fields = plan.environment.observation, plan.blueprint.policy_fields(plan.environment)
+    numbers = sum(math.prod(field.shape) for field in fields)
+    if numbers < MANY_NUMBERS or space.kind != "box" or space.dtype != "uint8":
+        return []
+    size = " x ".join(map(str, space.shape))
+    smaller = "{name: gymnasium.wrappers:ResizeObservation, kwargs: {shape: [84, 84]}}"
+    advice = f"environment.wrappers: [{smaller}] (with opencv-python-headless installed)"
+    if len(space.shape) != 3 or space.shape[2] not in (1, 3):
+        advice = "let the environment give smaller ones"
+    return [
+        f"the policy has {numbers / 1e6:.0f} million numbers ({numbers / 2.5e5:.0f} MB), because "
+        f"images of {plan.environment.id!r} are {size}: each node that acts keeps some copies of "
+        f"that, and takes each new version. Smaller images learn sooner: {advice}"
+    ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import re
 import shutil
 from datetime import datetime
@@ -11,6 +13,7 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
 from fast_core.system.durable import write_durably
+from fast_core.system.importing import look_in_too
 from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
@@ -122,6 +125,12 @@ class RunDirectory:
     def report(self) -> Path:
         """The run on one page."""
         return self.path / "report.html"
+
+    def look_where_it_began(self) -> None:
+        """Let modules be found where this run found them, if they are nowhere else."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            for part in reversed(json.loads(self.versions.read_bytes())):
+                look_in_too(filter(None, part.get("modules_in", "").split(os.pathsep)))
 
     @property
     def versions(self) -> Path:

@@ -210,9 +210,10 @@ def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
     # here, because it imports YAML, which a policy file does without
     from fast_core.config import file as config_file
 
-    path = RunDirectory(run).config
+    found = RunDirectory(run)
+    found.look_where_it_began()
     changes = [*_ALONE, *(overrides or [])]
-    return config_file.load(path, changes, algorithm_config_type, resolved=True)
+    return config_file.load(found.config, changes, algorithm_config_type, resolved=True)
 
 
 def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:

@@ -6,6 +6,7 @@ so every process computes the same offsets.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,6 +15,8 @@ from fast_core.config import RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names
 from fast_core.spec import EnvironmentSpec
+
+QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no account
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class RunPlan:
             where they begin.
         own: Shared memory that the user's nodes add.
         changed: What is not as the configuration says, by key, because callbacks have changed it.
+        made_s: How long an environment took to be made and reset where nothing else was.
         follows: Recorded part of a run that this one does again, None for a run of its own.
     """
 
@@ -47,6 +51,7 @@ class RunPlan:
     continued_env_steps: int | None = None
     own: tuple[Structure, ...] = ()
     changed: Values = field(default_factory=dict)
+    made_s: float = 0.0
     follows: str | None = None
 
     @cached_property
@@ -94,6 +99,19 @@ class RunPlan:
     def keeps_actions(self) -> bool:
         """Whether open episodes are to be stepped again when the run is resumed."""
         return self.environment.repeatable and self.config.checkpoint.exact != "never"
+
+    @property
+    def start_timeout_s(self) -> float:
+        """How long nodes may take to be ready, with time for environments that are slow to make.
+
+        That is twice what making those of one node should take, as other nodes make theirs then.
+        """
+        limit_s, rollout = self.config.supervision.start_timeout_s, self.config.rollout
+        if self.made_s < QUICKLY_S:
+            return limit_s
+        shards = math.ceil(rollout.shards / self.env_nodes)
+        evaluated = self.config.evaluation.envs if self.evaluates else 0
+        return limit_s + 2 * self.made_s * max(shards * rollout.envs_per_shard, evaluated)
 
     def grace_s(self, node: str) -> float:
         """How long ``node`` may take from being asked to stop until it has."""

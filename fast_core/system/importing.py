@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -47,6 +49,23 @@ def user_module(name: str) -> ModuleType:
     if first not in sys.modules and first not in sys.stdlib_module_names:
         _import_from_here(first, name)
     return importlib.import_module(name)
+
+
+def began_in() -> list[str]:
+    """The folders in which modules are found because of how this process was started.
+
+    That is the current one, and that of a script which lies elsewhere.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    folders = [os.path.dirname(os.path.abspath(main))] if main.endswith(".py") else []
+    with contextlib.suppress(OSError):  # it was removed
+        folders.insert(0, os.getcwd())
+    return list(dict.fromkeys(folder for folder in folders if folder in sys.path + folders[:1]))
+
+
+def look_in_too(folders: Iterable[str]) -> None:
+    """Let modules be found in these folders too, where they are nowhere else."""
+    sys.path += [each for each in folders if each not in sys.path and os.path.isdir(each)]
 
 
 def own(path: str) -> Any:

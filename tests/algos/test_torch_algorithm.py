@@ -144,8 +144,9 @@ def test_policy_acts_with_what_travels(name, network):
     from fast_core.algorithm import PolicySetup
 
     environment = environment_for(name)
-    config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
-    learner = make_learner(config, environment)
+    own = {"network": f"{HERE}:{network}", "hidden_sizes": None}
+    config = make_config(name, **own)
+    learner = make_learner(make_config(name, **own, backend="torch"), environment)
     learner.update(make_batch(environment))
     policy = config.make_policy(environment, PolicySetup("torch"))
     policy.load(learner.policy_parameters())

@@ -181,6 +181,31 @@ def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
     assert {each["name"] for each in now["nodes"]} == set(plan.names.all)
 
 
+def test_crowded_page_is_given_poses_as_often_as_they_are_wanted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[dict[int, int]] = []
+
+    class Watching:
+        def want(self, intervals_ns: dict[int, int], now_ns: int, **how: bool) -> None:
+            wanted.append(intervals_ns)
+
+    live: Any = LiveRun(stage.plan, stage.memory, Watching(), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(live, "_crowded", lambda: 1.0)
+    monkeypatch.setattr(live._painter, "ask", lambda *asked: None)
+    room = bytearray(live._layout.nbytes)
+    interval_ns, slow_ns = 200_000_000, 500_000_000
+    for pose, expected_ns in ((np.zeros(3), interval_ns), (None, slow_ns)):
+        given = make_frame(obs=np.zeros(4, np.float32), action=np.int64(1), pose=pose)
+        if pose is not None:
+            given = given._replace(picture=None)
+        live._layout.pack(given, room)
+        stage.memory.frames(1).publish(0 if pose is not None else 1, room)
+        live.frame(1, -1)
+        live.want({0: interval_ns, 1: interval_ns}, insight=False)
+        assert wanted[-1] == {0: slow_ns, 1: expected_ns}
+
+
 def test_crowded_page_asks_for_fewer_frames_but_two_a_second() -> None:
     ms = 1_000_000
     assert [slowed_ns(200 * ms, crowded) // ms for crowded in (0, 0.5, 1)] == [200, 350, 500]

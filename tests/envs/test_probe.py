@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import making, vector_probe
-from fast_core.envs.probe import probe
+from fast_core.envs.probe import MakingTime, probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.spec import SpaceSpec
 from tests.envs.driver import toy
@@ -157,3 +158,15 @@ def test_scalar_form_of_a_vectorised_environment_has_limits_of_its_own(
     probe(config, 0, before=asked.append)
     made = asked.index("made")
     assert asked[made - 1 : made + 2] == ["make", "made", "call"]
+
+
+def test_time_of_making_ends_with_the_first_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [0.0], list[str]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    timed = MakingTime(asked.append)
+    for takes in (1.0, 3.0):  # the second one takes longer to be reset
+        for what, passes_s in (("make", 4.0), ("call", takes), ("call", 50.0), ("call", 50.0)):
+            timed("make" if what == "make" else "call")
+            now[0] += passes_s
+    assert timed.longest_s == 7.0
+    assert asked == ["make", "call", "call", "call"] * 2

@@ -1,4 +1,4 @@
-"""Wrappers that come with FastLoop."""
+"""Wrappers that come with FastLoop, and what those of others are given."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import gymnasium
 import pytest
 
+from fast_core.config import EnvironmentConfig, WrapperConfig
+from fast_core.envs.making import make_env
 from fast_core.envs.wrappers import Paced
 
 
@@ -34,3 +36,25 @@ def test_steps_come_no_faster_than_said(
     env.step(0)
     env.step(0)
     assert slept == pytest.approx([step_s] * 3), "what was missed is not made up for"
+
+
+def test_wrappers_of_gymnasium_get_tuples_and_arrays_for_lists() -> None:
+    """YAML has neither; `ResizeObservation` takes no list, for one."""
+    square = WrapperConfig(name="gymnasium.wrappers:ReshapeObservation", kwargs={"shape": [2, 2]})
+    env = make_env(EnvironmentConfig(id="CartPole-v1", wrappers=(square,)))
+    assert env.observation_space.shape == (2, 2)
+    kwargs = {"min_action": [-1.0], "max_action": [1.0]}
+    scaled = WrapperConfig(name="gymnasium.wrappers:RescaleAction", kwargs=kwargs)
+    env = make_env(EnvironmentConfig(id="Pendulum-v1", wrappers=(scaled,)))
+    assert env.action_space.high.tolist() == [1.0]  # type: ignore[attr-defined]
+    mine = WrapperConfig(name="tests.envs.test_wrappers:Kept", kwargs={"values": [1, 2]})
+    made: Any = make_env(EnvironmentConfig(id="CartPole-v1", wrappers=(mine,)))
+    assert made.values == [1, 2]
+
+
+class Kept(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps what it is given."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], values: list[int]) -> None:
+        super().__init__(env)
+        self.values = values

@@ -104,11 +104,13 @@ def interrupts() -> Iterator[Interrupts]:
 
 
 def ask(tree: FakeTree, interrupts: Interrupts, timeout_s: float = 10.0) -> EnvironmentSpec:
-    return ask_probe(tree, tree[PROBE], START, interrupts, timeout_s)  # type: ignore[arg-type]
+    environment, made_s = ask_probe(tree, tree[PROBE], START, interrupts, timeout_s)  # type: ignore[arg-type]
+    assert made_s == 2.5
+    return environment
 
 
 def answer() -> bytes:
-    return frame(msgspec.msgpack.encode({"spec": CARTPOLE}))
+    return frame(msgspec.msgpack.encode({"spec": CARTPOLE, "made_s": 2.5}))
 
 
 def test_answer_counts_although_the_link_stays_open(tree: FakeTree, interrupts: Interrupts) -> None:

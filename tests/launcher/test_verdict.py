@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -13,8 +15,9 @@ from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.verdict import Found, judge
+from fast_core.launcher.verdict import Found, judge, remarks
 from fast_core.nodes.learn.devices import check_devices
+from fast_core.spec import SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\
@@ -89,3 +92,19 @@ def test_devices_are_tried_where_they_are_used(
     assert start.number == 4 + 2 * 20  # beyond those of training and evaluations
     with pytest.raises(FastLoopError, match=words) if words else nullcontext():
         check_devices(start.optimizer, start.policy_device)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((400, 600, 3), r"107 million numbers \(428 MB\), .* 400 x 600 x 3: .*ResizeObservation"),
+        ((3, 400, 600), r"107 million .* 3 x 400 x 600: .*let the environment give smaller ones"),
+        ((84, 84, 3), ""),
+    ],
+)
+def test_large_images_are_told_of(shape: tuple[int, ...], words: str, tmp_path: Path) -> None:
+    box = SpaceSpec("box", shape, "uint8", low=(0.0,), high=(255.0,))
+    seen = msgspec.structs.replace(CARTPOLE, observation=box)
+    run = config("rollout={shards: 1, envs_per_shard: 1, steps: 32}")
+    said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
+    assert re.search(words, *said) if words else not said

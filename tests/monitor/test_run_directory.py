@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -103,3 +105,21 @@ def test_write_config_replaces_the_whole_file(tmp_path: Path) -> None:
     run.write_config("seed: 1\n")
     assert run.config.read_text() == "seed: 1\n"
     assert [child.name for child in run.path.iterdir() if child.is_file()] == ["config.yaml"]
+
+
+def test_modules_are_found_where_any_part_of_the_run_did_and_there_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory.create(tmp_path, "a", datetime.now())
+    monkeypatch.setattr(sys, "path", ["first"])
+    run.look_where_it_began()
+    run.versions.write_text("not JSON")
+    run.look_where_it_began()
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    Path(here).mkdir()
+    Path(there).mkdir()
+    parts = [{"python": "3"}, {"modules_in": f"{here}:{tmp_path / 'gone'}"}, {"modules_in": there}]
+    run.versions.write_text(json.dumps(parts))
+    run.look_where_it_began()
+    run.look_where_it_began()
+    assert sys.path == ["first", there, here]

@@ -115,6 +115,25 @@ json.dump({
 
 
 @pytest.mark.slow
+def test_module_beside_a_script_is_found_by_commands_from_anywhere(workplace: Workplace) -> None:
+    home, elsewhere = workplace.folder(), workplace.folder()
+    scripts = home / "scripts"
+    scripts.mkdir()
+    (scripts / "mine_here.py").write_text(MINE)
+    (scripts / "script.py").write_text("""
+import mine_here
+base = {**mine_here.BASE, "environment": {"id": "mine_here:Mine", "kwargs": {"length": 10}}}
+print("run", mine_here.train({**base, "evaluation": {}}, mode="inline").run.directory)
+""")
+    trained = workplace.start(["scripts/script.py"], home=home)
+    assert trained.wait() == 0, trained.screen
+    run = trained.screen.split("run ")[-1].strip()
+    for command in (["eval", run, "--episodes", "2"], ["resume", run, "stop.env_steps=512"]):
+        done = workplace.start(["-m", "fast_core.cli", *command], home=elsewhere)
+        assert done.wait() == 0, done.screen
+
+
+@pytest.mark.slow
 def test_process_is_given_back_and_errors_are_exceptions(workplace: Workplace) -> None:
     text = """
 import asyncio, json, logging, random, signal, warnings

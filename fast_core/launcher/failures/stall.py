@@ -215,7 +215,7 @@ class StallDetector:
             return Limit(environment.step_timeout_s, "environment.step_timeout_s", what)
         if row.state == NodeState.STARTING:
             # One that never left that state is not ready, which the scheduler limits.
-            limit_s = supervision.start_timeout_s if row.state_since_ns else None
+            limit_s = self._plan.start_timeout_s if row.state_since_ns else None
             what = "the environments of a shard were not made and begun"
             return Limit(limit_s, "supervision.start_timeout_s", what)
         if row.state in (NodeState.WRITING, NodeState.STOPPED):

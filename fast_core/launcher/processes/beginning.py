@@ -39,6 +39,7 @@ class ProbeAnswer(msgspec.Struct):
     """What the probe process sends."""
 
     spec: EnvironmentSpec | None = None
+    made_s: float = 0.0
     config_error: str = ""
     error: str = ""
     traceback: str = ""
@@ -46,8 +47,11 @@ class ProbeAnswer(msgspec.Struct):
 
 def ask_probe(
     tree: ProcessTree, child: Child, start: ProbeStart, interrupts: Interrupts, timeout_s: float
-) -> EnvironmentSpec:
+) -> tuple[EnvironmentSpec, float]:
     """Let the probe process look at the environment.
+
+    Returns:
+        What it is like, and how long one took to be made and reset.
 
     Raises:
         ConfigError: The environment can't be made or is of an unsupported kind.
@@ -77,7 +81,7 @@ def ask_probe(
             f"{result.traceback}environment {start.environment.id!r} failed while it was looked "
             f"at: {result.error}"
         )
-    return result.spec
+    return result.spec, result.made_s
 
 
 def _probe_death(tree: ProcessTree, child: Child, start: ProbeStart) -> NodeFailed:

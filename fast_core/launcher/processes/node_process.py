@@ -18,6 +18,7 @@ import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.fitting import probe_all
+from fast_core.envs.probe import MakingTime
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failures.blame import blaming
@@ -62,6 +63,7 @@ def _probe(start: ProbeStart) -> dict[str, object]:
 
     faulthandler.enable()
     forks.write_stacks()
+    timed = MakingTime(before)
     try:
         check_devices(start.optimizer, start.policy_device)
         spec = probe_all(
@@ -70,11 +72,11 @@ def _probe(start: ProbeStart) -> dict[str, object]:
             start.seed,
             number=start.number,
             filmed=start.filmed,
-            before=before,
+            before=timed,
         )
         faulthandler.cancel_dump_traceback_later()  # the launcher limits the rest
         with blaming(start.algorithm):
-            return {"spec": start.algorithm.examine(spec)}
+            return {"spec": start.algorithm.examine(spec), "made_s": timed.longest_s}
     except ConfigError as error:
         return {"config_error": str(error), "traceback": environment_traceback(error)}
     # a process boundary: whatever it was, the launcher shows it

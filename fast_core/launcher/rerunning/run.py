@@ -170,6 +170,7 @@ def _config(header: ScheduleHeader, run: RunDirectory) -> RunConfig:
     """That of the run, but in one process, at leisure, and telling nobody."""
     from fast_core.algos.registry import algorithm_config_type
 
+    run.look_where_it_began()
     source = f"the recorded configuration of {str(run.path)!r}"
     config = config_file.loads(
         header.config, [], algorithm_config_type, source=source, resolved=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import os
 import platform
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import fast_core
 from fast_core.launcher.processes.tree import git_commit
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.system.durable import write_durably
+from fast_core.system.importing import began_in
 
 # Simulators too; what is not installed is left out.
 DISTRIBUTIONS = (
@@ -31,12 +33,14 @@ DISTRIBUTIONS = (
 def write_versions(run: RunDirectory, now: datetime) -> None:
     """Add the versions of this part of a run, unless the part before it had the same ones.
 
+    ``modules_in`` are the folders in which modules were found besides what is installed.
+
     It takes some 20 ms: call it while others are waited for.
     """
     before: list[dict[str, str]] = []
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         before = msgspec.json.decode(run.versions.read_bytes(), type=list[dict[str, str]])
-    this = versions()
+    this = versions() | {"modules_in": os.pathsep.join(began_in())}
     if before and {**before[-1], "since": ""} == {"since": "", **this}:
         return
     this = {"since": now.isoformat(timespec="seconds"), **this}

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from fast_core.algos.nets import networks
 from fast_core.algos.nets.networks import (
     NetworkShape,
     initial_parameters,
@@ -75,6 +76,18 @@ def test_orthogonal_matrices_have_orthogonal_short_side(size):
     assert matrix.shape == size
     gram = matrix @ matrix.T if size[0] <= size[1] else matrix.T @ matrix
     np.testing.assert_allclose(gram, 2.25 * np.eye(min(size)), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [(40, 4), (4, 40)])
+def test_large_matrices_are_as_orthogonal_in_single_precision(size, monkeypatch):
+    drawn = orthogonal(np.random.default_rng(0), size, 1.5)
+    monkeypatch.setattr(networks, "LARGE", 100)
+    matrix = orthogonal(np.random.default_rng(0), size, 1.5)
+    assert matrix.dtype == np.float32 and matrix.shape == size and drawn.dtype == np.float64
+    gram = matrix @ matrix.T if size[0] <= size[1] else matrix.T @ matrix
+    np.testing.assert_allclose(gram, 2.25 * np.eye(4), atol=1e-5)
+    corners = [orthogonal(np.random.default_rng(i), size, 1.0)[0, 0] for i in range(400)]
+    assert abs(np.mean(corners)) < 0.04 and 0.1 < np.std(corners) < 0.22  # 1 / sqrt(40)
 
 
 def test_orthogonal_draws_are_not_biased_by_the_signs_of_the_decomposition():

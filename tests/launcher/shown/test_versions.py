@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -22,10 +23,12 @@ def test_each_part_of_a_run_adds_what_has_changed(
     assert first["since"] == "2025-01-01T00:00:00"
     assert first["numpy"] == numpy.__version__
     assert {"fastloop", "python", "torch", "gymnasium", "cpu"} <= first.keys()
+    assert first["modules_in"].split(os.pathsep)[0] == os.getcwd()
+    monkeypatch.setattr(module, "began_in", lambda: ["/a", "/b"])
     monkeypatch.setattr(module, "versions", lambda: {"fastloop": "9"})
     write_versions(run, datetime(2025, 1, 3))
     assert json.loads(run.versions.read_text())[1:] == [
-        {"since": "2025-01-03T00:00:00", "fastloop": "9"}
+        {"since": "2025-01-03T00:00:00", "fastloop": "9", "modules_in": "/a:/b"}
     ]
 
 
