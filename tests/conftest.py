@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from fast_core.system.threads import set_threads
@@ -31,10 +32,22 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 def pytest_collection_finish() -> None:
     """Compute on one thread, as a node does, now that the numerical libraries are loaded.
 
-    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed. And
-    whoever collects garbage, as an emulator does that is closed, need not look at all that was
-    imported, which takes it half a second.
+    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed.
     """
     set_threads(1)
+    _overlook()
+
+
+@pytest.fixture(scope="module")
+def what_there_is_overlooked() -> None:
+    """For tests of what collects garbage often, as an emulator does that is closed."""
+    _overlook()
+
+
+def _overlook() -> None:
+    """Have what there is, all that was imported, looked at no more when garbage is collected.
+
+    To look at it takes half a second.
+    """
     gc.collect()
     gc.freeze()

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.virtual_cluster import LAWS, VirtualCluster, spread
 from tests.forms import slow_but
 
+pytestmark = pytest.mark.usefixtures("what_there_is_overlooked")
 NODES, DEGREE, TICKETS, DEATHS = 100, 5, 30, 10
 
 
