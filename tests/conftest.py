@@ -1,12 +1,20 @@
+import gc
 import os
 import signal
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from fast_core.system.threads import set_threads
 
 # Machines that run tests are slow and shared: a property fails by its assertions, not by time.
 settings.register_profile(
-    "fastloop", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "fastloop",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("fastloop")
 
@@ -19,3 +27,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # them anew, which is a third of a short run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Compute on one thread, as a node does, now that the numerical libraries are loaded.
+
+    Arrays of these sizes only wait for a second one, and OpenBLAS's spins until it is needed.
+    """
+    set_threads(1)
+    _overlook()
+
+
+@pytest.fixture(scope="module")
+def what_there_is_overlooked() -> None:
+    """For tests of what collects garbage often, as an emulator does that is closed."""
+    _overlook()
+
+
+def _overlook() -> None:
+    """Have what there is, all that was imported, looked at no more when garbage is collected.
+
+    To look at it takes half a second.
+    """
+    gc.collect()
+    gc.freeze()

@@ -7,7 +7,8 @@ import pytest
 from benchmarks.virtual_cluster import LAWS, VirtualCluster, spread
 from tests.forms import slow_but
 
-NODES, DEGREE, TICKETS, DEATHS = 200, 5, 30, 10
+pytestmark = pytest.mark.usefixtures("what_there_is_overlooked")
+NODES, DEGREE, TICKETS, DEATHS = 100, 5, 30, 10
 
 
 @pytest.mark.parametrize("law", slow_but(["Pareto", "stragglers"], LAWS))
@@ -29,7 +30,7 @@ def test_equal_nodes_get_equal_work() -> None:
     assert most - least <= 1
 
 
-@pytest.mark.parametrize("nodes", [50, 800])
+@pytest.mark.parametrize("nodes", [50, 400])
 def test_events_have_one_command_on_average_at_any_size(nodes: int) -> None:
     cluster = VirtualCluster(nodes, LAWS["lognormal"], degree=DEGREE, tickets=10, deaths=0)
     outcome = cluster.run()

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import numpy as np
 import pytest
-import torch
 
 from fast_core.algorithm import (
     Algorithm,
@@ -39,15 +38,6 @@ class MakeBatch(Protocol):
 
 def box(size: int, low: float = -math.inf, high: float = math.inf) -> SpaceSpec:
     return SpaceSpec("box", (size,), "float32", low=(low,) * size, high=(high,) * size)
-
-
-@pytest.fixture(autouse=True)
-def one_torch_thread():
-    """Networks of these sizes only wait for threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

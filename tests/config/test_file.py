@@ -640,7 +640,7 @@ def repaired(run: Section) -> Section:
 runs = sections(RunConfig).map(repaired).filter(valid)
 
 
-@settings(max_examples=10)  # each has every key of a run
+@settings(max_examples=5)  # each has every key of a run
 @given(runs)
 def test_written_configuration_is_read_back_equal(run: RunConfig) -> None:
     assert read(dumps(run)) == run
@@ -659,7 +659,7 @@ def single_values(run: Section, prefix: str = "") -> list[tuple[str, object]]:
     return found
 
 
-@settings(max_examples=10)  # each has every key of a run
+@settings(max_examples=5)  # each has every key of a run
 @given(runs)
 def test_command_line_can_say_everything_that_a_file_can(run: RunConfig) -> None:
     overrides = [f"{path}={inline(value)}" for path, value in single_values(run)]

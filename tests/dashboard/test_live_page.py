@@ -29,8 +29,8 @@ EIGHT: dict[str, Any] = {
     "evaluation": {"every_env_steps": 2048, "episodes": 2},
     "checkpoint": {"every_updates": None},
     "metrics": {"tensorboard": False, "interval_s": 0.2},
-    "dashboard": {"enabled": True, "port": 0, "fps": 10, "cpu_share": 0.5},
-    "diagnostics": {"delay_ms": 1},
+    "dashboard": {"enabled": True, "port": 0, "fps": 5, "cpu_share": 0.5},
+    "diagnostics": {"delay_ms": 20},  # the run needs few steps, and its page the processor
     "stop": {"time_s": 600},
 }
 
@@ -96,22 +96,18 @@ def test_eight_environments_are_watched(eight: Launched, visit: Visiting, tmp_pa
     assert page.said == []
 
 
-def test_page_outlives_its_server_and_tells_the_end(visit: Visiting) -> None:
-    place = Workplace()
-    try:
-        launched = place.launch(config=EIGHT)
-        page = visit(address(launched))
-        page.until(lambda: page.points().get("return"), "a chart")
-        page.until(lambda: page.points()["return"][0] > 3, "some rows")
-        recover(page, launched)
-        launched.signal(signal.SIGINT)
-        page.until(lambda: "The run has ended" in page.text("#banner"), "the end")
-        page.until(lambda: "fastloop watch" in page.text("#banner"), "what to do then")
-        assert "ended" in page.text("[data-tile='0'] .state")
-        launched.wait()
-        launched.assert_gone()
-    finally:
-        place.close()
+def test_page_outlives_its_server_and_tells_the_end(eight: Launched, visit: Visiting) -> None:
+    """The last one, which ends the run."""
+    page = visit(f"{address(eight)}?token={SECRET}")
+    page.until(lambda: page.points().get("return"), "a chart")
+    page.until(lambda: page.points()["return"][0] > 3, "some rows")
+    recover(page, eight)
+    eight.signal(signal.SIGINT)
+    page.until(lambda: "The run has ended" in page.text("#banner"), "the end")
+    page.until(lambda: "fastloop watch" in page.text("#banner"), "what to do then")
+    assert "ended" in page.text("[data-tile='0'] .state")
+    eight.wait()
+    eight.assert_gone()
 
 
 def recover(page: Visit, launched: Launched) -> None:

@@ -322,14 +322,13 @@ def test_events_before_an_unreadable_one_are_not_lost(
 
 @pytest.mark.process
 def test_close_does_not_wait_for_who_never_answers(path: str) -> None:
-    """SCH-01, scaled from a hundred times."""
-    for _ in range(3):
-        channel = ZmqNodeChannel(path, "env-0", lambda: None)
-        for number in range(1000):
-            channel.send(LogLine("env-0", "INFO", str(number)))
-        begun_s = time.monotonic()
-        channel.close()
-        assert time.monotonic() - begun_s < 2.0
+    """SCH-01."""
+    channel = ZmqNodeChannel(path, "env-0", lambda: None)
+    for number in range(1000):
+        channel.send(LogLine("env-0", "INFO", str(number)))
+    begun_s = time.monotonic()
+    channel.close()
+    assert time.monotonic() - begun_s < 2.0
 
 
 PEER = """

@@ -21,6 +21,7 @@ from tests.forms import slow_but
 
 retro = pytest.importorskip("stable_retro")
 pytest.importorskip("cv2")
+pytestmark = pytest.mark.usefixtures("what_there_is_overlooked")
 GAME = "Airstriker-Genesis-v0"
 FIRE: list[list[str]] = [[], ["B"], ["LEFT", "B"]]
 

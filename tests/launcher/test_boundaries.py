@@ -110,7 +110,7 @@ def test_probe_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = node_process._probe(START)
     assert answer["error"] == GONE
     monkeypatch.setattr(node_process, "probe_all", lambda *_, **__: CARTPOLE)
-    assert node_process._probe(START) == {"spec": CARTPOLE}
+    assert node_process._probe(START) == {"spec": CARTPOLE, "made_s": 0.0}
 
 
 class RecordingShell:

@@ -76,7 +76,7 @@ STRUCTURES: dict[str, tuple[Callable[[memoryview], object], Callable[[memoryview
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @given(changes=CHANGES, words=WORDS)
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=50, deadline=None, database=None)
 def test_damaged_bytes_are_refused_or_harmless(
     structure: str, changes: list[tuple[int, int]], words: list[tuple[int, int]]
 ) -> None:

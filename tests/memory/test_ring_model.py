@@ -124,5 +124,5 @@ class RingAgainstList(RuleBasedStateMachine):
 
 TestRingAgainstList = RingAgainstList.TestCase
 TestRingAgainstList.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, database=None
+    max_examples=80, stateful_step_count=60, deadline=None, database=None
 )

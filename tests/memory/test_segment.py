@@ -108,7 +108,7 @@ def test_touch_changes_no_byte(backing: Backing) -> None:
 
 
 @given(run=st.text(max_size=200), counter=st.integers(0, 16**13 - 1))
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=50, deadline=None, database=None)
 def test_name_of_any_run_fits_thirty_bytes(run: str, counter: int) -> None:
     """SHM-09."""
     name = segment_name(run, counter)

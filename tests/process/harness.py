@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -19,9 +21,10 @@ from typing import Any
 
 import yaml
 
+from tests.process.starter import MARK, Started, Starter
+
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = Path("/dev/shm")
-MARK = "FASTLOOP_TEST_MARK"
 GONE_WITHIN_S = 5.0  # what FastLoop promises
 PATIENCE_S = 60.0  # for what has no limit of its own: a busy machine is slow, which is no failure
 
@@ -89,35 +92,35 @@ class Launched:
         *,
         environment: Mapping[str, str] = {},
         ignore: Iterable[signal.Signals] = (),
+        starter: Starter | None = None,
     ) -> None:
-        """Run ``python ARGUMENTS``."""
+        """Run ``python ARGUMENTS``, or what ``starter`` runs with them."""
         self.home = home
         self._mark = uuid.uuid4().hex
         self._memory = shared_memory()
         self._screen = home / f"screen-{self._mark[:8]}"
-        paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("XDG_RUNTIME_DIR", "PYTHONWARNINGS")
-        }
-        with self._screen.open("wb") as screen, _ignored(ignore):
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=screen,
-                stderr=screen,
-                cwd=home,
-                start_new_session=True,
-                restore_signals=False,
-                env={
-                    **inherited,
-                    "PYTHONPATH": paths,
-                    "TMPDIR": str(home),
-                    MARK: self._mark,
-                    **environment,
-                },
+        given = {**surroundings(), "TMPDIR": str(home), MARK: self._mark, **environment}
+        self._process: subprocess.Popen[bytes] | Started
+        if starter is not None:
+            self._process = starter.start(
+                [*arguments],
+                home=home,
+                screen=self._screen,
+                surroundings=given,
+                ignore=[*ignore],
             )
+        else:
+            with self._screen.open("wb") as screen, _ignored(ignore):
+                self._process = subprocess.Popen(
+                    [sys.executable, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=screen,
+                    stderr=screen,
+                    cwd=home,
+                    start_new_session=True,
+                    restore_signals=False,
+                    env=given,
+                )
         self.pid = self._process.pid
         self.started_s = time.monotonic()
 
@@ -227,6 +230,22 @@ class Launched:
         self._process.wait()
 
 
+def surroundings() -> dict[str, str]:
+    """Variables of the environment that every launcher under test has."""
+    paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+    left_out = ("XDG_RUNTIME_DIR", "PYTHONWARNINGS")
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**inherited, "PYTHONPATH": paths}
+
+
+@functools.cache
+def starter() -> Starter:
+    """The one of this process that runs tests."""
+    made = Starter(surroundings())
+    atexit.register(made.close)
+    return made
+
+
 @contextlib.contextmanager
 def _ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
     """Ignore signals for a moment: a process started then ignores them from its beginning."""
@@ -306,25 +325,41 @@ class Workplace:
         home: Path | None = None,
         environment: Mapping[str, str] = {},
         ignore: Iterable[signal.Signals] = (),
+        fresh: bool = False,
     ) -> Launched:
-        """Run ``fastloop launch`` with this configuration."""
+        """Run ``fastloop launch`` with this configuration; ``fresh`` imports everything itself."""
         home = home or self.folder()
         path = home / "config.yaml"
         path.write_text(yaml.safe_dump(dict(config)))
-        arguments = ["-m", "fast_core.cli", "launch", str(path), *overrides]
-        return self.start(arguments, home=home, environment=environment, ignore=ignore)
+        arguments = ["launch", str(path), *overrides]
+        return self._fastloop(arguments, home, environment=environment, ignore=ignore, fresh=fresh)
 
-    def toy(self, fault: str, *overrides: str, **kwargs: Any) -> Launched:
+    def toy(self, fault: str, *overrides: str, fresh: bool = False, **kwargs: Any) -> Launched:
         """Launch with the toy environment and something that goes wrong in it."""
         home = self.folder()
         values = {"fault": fault, "folder": str(home), **kwargs}
         given = [f"environment.kwargs.{name}={_scalar(value)}" for name, value in values.items()]
-        return self.launch(*given, *overrides, home=home)
+        return self.launch(*given, *overrides, home=home, fresh=fresh)
 
     def resume(self, launched: Launched, *overrides: str) -> Launched:
         """Run ``fastloop resume`` on its newest run."""
-        arguments = ["-m", "fast_core.cli", "resume", str(launched.run), *overrides]
-        return self.start(arguments, home=launched.home)
+        return self._fastloop(["resume", str(launched.run), *overrides], launched.home)
+
+    def _fastloop(
+        self,
+        arguments: Iterable[str],
+        home: Path,
+        *,
+        environment: Mapping[str, str] = {},
+        ignore: Iterable[signal.Signals] = (),
+        fresh: bool = False,
+    ) -> Launched:
+        if fresh or environment:
+            arguments = ["-m", "fast_core.cli", *arguments]
+            return self.start(arguments, home=home, environment=environment, ignore=ignore)
+        launched = Launched(arguments, home, ignore=ignore, starter=starter())
+        self._started.append(launched)
+        return launched
 
     def close(self) -> None:
         """End what still runs and remove every folder."""

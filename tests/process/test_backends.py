@@ -30,7 +30,7 @@ GAME: dict[str, Any] = TASK | {
         "frame_stack": 2,
     },
     "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 16},
-    "algorithm": {"name": "ppo", "network": "nature_cnn", "minibatch_size": 32, "epochs": 1},
+    "algorithm": {"name": "ppo", "network": "mlp", "hidden_sizes": [8], "minibatch_size": 32},
     "evaluation": {"every_env_steps": None},
     "checkpoint": {"every_updates": 10, "at_end": True},
     "stop": {"env_steps": TICKETS * 2 * 2 * 16},
@@ -41,12 +41,12 @@ GAME: dict[str, Any] = TASK | {
 def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
     found = []
-    for given in ("mode=inline", "nodes.env.count=1", "nodes.env.count=2"):
+    for given in ("mode=inline", "nodes.env.count=2"):
         launched = workplace.launch(given, config=TASK)
         assert launched.wait(90) == 0, launched.screen
         found.append(digests(launched.run))
     assert sorted(found[0]) == list(range(TICKETS))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

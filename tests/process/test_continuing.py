@@ -64,10 +64,11 @@ def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
 @pytest.mark.slow
 def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) -> None:
     """The other one drops checkpoints all the time; the new one keeps what it began with."""
-    source = workplace.launch("stop.env_steps=null", "stop.time_s=60", config=CARTPOLE)
+    endless = ("stop.env_steps=null", "stop.time_s=60", "diagnostics.delay_ms=2")
+    source = workplace.launch(*endless, config=CARTPOLE)
     source.await_training()
     eventually(lambda: checkpoints(source), "a checkpoint")
-    for _ in range(3):
+    for _ in range(2):
         home = workplace.folder()
         path = home / "config.yaml"
         path.write_text((source.home / "config.yaml").read_text())

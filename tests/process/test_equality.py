@@ -55,7 +55,6 @@ def finished(launched: Launched) -> dict[int, str]:
 
 CASES = (
     ("discrete, normalised", (1, 4)),
-    ("discrete, normalised", (2,)),
     ("discrete", (4,)),
     ("continuous, normalised", (2,)),
 )

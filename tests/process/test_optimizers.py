@@ -70,19 +70,13 @@ def test_gloo_takes_the_same_steps_as_shared_memory(workplace: Workplace) -> Non
 
 
 @pytest.mark.slow
-def test_gloo_listens_on_the_loopback_alone(workplace: Workplace) -> None:
+def test_gloo_listens_on_the_loopback_alone_and_a_dead_replica_ends_the_run(
+    workplace: Workplace,
+) -> None:
+    """The one that the others met at; `test_replay_endings` kills others."""
     launched = learning(workplace, GLOO)
-    assert listeners(launched) == {"0100007F"}
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 130, launched.screen
-    launched.assert_gone()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["optimizer-0", "optimizer-1"])
-def test_dead_replica_ends_the_run_for_that_reason(workplace: Workplace, name: str) -> None:
-    launched = learning(workplace, GLOO)
-    assert_death_ends_the_run(launched, name)
+    assert listeners(launched) == {"0100007F"}, "the loopback alone"
+    assert_death_ends_the_run(launched, "optimizer-0")
 
 
 @pytest.mark.slow

@@ -60,8 +60,8 @@ def inline() -> Iterator[dict[str, Launched]]:
 
 
 CASES = (
-    ("continuous", (1, 4)),
-    ("continuous", (2,)),
+    ("continuous", (4,)),
+    ("continuous", (1, 2)),
     ("discrete", (4,)),
     ("options", (2,)),
 )

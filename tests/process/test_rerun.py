@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace, digests
 
 pytestmark = pytest.mark.process
@@ -55,35 +54,29 @@ def check_equal(workplace: Workplace, config: dict[str, Any], *overrides: str) -
     assert digests(rerun_of(run)) == recorded
 
 
-@pytest.mark.parametrize("degree", slow_but([4], [-1, 1, 4]))
-def test_recorded_run_gives_equal_digests_again(workplace: Workplace, degree: int) -> None:
-    check_equal(workplace, RECORDED, f"scheduler.off_policy_degree={degree}")
+def test_recorded_run_gives_equal_digests_again(workplace: Workplace) -> None:
+    """`test_degree` has one that chose its degree by itself."""
+    check_equal(workplace, RECORDED, "scheduler.off_policy_degree=4")
+
+
+NODES = ("policy={placement: node, groups: 2}", "nodes.policy.count=2")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [RECORDED, REPLAY], ids=["ppo", "sac"])
-def test_forward_passes_of_policy_nodes_are_the_same_again(
-    workplace: Workplace, config: dict[str, Any]
-) -> None:
-    node = "policy={placement: node, groups: 2}"
-    check_equal(workplace, config, node, "nodes.policy.count=2", "scheduler.off_policy_degree=2")
+def test_forward_passes_of_policy_nodes_are_the_same_again(workplace: Workplace) -> None:
+    check_equal(workplace, RECORDED, *NODES, "scheduler.off_policy_degree=2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "optimizers",
-    slow_but(
-        [],
-        [
-            "{count: 1}",
-            "{count: 3, update: async}",
-            "{count: 3, update: async, max_gradient_staleness: 1}",
-        ],
-    ),
+    "given",
+    [NODES, ("nodes.optimizer={count: 3, update: async, max_gradient_staleness: 1}",)],
+    ids=["policy nodes", "asynchronous optimizers"],
 )
 def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
-    workplace: Workplace, optimizers: str
+    workplace: Workplace, given: tuple[str, ...]
 ) -> None:
-    check_equal(workplace, REPLAY, f"nodes.optimizer={optimizers}")
+    check_equal(workplace, REPLAY, *given)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, read_lines
 from tests.process.test_resume import kill_after
 
@@ -94,7 +93,12 @@ def finished(launched: Launched) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("name", slow_but([], TASKS))
+# `test_policy_node` has these with policies beside the environments, too.
+ELSEWHERE = ("dict with mask, several choices", "nested dict and tuple", "stacked frames")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in ELSEWHERE])
 def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
     """The toys raise if they get an action that they forbade or that is not in their space."""
     config = TASKS[name]
@@ -103,26 +107,19 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
     assert finished(launched) == reference
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["stacked frames"], ["dict with mask, several choices", "stacked frames"])
-)
-def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> None:
-    node = ("policy.placement=node", "policy.groups=2")
-    reference = finished(workplace.launch("mode=inline", *node, config=TASKS[name]))
-    launched = workplace.launch("nodes.env.count=2", *node, config=TASKS[name])
+def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace) -> None:
+    """`test_policy_node` has other kinds of spaces."""
+    given = ("policy.placement=node", "policy.groups=2")
+    task = TASKS["stacked frames"]
+    reference = finished(workplace.launch("mode=inline", *given, config=task))
+    launched = workplace.launch("nodes.env.count=2", *given, config=task)
     assert finished(launched) == reference
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "dict with mask, several choices",
-        "mask in the info",
-        "stacked frames",
-        "a game in words",
-        "TextWorld",
-    ],
+    ["mask in the info", "stacked frames", "a game in words", "TextWorld"],
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str

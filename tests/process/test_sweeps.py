@@ -25,10 +25,6 @@ CONFIG = {
 }
 
 
-# A run in one process begins in half the time; that its nodes end with it is tested elsewhere.
-MODES = slow_but(["inline"], ["inline", "process"])
-
-
 def start(
     workplace: Workplace, home: Path | None = None, mode: str = "inline", **keys: Any
 ) -> Launched:
@@ -56,9 +52,8 @@ def resumed(run: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace, mode: str) -> None:
-    sweep = start(workplace, mode=mode, seeds=3)
+def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace) -> None:
+    sweep = start(workplace, seeds=3)
     eventually(lambda: training(sweep, 2), f"two runs train\n{sweep.screen}")
     sweep.signal(signal.SIGINT, group=True)
     assert sweep.wait() == INTERRUPTED, sweep.screen
@@ -67,7 +62,7 @@ def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace, mode: str)
     assert set(first) == {"toy seed0", "toy seed1"}
     assert all(list(run.glob("checkpoints/*/manifest.json")) for run in first.values())
 
-    again = start(workplace, sweep.home, mode, seeds=3)
+    again = start(workplace, sweep.home, seeds=3)
     assert again.wait(60) == 0, again.screen
     again.assert_gone()
     assert set(runs(again)) == {"toy seed0", "toy seed1", "toy seed2"}
@@ -101,7 +96,8 @@ def test_run_that_fails_ends_no_other_and_is_named_at_the_end(workplace: Workpla
     assert (Path(place.strip()) / "crash.txt").is_file()
 
 
-@pytest.mark.parametrize("mode", MODES)
+# A run in one process begins in half the time; that its nodes end with it is tested elsewhere.
+@pytest.mark.parametrize("mode", slow_but(["inline"], ["inline", "process"]))
 def test_killed_sweep_leaves_no_run(workplace: Workplace, mode: str) -> None:
     sweep = start(workplace, mode=mode, seeds=2)
     eventually(lambda: training(sweep, 2), f"two runs train\n{sweep.screen}")

@@ -45,9 +45,7 @@ def run(workplace: Workplace, config: dict[str, Any], *how: str, fps: int) -> La
 @pytest.mark.parametrize(
     ("changes", "how", "figures"),
     [
-        ({}, "mode=inline", CHOICE),
         ({}, "algorithm.recurrent=lstm", CHOICE),
-        (SAC, "mode=process", BOX),
         (SAC, "nodes.optimizer.count=2", BOX),
         (SAC | {"algorithm": SAC["algorithm"] | OWN}, "mode=inline", BOX),
     ],

@@ -46,7 +46,6 @@ def finished(launched: Launched) -> dict[int, str]:
     "how",
     [
         "environment.kwargs.hangs=false",  # which takes 3 s
-        pytest.param("nodes.env.count=1", marks=pytest.mark.slow),
         pytest.param("mode=inline", marks=pytest.mark.slow),
         # Groups take turns as their actions come, so nothing may hang on generators they share.
         pytest.param(

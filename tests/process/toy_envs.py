@@ -145,8 +145,6 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 raise asyncio.CancelledError("by the simulator")
             case "segfault":
                 ctypes.string_at(0)
-            case "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_first(self) -> bool:
         if self._folder == Path():

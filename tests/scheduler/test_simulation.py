@@ -19,6 +19,8 @@ from fast_core.scheduler import Scheduler
 from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, make_settings, simulate
 
+STEPS = 30_000  # 15 tickets of 200 shards
+
 
 def cluster(**changes: object) -> World:
     values: dict[str, object] = {
@@ -29,7 +31,7 @@ def cluster(**changes: object) -> World:
         "eval_at_end": True,
         "checkpoint_every_updates": 37,
         "checkpoint_at_end": True,
-        "stop_env_steps": 60_000,
+        "stop_env_steps": STEPS,
     }
     world = World(make_settings(**(values | changes)), oldest_weights=True)
     world.make_ready()
@@ -50,13 +52,13 @@ def test_cluster_reaches_its_end_exactly(degree: int, slots: int, mode: str) -> 
     end = simulate(world, seed=degree)
     statistics = world.scheduler.statistics()
     assert end.reason == "finished"
-    assert statistics.env_steps_collected == statistics.env_steps_trained == 60_000
-    assert statistics.updates == statistics.version == statistics.evaluation_version == 120
+    assert statistics.env_steps_collected == statistics.env_steps_trained == STEPS
+    assert statistics.updates == statistics.version == statistics.evaluation_version == 60
     assert statistics.stale_events == 0
     assert statistics.lag_max <= 4 * (degree + 1) - 1
     numbers = [checkpoint.commit.checkpoint for checkpoint in world.checkpoints]
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 2
-    assert world.checkpoints[-1].commit.env_steps == 60_000
+    assert world.checkpoints[-1].commit.env_steps == STEPS
 
 
 @pytest.mark.parametrize("degree", [1, 4])
@@ -118,10 +120,10 @@ def test_higher_degree_hides_the_time_of_training() -> None:
     assert took_s[0] > 1.3 * took_s[1] >= 1.3 * took_s[3] * 0.9
 
 
-@pytest.mark.parametrize("every_s", slow_but([9], [9, 5]))
+@pytest.mark.parametrize("every_s", slow_but([5], [5, 3]))
 def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes(every_s: int) -> None:
     resumes = 0
-    for second in range(1, 40, every_s):
+    for second in range(1, 18, every_s):
         world = cluster(degree=2, slots_per_shard=2)
         end = simulate(world, events=[(float(second), StopRequested("SIGINT", save=True))])
         assert end.reason == "interrupted"
@@ -134,8 +136,8 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes(every_s: i
         resumed = World(world.settings, resumed=checkpoint)
         resumed.make_ready()
         assert simulate(resumed).reason == "finished"
-        assert resumed.scheduler.statistics().env_steps_trained == 60_000
-    assert resumes > 27 // every_s
+        assert resumed.scheduler.statistics().env_steps_trained == STEPS
+    assert resumes > 12 // every_s
 
 
 GROWING: list[dict[str, object]] = [
@@ -150,8 +152,8 @@ GROWING: list[dict[str, object]] = [
 @pytest.mark.parametrize("changes", slow_but([GROWING[0], *GROWING[3:]], GROWING))
 def test_work_per_event_does_not_grow_with_the_number_of_shards(changes: dict[str, object]) -> None:
     """Counted in function calls, which no busy machine can disturb."""
-    calls = {shards: _calls_per_event(shards, changes) for shards in (20, 2000)}
-    assert calls[2000] < 1.3 * calls[20]
+    calls = {shards: _calls_per_event(shards, changes) for shards in (20, 1000)}
+    assert calls[1000] < 1.3 * calls[20]
 
 
 def _calls_per_event(shards: int, changes: dict[str, object]) -> float:

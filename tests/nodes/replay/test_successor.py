@@ -159,7 +159,7 @@ def killed(folder: Path, config: RunConfig, points: list[int]) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("prioritized", "optimizers", "tickets"),
-    slow_but([(True, 1, 18)], [(True, 1, 18), (True, 1, 80), (False, 1, 30), (True, 2, 30)]),
+    slow_but([(True, 1, 12)], [(True, 1, 12), (True, 1, 80), (False, 1, 30), (True, 2, 30)]),
 )
 def test_killed_after_any_line_it_draws_what_it_would_have_drawn(
     tmp_path: Path, prioritized: bool, optimizers: int, tickets: int

@@ -1,0 +1,212 @@
+"""A Python that has imported what `fastloop` imports, and forks launchers of itself.
+
+To import it all takes a launcher 0.4 s of a core, more than a short run takes, and a hundred tests
+start one. A launcher that is forked here leads its own session, has its own surroundings, folder,
+streams and signals, and begins with `fast_core.cli`, as `python -m` has it begin. What it starts
+itself (fork server, watchdog, what environments execute) is executed anew, as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fast_core.system import forks
+
+PACKET = 65_536
+MARK = "FASTLOOP_TEST_MARK"  # what belongs to a launcher is known by it
+NOBODYS = "0" * 32  # as long as every mark
+# Not `fast_core.cli`, which runs as the main program.
+IMPORTED = (
+    "fast_core.tools.commands",
+    "fast_core.launcher.run",
+    "fast_core.launcher.session",
+    "fast_core.launcher.comeback",
+    "fast_core.algos.registry",
+    "fast_core.envs.repeating",
+    "fast_core.algos.ppo.config",
+    "fast_core.nodes.collect.env",
+    "fast_core.nodes.learn.optimizer",
+    "fast_core.nodes.metrics",
+    "gymnasium.wrappers",
+    "typer._adapters",  # of new versions: it imports Pydantic
+)
+PROGRAM = "import sys; from tests.process.starter import serve; serve(int(sys.argv[1]))"
+
+
+class Started:
+    """A launcher that was forked; the part of `subprocess.Popen` that the harness needs.
+
+    Attributes:
+        pid: Its process, which leads a session.
+    """
+
+    def __init__(self, starter: Starter, pid: int) -> None:
+        self.pid = pid
+        self._starter = starter
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._starter.status(self.pid, 0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs after so many seconds.
+        """
+        status = self._starter.status(self.pid, timeout)
+        if status is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired("fastloop", timeout)
+        return status
+
+
+class Starter:
+    """The process that forks launchers; it ends with the one that made it."""
+
+    def __init__(self, surroundings: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._statuses: dict[int, int] = {}
+        with theirs:
+            self._process = subprocess.Popen(
+                # The last word is what the command line of a launcher is known by.
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), "fast_core.cli"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                restore_signals=False,
+                pass_fds=[theirs.fileno()],
+                env={**surroundings, MARK: NOBODYS, "OPENBLAS_NUM_THREADS": "1"},
+            )
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        home: Path,
+        screen: Path,
+        surroundings: Mapping[str, str],
+        ignore: Sequence[int],
+    ) -> Started:
+        """Run ``python -m fast_core.cli ARGUMENTS`` in ``home``; it writes to ``screen``."""
+        request = {
+            "arguments": arguments,
+            "home": str(home),
+            "screen": str(screen),
+            "surroundings": dict(surroundings),
+            "ignore": ignore,
+        }
+        self._control.send(json.dumps(request).encode())
+        while "status" in (report := self._report()):
+            pass
+        return Started(self, report["pid"])
+
+    def status(self, pid: int, timeout_s: float | None) -> int | None:
+        """Exit status of a launcher; None if it still runs after so many seconds."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while pid not in self._statuses:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            if not select.select([self._control], [], [], left_s)[0]:
+                return None
+            self._report()
+        return self._statuses[pid]
+
+    def _report(self) -> dict[str, int]:
+        packet = self._control.recv(PACKET)
+        assert packet, "the starter has ended"
+        report: dict[str, int] = json.loads(packet)
+        if "status" in report:
+            self._statuses[report["pid"]] = report["status"]
+        return report
+
+    def close(self) -> None:
+        """End it."""
+        self._control.close()
+        self._process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """Fork a launcher for every request, until nobody is there to ask for one."""
+    for module in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    control = socket.socket(fileno=descriptor)
+    wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, forks.nothing)
+    signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+    running = set[int]()
+    while True:
+        readable, _, _ = select.select([control, wake_in], [], [])
+        if wake_in in readable:
+            os.read(wake_in, PACKET)
+            _reap(control, running)
+        if control in readable:
+            packet = control.recv(PACKET)
+            if not packet:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                os.close(wake_in)
+                os.close(wake_out)
+                return _become(control, json.loads(packet))
+            running.add(pid)
+
+
+def _reap(control: socket.socket, running: set[int]) -> None:
+    for pid in tuple(running):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            running.remove(pid)
+            code = os.waitstatus_to_exitcode(status)
+            control.send(json.dumps({"pid": pid, "status": code}).encode())
+
+
+def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
+    """Be a launcher; what it raises at its end, such as its exit status, Python sees to."""
+    os.setsid()
+    os.chdir(request["home"])
+    screen = os.open(request["screen"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(screen, 1)
+    os.dup2(screen, 2)
+    os.close(screen)
+    _take_mark(request["surroundings"][MARK])
+    os.environ.clear()
+    os.environ.update(request["surroundings"])
+    tempfile.tempdir = None
+    sys.argv[1:] = request["arguments"]
+    sys.path[0] = request["home"]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in request["ignore"]:
+        signal.signal(number, signal.SIG_IGN)
+    forks.own()
+    control.send(json.dumps({"pid": os.getpid()}).encode())
+    control.close()
+    runpy.run_module("fast_core.cli", run_name="__main__", alter_sys=True)
+
+
+def _take_mark(mark: str) -> None:
+    """Have it in place, too: what is forked without ``exec`` is shown with this memory."""
+    assert len(mark) == len(NOBODYS)
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    ctypes.memmove(getenv(MARK.encode()), mark.encode(), len(mark))
