@@ -28,6 +28,7 @@ from fast_core.algos.replay.vectors import Layout, NumpyVectors
 from fast_core.spec import EnvironmentSpec
 
 ROWS = 3  # that both ways are compared on
+LOUD = 1e4  # size of the gradients from which both go back, above what a user's code may clip
 TOLERANCE = 1e-5  # of the largest number
 TRIES = 3  # a relu's input may be within the rounding of 0
 _log = logging.getLogger("fastloop.own_network")
@@ -133,6 +134,9 @@ def _build(
     for name in ("critics", "policy"):
         places = {p.name: p for p in layout.groups[name].parameters}
         chains[name] = _ensemble(networks.parts[name], name, places)
+        actions = environment.action.size if name == "critics" else 0
+        if chains[name].shape.inputs != settings.network_inputs(environment) + actions:
+            raise NotAChain("its first layer does not take all that it sees at once")
     vectors = ChainVectors(layout, flat, chains, epsilon=settings.adam_epsilon)
     return vectors, networks, layout
 
@@ -198,9 +202,12 @@ def _network_agrees(
     rng: np.random.Generator,
 ) -> bool:
     """The same for one network, on these rows."""
-    output = networks(name, Rows(obs), *action)
+    try:
+        output = networks(name, Rows(obs), *action)
+    except Exception as error:  # of a user's code, which may raise whatever it likes
+        raise NotAChain(f"it raised {type(error).__name__}: {error}") from error
     wanted = (output if output.dim() == 3 else output[None]).transpose(1, 2)
-    delta = rng.normal(size=tuple(wanted.shape)).astype(np.float32)
+    delta = rng.normal(0.0, LOUD, tuple(wanted.shape)).astype(np.float32)
     learned = list(networks.parts[name].parameters())
     gradients = torch.autograd.grad(
         wanted, [*learned, *action], torch.from_numpy(delta), materialize_grads=True
