@@ -17,6 +17,7 @@ from fast_core.algos.replay.torch_box import TorchSAC
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.replay_cases import BOX, box_environment, make_batch, make_config, make_learner
 
+WIDE = {"network": "tests.algos.own_networks:Wide", "network_kwargs": {"width": 128}}
 TABLE = SpaceSpec("box", (2, 3), "float32", low=(-np.inf,), high=(np.inf,))
 OWN = "tests.algos.own_networks:Both"
 
@@ -158,6 +159,8 @@ def test_learns_what_autograd_does_and_goes_on_where_it_was(name, more):
     [
         ({}, {}, "by hand"),
         ({"network": f"{__name__}:Unseen"}, {}, "by autograd: its numbers are not"),
+        (WIDE | {"batch_size": 2048}, {}, "by hand"),
+        (WIDE | {"batch_size": 2049}, {}, "by autograd: that is faster for 2049 rows"),
         ({"network": f"{__name__}:Limited"}, {}, "by autograd: its numbers are not"),
         ({"network": f"{__name__}:Raising"}, {}, "by autograd: it raised ValueError: not today"),
         ({"network": "tests.algos.own_networks:Plain"}, {}, "by autograd: it is not every network"),
