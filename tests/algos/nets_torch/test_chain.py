@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -266,6 +267,17 @@ def test_what_is_not_surely_a_chain_is_none(name, capsys):
     with pytest.raises(NotAChain, match=says):
         find_chain(make(), actions=False)
     assert capsys.readouterr().out == ""
+
+
+def test_other_threads_print_while_a_module_is_looked_at(capsys):
+    def forward(net, x):
+        thread = Thread(target=print, args=("news",))
+        thread.start()
+        thread.join()
+        return net.second(net.first(x).relu()).relu()
+
+    assert find_chain(Two(forward), actions=False) == RELU
+    assert capsys.readouterr().out == "news\n" * 4
 
 
 @pytest.mark.parametrize(
