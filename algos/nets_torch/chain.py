@@ -8,10 +8,18 @@ better. Whoever believes in a chain also compares its numbers (`replay.chain_vec
 from __future__ import annotations
 
 import io
-from contextlib import redirect_stdout
+import pickle
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from itertools import product
+from threading import get_ident
+from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
@@ -63,26 +71,83 @@ def find_chain(module: nn.Module, *, actions: bool) -> Chain:
         parameter._backward_hooks for parameter in module.parameters()
     ):
         raise NotAChain("it has hooks")
-    before = _attributes(module)
-    found = {_Reader(module.train(mode), actions=actions).chain() for mode in (True, False)}
-    if len(found) > 1 or _attributes(module) != before:
+    if any("forward" in vars(each) for each in module.modules() if each is not module):
+        raise NotAChain("one of its layers has a forward of its own")
+    before, found = _kept(module), set()
+    for training, differentiated in product((True, False), repeat=2):
+        reader = _Reader(module.train(training), actions=actions)
+        with torch.set_grad_enabled(differentiated):
+            found.add(reader.chain())
+        if not all(parameter.requires_grad for parameter in module.parameters()):
+            raise NotAChain("some of its parameters are frozen")
+    if len(found) > 1 or _kept(module) != before:
         raise NotAChain("forward is not the same each time")
     (chain,) = found
     used = sorted(name for layer in chain.layers for name in layer)
     if used != sorted(name for name, _ in module.named_parameters()) or list(module.buffers()):
         raise NotAChain("some of its parameters or buffers are shared, or not used")
-    if not all(parameter.requires_grad for parameter in module.parameters()):
-        raise NotAChain("some of its parameters are frozen")
     return chain
 
 
-def _attributes(module: nn.Module) -> list[str]:
-    """What a user keeps in it, beside what torch does."""
+def _kept(module: nn.Module) -> list[object]:
+    """What ``forward`` may change beside what it returns: attributes, globals, random numbers."""
     known = vars(nn.Module()).keys()
-    return [
-        repr({name: value for name, value in vars(each).items() if name not in known})
-        for each in module.modules()
-    ]
+    values: list[object] = [random.getstate(), np.random.get_state()]  # noqa: NPY002 - a user draws
+    versions = [parameter._version for parameter in module.parameters()]
+    for each in module.modules():
+        values += [value for name, value in vars(each).items() if name not in known]
+    for kind in dict.fromkeys(kind for each in module.modules() for kind in type(each).__mro__):
+        if not kind.__module__.startswith(("torch.", "builtins")):
+            values += _of_class(kind)
+    return [*versions, *map(_snapshot, values)]
+
+
+def _of_class(kind: type) -> Iterator[object]:
+    """What a user's class keeps, and the globals that its methods name."""
+    for name, value in vars(kind).items():
+        if isinstance(value, FunctionType):
+            around = value.__globals__
+            named = [around[each] for each in value.__code__.co_names if each in around]
+            yield from (each for each in named if not isinstance(each, ModuleType | type))
+        elif not name.startswith("__"):
+            yield value
+
+
+def _snapshot(value: object) -> object:
+    """Something equal for as long as ``value`` stays as it is."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # functions without a name, and what else can't be pickled
+        return repr(value)
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Refuse what a user would see: lines, and the prompt of a debugger."""
+    hook = sys.breakpointhook
+    sys.breakpointhook = _stop
+    try:
+        with redirect_stdout(_Refused()):
+            yield
+    finally:
+        sys.breakpointhook = hook
+
+
+class _Refused(io.StringIO):
+    """Standard output while one thread may not write to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread, self._others = get_ident(), sys.stdout
+
+    def write(self, text: str) -> int:
+        if get_ident() == self._thread:
+            raise NotAChain("forward prints")
+        return self._others.write(text)
+
+
+def _stop(*_: object, **__: object) -> None:
+    raise NotAChain("forward has a breakpoint")
 
 
 class _Called(nn.Module):
@@ -130,14 +195,16 @@ class _Reader:
         return Chain(layers, self._activations[0], tuple(self._sizes))
 
     def _record(self) -> fx.Graph:
-        said = io.StringIO()
         try:
-            with torch.random.fork_rng(devices=[]), redirect_stdout(said):
+            with torch.random.fork_rng(devices=[]), _unseen():
+                dice = torch.get_rng_state()
                 graph = fx.Tracer().trace(self._root)
+                self._expect(torch.equal(torch.get_rng_state(), dice), "forward draws numbers")
+                return graph
+        except NotAChain:
+            raise
         except Exception as error:  # of a user's code, which may raise whatever it likes
             raise NotAChain(f"torch.fx can't follow it: {type(error).__name__}: {error}") from error
-        self._expect(not said.getvalue(), "forward prints")
-        return graph
 
     def _layer(self, node: fx.Node) -> None:
         """Take what follows the layers so far."""
@@ -149,12 +216,16 @@ class _Reader:
         if type(module) is nn.Linear:
             self._expect(not inside, "a linear layer has no activation behind it")
             self._expect(len(self._stream) == 1, "it does not begin with observations and actions")
+            self._expect(module.bias is not None, f"{node.name} has no bias")
+            given = self._sizes[-1:] or [module.in_features]
+            self._expect(given == [module.in_features], f"{node.name} is of another width")
             self._layers.append(self._names(node))
             self._sizes.append(module.out_features)
         elif type(module) is nn.LayerNorm:
             self._expect(inside and len(self._layers[-1]) == 2, f"{node.name} is elsewhere")
             usual = (module.eps, module.normalized_shape) == (EPSILON, (self._sizes[-1],))
-            self._expect(usual, f"{node.name} is unusual")
+            learns = len(list(module.parameters())) == 2
+            self._expect(usual and learns, f"{node.name} is unusual")
             self._layers[-1] += self._names(node)
         elif (found := self._tried(node, module)) is not None:
             self._expect(inside, f"{node.name} follows no linear layer")

@@ -209,7 +209,8 @@ class ReplayLearner(ABC):
     def _apply(self, policy: bool, scale: float, *, finite: bool) -> UpdateReport:
         """Step along the gradient, unless it or, by ``finite``, something else is not finite."""
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
-        norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
+        with np.errstate(over="ignore"):
+            norm = self._gradient_norm(self._layout.size if policy else self._critic_size)
         if not (finite and math.isfinite(norm)):
             return self._skip()
         self._vectors.step_scale = scale * self._left

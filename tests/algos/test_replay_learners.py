@@ -144,6 +144,14 @@ def test_batch_that_is_not_finite_changes_nothing_and_is_counted(name, backend, 
     assert np.isfinite(flat(learner.state_dict()["parameters"])).all()
 
 
+@both
+def test_gradient_of_numbers_whose_squares_are_none_is_skipped_without_a_warning(backend):
+    learner, environment = learner_and_environment("sac", backend)
+    batch = make_batch(environment)
+    report = learner.update(changed(batch, reward=batch.reward * np.float32(1e30)))
+    assert (report.updates, report.skipped) == (0, 1)
+
+
 @every
 def test_run_ends_after_so_many_bad_updates_in_a_row(name):
     learner, environment = learner_and_environment(name, nonfinite_limit=3)

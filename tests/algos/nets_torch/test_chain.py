@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from threading import Thread
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -80,6 +84,12 @@ def _shared():
     return module
 
 
+def _twice():
+    module = Two(lambda net, x: net.first(net.first(x).relu()).relu())
+    module.first = nn.Linear(5, 5)
+    return module
+
+
 def _frozen():
     module = Two()
     module.first.bias.requires_grad_(False)
@@ -89,6 +99,83 @@ def _frozen():
 def _counting(net, x):
     net.calls = getattr(net, "calls", 0) + 1
     return net.second(net.first(x).relu()).relu()
+
+
+def _skipping(draw):
+    def forward(net, x):
+        x = net.first(x).relu()
+        return x if net.training and draw(net) < 1e-6 else net.second(x).relu()
+
+    return forward
+
+
+class Counter:
+    calls = 0
+
+
+COUNTED = {"calls": 0}
+
+
+def _counts_outside(net, x):
+    net.kept.calls += 1
+    return net.second(net.first(x).relu()).relu()
+
+
+def _keeping(kept):
+    module = Two(_counts_outside)
+    module.kept = kept
+    return module
+
+
+class CountingAll(Two):
+    calls = 0
+
+    def forward(self, obs: Tensor) -> Tensor:
+        type(self).calls += 1
+        return super().forward(obs)
+
+
+class CountingGlobally(Two):
+    def forward(self, obs: Tensor) -> Tensor:
+        COUNTED["calls"] += 1
+        return super().forward(obs)
+
+
+class Bounded(Two):
+    """Its weights are, wherever it is called; what stands for them is passed over."""
+
+    def __init__(self):
+        super().__init__()
+        self.bounded = [self.first.weight]
+
+    def forward(self, obs: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.bounded[0].clamp_(-9, 9)
+        return super().forward(obs)
+
+
+class Thawing(Two):
+    """Its first layer learns nothing."""
+
+    def train(self, mode=True):
+        self.first.requires_grad_(not mode)
+        return super().train(mode)
+
+
+def _stopping(net, x):
+    breakpoint()
+    return net.second(net.first(x).relu()).relu()
+
+
+def _elsewhere(net, x):
+    x = net.second(net.first(x).relu()).relu()
+    return x if torch.is_grad_enabled() else x * 2
+
+
+def _replaced():
+    module = Two()
+    module.first.forward = lambda x: functional.linear(x, module.first.weight).clamp(-9, 9)
+    return module
 
 
 def _saying(net, x):
@@ -128,14 +215,29 @@ NONE = {
     ),
     "unused": (lambda: Two(lambda net, x: net.first(x).relu()), "not used"),
     "shared": (_shared, "shared"),
-    "twice": (lambda: Two(lambda net, x: net.first(net.first(x).relu()).relu()), "not used"),
+    "twice": (_twice, "not used"),
     "frozen": (_frozen, "frozen"),
     "hooks": (_hooked, "hooks"),
     "tensor hooks": (_clipping, "hooks"),
     "counting": (lambda: Two(_counting), "not the same each time"),
     "printing": (lambda: Two(_saying), "prints"),
+    "skipping": (lambda: Two(_skipping(lambda net: torch.rand(()))), "draws numbers"),
+    "skipping by random": (lambda: Two(_skipping(lambda net: random.random())), "not the same"),
+    "skipping by numpy": (lambda: Two(_skipping(lambda net: np.random.rand())), "not the same"),  # noqa: NPY002
+    "counting outside": (lambda: _keeping(Counter()), "not the same each time"),
+    "counting all": (CountingAll, "not the same each time"),
+    "counting globally": (CountingGlobally, "not the same each time"),
+    "bounded": (Bounded, "not the same each time"),
+    "thawing": (Thawing, "frozen"),
+    "stopping": (lambda: Two(_stopping), "has a breakpoint"),
+    "not differentiated": (lambda: Two(_elsewhere), "none of its layers|not the same"),
+    "replaced": (_replaced, "a forward of its own"),
+    "last axis": (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4), nn.ReLU()),
+        "another width",
+    ),
     "training": (lambda: Two(_training), "none of its layers|not the same"),
-    "no bias": (lambda: nn.Sequential(nn.Linear(5, 4, bias=False), nn.ReLU()), "not used"),
+    "no bias": (lambda: nn.Sequential(nn.Linear(5, 4, bias=False), nn.ReLU()), "has no bias"),
     "linear": (lambda: _sequence(nn.Linear(4, 4), nn.ReLU()), "no activation"),
     "end": (lambda: _sequence(), "ends without activation"),
     "mixed": (lambda: _sequence(nn.ReLU(), nn.Linear(4, 4), nn.Tanh()), "differ in kind"),
@@ -147,7 +249,7 @@ NONE = {
     "epsilon": (lambda: _sequence(nn.LayerNorm(4, eps=1e-3), nn.ReLU()), "unusual"),
     "plain norm": (
         lambda: _sequence(nn.LayerNorm(4, elementwise_affine=False), nn.ReLU()),
-        "not used",
+        "unusual",
     ),
     "slope": (lambda: _sequence(nn.LeakyReLU(0.2)), "none of its layers"),
     "threshold": (lambda: _sequence(nn.Softplus(threshold=5)), "none of its layers"),
@@ -165,6 +267,17 @@ def test_what_is_not_surely_a_chain_is_none(name, capsys):
     with pytest.raises(NotAChain, match=says):
         find_chain(make(), actions=False)
     assert capsys.readouterr().out == ""
+
+
+def test_other_threads_print_while_a_module_is_looked_at(capsys):
+    def forward(net, x):
+        thread = Thread(target=print, args=("news",))
+        thread.start()
+        thread.join()
+        return net.second(net.first(x).relu()).relu()
+
+    assert find_chain(Two(forward), actions=False) == RELU
+    assert capsys.readouterr().out == "news\n" * 4
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from fast_core.algos.replay.torch_box import TorchSAC
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.replay_cases import BOX, box_environment, make_batch, make_config, make_learner
 
+WIDE = {"network": "tests.algos.own_networks:Wide", "network_kwargs": {"width": 128}}
+TABLE = SpaceSpec("box", (2, 3), "float32", low=(-np.inf,), high=(np.inf,))
 OWN = "tests.algos.own_networks:Both"
 
 
@@ -40,6 +42,49 @@ class Unseen(Normalised):
     def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
         features = super().forward(obs, *action)
         return features * 1.001 if isinstance(obs, Tensor) else features
+
+
+class Limit(torch.autograd.Function):
+    """Lets gradients through up to a size."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clamp(-9, 9)
+
+
+class Limited(Normalised):
+    """What stands for a tensor sees nothing of it."""
+
+    def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
+        return Limit.apply(super().forward(obs, *action))
+
+
+class Raising(Normalised):
+    """For real inputs, but those that it is tried with."""
+
+    def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
+        if type(self).ready and isinstance(obs, Tensor) and torch.is_grad_enabled():
+            raise ValueError("not today")
+        return super().forward(obs, *action)
+
+    ready = False
+
+
+class Rows(nn.Module):
+    """The policy's layer sees one row of the observation after the other."""
+
+    def __init__(self, observation, actions=0):
+        super().__init__()
+        inputs = observation.size + actions if actions else observation.shape[-1]
+        self.layer = nn.Linear(inputs, 4)
+
+    def forward(self, obs: Tensor, *action: Tensor) -> Tensor:
+        seen = torch.cat([obs.flatten(1), *action], 1) if action else obs
+        return self.layer(seen).relu().flatten(1)
 
 
 class Flat(nn.Module):
@@ -114,30 +159,42 @@ def test_learns_what_autograd_does_and_goes_on_where_it_was(name, more):
     [
         ({}, {}, "by hand"),
         ({"network": f"{__name__}:Unseen"}, {}, "by autograd: its numbers are not"),
+        (WIDE | {"batch_size": 2048}, {}, "by hand"),
+        (WIDE | {"batch_size": 2049}, {}, "by autograd: that is faster for 2049 rows"),
+        ({"network": f"{__name__}:Limited"}, {}, "by autograd: its numbers are not"),
+        ({"network": f"{__name__}:Raising"}, {}, "by autograd: it raised ValueError: not today"),
         ({"network": "tests.algos.own_networks:Plain"}, {}, "by autograd: it is not every network"),
         ({"backend": "torch"}, {}, ""),
         ({}, {"precision": "bf16"}, ""),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*bf16 is slower")
-def test_log_says_who_differentiates(more, setup, says, caplog):
+def test_log_says_who_differentiates(more, setup, says, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
-    learner = make_learner(config("sac", **more), box_environment(), **setup)
+    given = config("sac", **more)
+    environment = given.examine(box_environment())
+    monkeypatch.setattr(Raising, "ready", True)
+    learner = make_learner(given, environment, **setup)
     assert by_autograd(learner) == (says != "by hand")
     assert len(caplog.messages) == bool(says) and says in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("observation", "says"),
+    ("name", "observation", "says"),
     [
-        (SpaceSpec("box", (2, 3), "float32", low=(-np.inf,), high=(np.inf,)), "by hand"),
-        (SpaceSpec("box", (20, 20, 1), "uint8", low=(0,), high=(255,)), "autograd: it sees images"),
+        ("Flat", TABLE, "by hand"),
+        ("Rows", TABLE, "autograd: its first layer does not take all"),
+        (
+            "Flat",
+            SpaceSpec("box", (20, 20, 1), "uint8", low=(0,), high=(255,)),
+            "autograd: it sees images",
+        ),
     ],
 )
-def test_rows_of_other_shapes_are_flattened_but_for_images(observation, says, caplog):
+def test_rows_of_other_shapes_are_flattened_but_for_images(name, observation, says, caplog):
     caplog.set_level(logging.INFO)
     environment = EnvironmentSpec("Test-v0", observation, box_environment().action)
-    make_learner(config("sac", network=f"{__name__}:Flat"), environment)
+    make_learner(config("sac", network=f"{__name__}:{name}"), environment)
     assert says in caplog.text
 
 
