@@ -215,7 +215,7 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
 @pytest.mark.slow
 def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
     launched = workplace.launch(config=CARTPOLE)
-    assert launched.wait() == 0
+    assert launched.wait() == 0, launched.screen
     assert "evaluate it" in launched.screen
     command = [sys.executable, "-m", "fast_core.cli", "eval", str(launched.run), "--episodes", "2"]
     done = subprocess.run(command, cwd=launched.home, capture_output=True, timeout=60, check=True)

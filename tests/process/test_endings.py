@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
     launched = workplace.launch("stop={env_steps: 500}", fresh=True)
-    assert launched.wait() == 0
+    assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
     assert not (launched.run / "crash.txt").exists()
     assert "Traceback" not in launched.screen

@@ -126,7 +126,7 @@ def test_closed_streams_receive_nothing_and_harm_nothing(workplace: Workplace) -
         "[os.sys.executable, '-m', 'fast_core.cli', 'launch', 'config.yaml'])"
     )
     launched = workplace.start(["-c", code], home=home)
-    assert launched.wait() == 0
+    assert launched.wait() == 0, launched.screen
     assert read_lines(launched.run / "events.jsonl")[-1]["facts"]["outcome"] == "finished"
     assert launched.screen == ""
     launched.assert_gone()

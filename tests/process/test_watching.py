@@ -28,7 +28,7 @@ UNSEEN = {"SDL_VIDEODRIVER": "dummy", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 @pytest.fixture
 def trained(workplace: Workplace) -> Launched:
     launched = workplace.launch(config=CARTPOLE)
-    assert launched.wait() == 0
+    assert launched.wait() == 0, launched.screen
     return launched
 
 
