@@ -84,7 +84,7 @@ def test_failing_environment_is_reported(workplace: Workplace) -> None:
 def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) -> None:
     """They report before the start time-out is looked at, however long all of them took."""
     launched = workplace.toy(
-        "", "mode=inline", "supervision.start_timeout_s=1", "stop={env_steps: 100}", made_s=0.3
+        "", "mode=inline", "supervision.start_timeout_s=2", "stop={env_steps: 100}", made_s=0.45
     )
     assert launched.wait() == 0, launched.screen
     assert launched.leftovers() == []
