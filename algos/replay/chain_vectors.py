@@ -125,7 +125,7 @@ def are_chains(settings: ReplaySettings, environment: EnvironmentSpec, seed: int
     """
     try:
         vectors, networks, layout = _build(settings, environment, seed)
-        if not any(_agree(vectors, networks, layout, seed) for seed in range(TRIES)):
+        if not any(_agree(vectors, networks, layout, trial) for trial in range(TRIES)):
             raise NotAChain("its numbers are not those of its layers")
     except NotAChain as reason:
         _log.info("%s is differentiated by autograd: %s", settings.network, reason)
@@ -199,9 +199,9 @@ def _ensemble(part: nn.Module, name: str, places: Mapping[str, Parameter]) -> En
     return Ensemble(shape, tuple(parameters))
 
 
-def _agree(vectors: ChainVectors, networks: Networks, layout: Layout, seed: int) -> bool:
+def _agree(vectors: ChainVectors, networks: Networks, layout: Layout, trial: int) -> bool:
     """Whether outputs and gradients of both ways are equal, at values that are drawn."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(trial)
     flat = vectors.parameters()
     flat += rng.normal(0.0, 0.1, len(flat)).astype(np.float32)
     places = {p.name: p for p in layout.parameters}

@@ -34,8 +34,8 @@ class Found:
     Attributes:
         environment: What it is like.
         config: The configuration, with a placement where one was measured.
-        made_s: How long the environment took to be made and reset.
         placed: What the measurement chose, or why there is none; None where it was not asked for.
+        made_s: How long the environment took to be made and reset.
     """
 
     environment: EnvironmentSpec
