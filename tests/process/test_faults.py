@@ -108,6 +108,15 @@ def test_constructor_that_always_raises_fails_before_any_node(workplace: Workpla
     assert launched.screen.count("Traceback (most recent call last)") == 1
 
 
+@pytest.mark.slow
+def test_nodes_that_make_many_slow_environments_have_their_time(workplace: Workplace) -> None:
+    """Each node's take longer than the limit, one of them does not."""
+    five = ("rollout.envs_per_shard=5", "stop={env_steps: 80}")
+    launched = workplace.toy("", *five, "supervision.start_timeout_s=5", made_s=1.2)
+    assert launched.wait() == 0, launched.screen
+    launched.assert_gone()
+
+
 def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace) -> None:
     launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=0)
     assert launched.wait() == 1
