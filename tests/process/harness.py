@@ -144,10 +144,12 @@ class Launched:
 
     def members(self) -> list[Process]:
         """Everything that runs and came from this launcher: its session, and who has its mark."""
-        mark = f"{MARK}={self._mark}".encode()
+        start, mark = f"{MARK}=".encode(), f"{MARK}={self._mark}".encode()
         found = []
         for process in processes():
-            if process.session == self.pid or mark in _environ(process.pid):
+            marks = [line for line in _environ(process.pid) if line.startswith(start)]
+            # Without it the number of the session tells, which is anothers' once this one is gone.
+            if mark in marks or (process.session == self.pid and not marks):
                 found.append(process)
         return found
 
@@ -181,6 +183,8 @@ class Launched:
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         """Send a signal to the launcher, or to its process group as a terminal does."""
+        if self._process.poll() is not None:
+            return  # the number may be another's
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.pid, number)
 

@@ -54,15 +54,17 @@ class Started:
 
     Attributes:
         pid: Its process, which leads a session.
+        status: Its exit status as far as its starter has told; its number may be another's then.
     """
 
     def __init__(self, starter: Starter, pid: int) -> None:
         self.pid = pid
+        self.status: int | None = None
         self._starter = starter
 
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
-        return self._starter.status(self.pid, 0.0)
+        return self._starter.status(self, 0.0)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, once it has ended.
@@ -70,7 +72,7 @@ class Started:
         Raises:
             subprocess.TimeoutExpired: It still runs after so many seconds.
         """
-        status = self._starter.status(self.pid, timeout)
+        status = self._starter.status(self, timeout)
         if status is None:
             assert timeout is not None
             raise subprocess.TimeoutExpired("fastloop", timeout)
@@ -82,7 +84,7 @@ class Starter:
 
     def __init__(self, surroundings: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._statuses: dict[int, int] = {}
+        self._running: dict[int, Started] = {}
         with theirs:
             self._process = subprocess.Popen(
                 # The last word is what the command line of a launcher is known by.
@@ -115,24 +117,25 @@ class Starter:
         self._control.send(json.dumps(request).encode())
         while "status" in (report := self._report()):
             pass
-        return Started(self, report["pid"])
+        started = self._running[report["pid"]] = Started(self, report["pid"])
+        return started
 
-    def status(self, pid: int, timeout_s: float | None) -> int | None:
+    def status(self, started: Started, timeout_s: float | None) -> int | None:
         """Exit status of a launcher; None if it still runs after so many seconds."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while pid not in self._statuses:
+        while started.status is None:
             left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
             if not select.select([self._control], [], [], left_s)[0]:
                 return None
             self._report()
-        return self._statuses[pid]
+        return started.status
 
     def _report(self) -> dict[str, int]:
         packet = self._control.recv(PACKET)
         assert packet, "the starter has ended"
         report: dict[str, int] = json.loads(packet)
         if "status" in report:
-            self._statuses[report["pid"]] = report["status"]
+            self._running.pop(report["pid"]).status = report["status"]
         return report
 
     def close(self) -> None:

@@ -1,0 +1,26 @@
+"""The starter of launchers under test."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+from tests.process.starter import Starter
+
+
+def test_status_of_one_that_had_the_same_number_is_no_others(tmp_path: Path) -> None:
+    """Numbers of processes are given anew after 32,768, which are less than a long form has."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    starter = Starter.__new__(Starter)
+    starter._control, starter._running = ours, {}
+    with ours, theirs:
+        for report in ({"pid": 7}, {"pid": 7, "status": -9}, {"pid": 7}):
+            theirs.send(json.dumps(report).encode())
+        first, second = (
+            starter.start([], home=tmp_path, screen=tmp_path, surroundings={}, ignore=())
+            for _ in range(2)
+        )
+        assert (first.poll(), second.poll()) == (-9, None)
+        theirs.send(json.dumps({"pid": 7, "status": 0}).encode())
+        assert (first.poll(), second.poll()) == (-9, 0)
