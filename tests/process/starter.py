@@ -1,9 +1,10 @@
 """A Python that has imported what `fastloop` imports, and forks launchers of itself.
 
-To import it all takes a launcher 0.4 s of a core, more than a short run takes, and a hundred tests
-start one. A launcher that is forked here leads its own session, has its own surroundings, folder,
-streams and signals, and begins with `fast_core.cli`, as `python -m` has it begin. What it starts
-itself (fork server, watchdog, what environments execute) is executed anew, as ever.
+To import it all takes a launcher and its fork server 0.4 s of a core each, more than a short run
+takes, and hundreds of tests start one. A launcher that is forked here leads its own session, has
+its own surroundings, folder, streams and signals, and begins with `fast_core.cli`, as `python -m`
+has it begin. Its fork server is a copy from before that beginning. What else it starts (watchdog,
+what environments execute) is executed anew, as ever.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fast_core.system import forks
+import setproctitle
+
+from fast_core.launcher.processes import fork_server, interrupts, tree
+from fast_core.system import forks, remains
 
 PACKET = 65_536
 MARK = "FASTLOOP_TEST_MARK"  # what belongs to a launcher is known by it
 NOBODYS = "0" * 32  # as long as every mark
+# What is shown of a process's environment is what it was executed with, so room is kept in that.
+ROOM, ROOM_SIZE = "FASTLOOP_TEST_ROOM", 4096
+SHOWN = (remains.RUN_FOLDER, remains.RUN_OWNER, remains.NODE_NUMBER)
 # Not `fast_core.cli`, which runs as the main program.
 IMPORTED = (
     "fast_core.tools.commands",
@@ -87,14 +95,20 @@ class Starter:
         self._running: dict[int, Started] = {}
         with theirs:
             self._process = subprocess.Popen(
-                # The last word is what the command line of a launcher is known by.
-                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), "fast_core.cli"],
+                # A launcher's command line is known by its name; titles are one character shorter.
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), "fast_core.cli", "-"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 restore_signals=False,
                 pass_fds=[theirs.fileno()],
-                env={**surroundings, MARK: NOBODYS, "OPENBLAS_NUM_THREADS": "1"},
+                env={
+                    **surroundings,
+                    MARK: NOBODYS,
+                    ROOM: "0" * ROOM_SIZE,
+                    "SPT_NOENV": "1",  # as fork servers have it
+                    "OPENBLAS_NUM_THREADS": "1",
+                },
             )
 
     def start(
@@ -149,6 +163,7 @@ def serve(descriptor: int) -> None:
     for module in IMPORTED:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+    setproctitle.setproctitle(setproctitle.getproctitle())  # it looks for its place only now
     gc.collect()
     gc.freeze()
     control = socket.socket(fileno=descriptor)
@@ -191,7 +206,10 @@ def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
     os.dup2(screen, 1)
     os.dup2(screen, 2)
     os.close(screen)
-    _take_mark(request["surroundings"][MARK])
+    room = _address(ROOM)
+    mark = request["surroundings"][MARK]
+    assert len(mark) == len(NOBODYS)
+    ctypes.memmove(_address(MARK), mark.encode(), len(mark))  # copies are shown with it, too
     os.environ.clear()
     os.environ.update(request["surroundings"])
     tempfile.tempdir = None
@@ -201,15 +219,104 @@ def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in request["ignore"]:
         signal.signal(number, signal.SIG_IGN)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.STOP_SIGNALS)
+    server = os.fork()
+    if server == 0:
+        control.close()
+        ours.close()
+        return _be_fork_server(theirs, room)
+    theirs.close()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    _take_copy_for_fork_server(ours, server)
     forks.own()
     control.send(json.dumps({"pid": os.getpid()}).encode())
     control.close()
     runpy.run_module("fast_core.cli", run_name="__main__", alter_sys=True)
 
 
-def _take_mark(mark: str) -> None:
-    """Have it in place, too: what is forked without ``exec`` is shown with this memory."""
-    assert len(mark) == len(NOBODYS)
+def _address(name: str) -> int:
+    """Where the value of a variable of the environment stands."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_void_p
-    ctypes.memmove(getenv(MARK.encode()), mark.encode(), len(mark))
+    found = getenv(name.encode())
+    assert isinstance(found, int), name
+    return found
+
+
+# --- its fork server -----------------------------------------------------------------------------
+
+
+class _ForkServer:
+    """What the launcher uses of `subprocess.Popen` for a child of its own."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        while self._status is None:
+            found, status = os.waitpid(self.pid, 0 if deadline_s is None else os.WNOHANG)
+            if found:
+                self._status = os.waitstatus_to_exitcode(status)
+            elif deadline_s is not None and time.monotonic() > deadline_s:
+                raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
+            else:
+                time.sleep(0.005)
+        return self._status
+
+    def kill(self) -> None:
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _take_copy_for_fork_server(copy: socket.socket, pid: int) -> None:
+    """Have `ProcessTree` ask the process ``pid`` to be its fork server, the first one it starts."""
+
+    def popen(command: list[str], **how: Any) -> Any:
+        if "fork_server import main" not in " ".join(command) or copy.fileno() == -1:
+            return subprocess.Popen(command, **how)
+        (control,) = how["pass_fds"]
+        request = {"words": command[4:], "path": sys.path, "surroundings": dict(how["env"])}
+        with copy, contextlib.suppress(OSError):  # it was killed, which its status tells
+            os.setpgid(pid, pid)
+            descriptors = [control, how["stdout"].fileno()]
+            socket.send_fds(copy, [json.dumps(request).encode()], descriptors)
+        return _ForkServer(pid)
+
+    tree.subprocess = types.SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+
+
+def _be_fork_server(launcher: socket.socket, room: int) -> None:
+    """Wait for what a fork server is started with, and be one; or end with the launcher."""
+    forks.own()
+    setproctitle.setproctitle("fork_server import main")
+    with launcher:
+        data, descriptors, _, _ = socket.recv_fds(launcher, 16 * PACKET, 2)
+    if not data:
+        os._exit(0)
+    request = json.loads(data)
+    control, log = descriptors
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.set_inheritable(control, True)
+    sys.path[:] = request["path"]
+    sys.argv[1:] = [str(control), *request["words"]]
+    os.environ.clear()
+    os.environ.update(request["surroundings"])
+    _show({name: os.environ[name] for name in (*SHOWN, MARK)}, room)
+    fork_server.main(control, int(request["words"][0]), request["words"][1:])
+
+
+def _show(variables: Mapping[str, str], room: int) -> None:
+    """Have these in the environment that is shown of this process and of its copies."""
+    libc = ctypes.CDLL(None)
+    text = b"\0"
+    for name, value in variables.items():
+        address = room + len(text)
+        text += f"{name}={value}".encode() + b"\0"
+        assert len(text) < ROOM_SIZE
+        ctypes.memmove(room, text, len(text))
+        libc.putenv(ctypes.c_void_p(address))
