@@ -358,10 +358,14 @@ class Workplace:
         ignore: Iterable[signal.Signals] = (),
         fresh: bool = False,
     ) -> Launched:
-        if fresh or environment:
+        # What Python and numerical libraries read as they start is for one that is executed.
+        early = any(name.startswith(("PYTHON", "OMP_")) for name in environment)
+        if fresh or early:
             arguments = ["-m", "fast_core.cli", *arguments]
             return self.start(arguments, home=home, environment=environment, ignore=ignore)
-        launched = Launched(arguments, home, ignore=ignore, starter=starter())
+        launched = Launched(
+            arguments, home, environment=environment, ignore=ignore, starter=starter()
+        )
         self._started.append(launched)
         return launched
 

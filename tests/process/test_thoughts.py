@@ -11,7 +11,7 @@ from tests.process.harness import Launched, Workplace, digests, read_lines
 # `tests/nodes/learn/test_insights.py` has the same for optimizers, in the quick form.
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-TICKETS = 40
+TICKETS = 20
 CONFIG: dict[str, Any] = {
     "name": "thinking",
     "environment": {"id": "CartPole-v1"},

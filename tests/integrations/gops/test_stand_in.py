@@ -187,11 +187,11 @@ def test_error_in_a_sampler_comes_with_its_traceback_and_process(make: Make) -> 
 @pytest.mark.timeout(600)  # two programs, which take minutes to import Torch on a busy machine
 def test_script_runs_unchanged_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     runs = Runs(path=(STANDIN,))
-    how = ("--trainer", "off_async_trainer", "--apprfunc_save_interval", "20", "--save_folder")
+    how = ("--apprfunc_save_interval", "20", "--save_folder")
     said = runs.fastloop(STANDIN / "example.py", *how, tmp_path / "done", "--max_iteration", "40")
     assert "Training is finished!" in said
     assert len(networks(tmp_path / "done", 40)) > 0
-    several = ("--num_samplers", "2", "--num_algs", "2", "--max_iteration", str(NEVER))
+    several = ("--trainer", "off_async_trainer", "--num_algs", "2", "--max_iteration", str(NEVER))
     command = ("-m", "fast_core.cli", "gops", STANDIN / "example.py", *how, tmp_path / "cut")
     running = runs.start(*command, *several, start_new_session=True)
     try:
