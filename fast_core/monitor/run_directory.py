@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import re
 import shutil
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
 from fast_core.system.durable import write_durably
-from fast_core.system.importing import look_in_too
+from fast_core.system.importing import hidden_by_current_folder, look_in_too
 from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _FIRST_YEAR = 2000  # a run of before is none of ours, and may have no Unix time
+_NAMED = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?P<name>:\w+)?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 ENVIRONMENT_FILE = "environment.pkl"
+_logger = logging.getLogger(__name__)
+_told: set[tuple[str, str]] = set()  # modules that are not a run's own, and where that lies
 SWEEP_FILE = "sweep.yaml"  # in the folder of the runs of a sweep
 
 
@@ -127,11 +133,47 @@ class RunDirectory:
         return self.path / "report.html"
 
     def look_where_it_began(self) -> None:
-        """Let modules be found where this run found them, if they are nowhere else."""
+        """Let modules be found where this run found them, if they are nowhere else.
+
+        A module that the current folder has too is said to be that one.
+        """
+        folders: list[str] = []
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
             parts = msgspec.json.decode(self.versions.read_bytes(), type=list[dict[str, str]])
             for part in reversed(parts):
-                look_in_too(part.get("modules_in", "").split("\n"))
+                folders += part.get("modules_in", "").split("\n")
+        look_in_too(folders)
+        for module in self._modules() if folders else ():
+            own = hidden_by_current_folder(module, folders)
+            if own and (module, own) not in _told:
+                _told.add((module, own))
+                _logger.warning(
+                    "the module %r is that of the current folder, %s, not the one with which the "
+                    "run was made, in %s. Start fastloop in another folder to have that one.",
+                    module,
+                    os.getcwd(),
+                    own,
+                )
+
+    def _modules(self) -> list[str]:
+        """Modules that its configuration names, in ``environment.modules`` or as module:name."""
+        found: list[str] = []
+
+        def look(value: object, key: object = "") -> None:
+            if isinstance(value, dict):
+                for name, each in value.items():
+                    look(each, name)
+            elif isinstance(value, list):
+                for each in value:
+                    look(each, key)
+            elif isinstance(value, str):
+                match = _NAMED.fullmatch(value)
+                if match and (match["name"] or key == "modules"):
+                    found.append(match["module"])
+
+        with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
+            look(yaml.safe_load(self.config.read_text("utf-8")))
+        return list(dict.fromkeys(found))
 
     @property
     def versions(self) -> Path:

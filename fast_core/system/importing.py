@@ -86,6 +86,26 @@ def look_in_too(folders: Iterable[str]) -> None:
     sys.path += [each for each in dict.fromkeys(whole) if each not in sys.path]
 
 
+def hidden_by_current_folder(module: str, folders: Iterable[str]) -> str:
+    """The one of ``folders`` whose ``module`` `user_module` passes over; empty if there is none.
+
+    The current folder has another of that name, which comes first.
+    """
+    first = module.partition(".")[0]
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        return ""
+    if first in sys.stdlib_module_names or here in folders or not _lies_in(Path(here), module):
+        return ""
+    return next((each for each in folders if each and _lies_in(Path(each), module)), "")
+
+
+def _lies_in(folder: Path, module: str) -> bool:
+    path = folder.joinpath(*module.split("."))
+    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
+
+
 def own(path: str) -> Any:
     """What ``module:name`` of FastLoop is; for modules too heavy for all who name them."""
     module, _, name = path.partition(":")
@@ -98,11 +118,10 @@ def _import_from_here(first: str, name: str) -> None:
         here = Path.cwd()
     except OSError:  # it was removed
         return
-    path = here.joinpath(*name.split("."))
-    if not (path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()):
+    if not _lies_in(here, name):
         return
     spec = PathFinder.find_spec(first, [str(here)])
-    assert spec is not None, f"{path} is there"
+    assert spec is not None, f"{name} lies in {here}"
     module = sys.modules[first] = module_from_spec(spec)
     if spec.loader is None:  # no __init__.py; fixed, or it would follow sys.path
         module.__path__ = list(spec.submodule_search_locations or ())

@@ -671,5 +671,7 @@ def _end(outcome: Outcome) -> typer.Exit:
 def _load(path: Path, overrides: list[str]) -> RunConfig:
     from fast_core.algos.registry import algorithm_config_type
     from fast_core.config.file import load
+    from fast_core.monitor.run_directory import RunDirectory
 
+    RunDirectory(path.parent).look_where_it_began()  # it may be a run's own config.yaml
     return load(path, overrides, algorithm_config_type)

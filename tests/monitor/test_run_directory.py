@@ -128,3 +128,38 @@ def test_modules_are_found_where_any_part_of_the_run_did_and_there_last(
     run.look_where_it_began()
     run.look_where_it_began()
     assert sys.path == ["first", there, here]
+
+
+def test_module_of_the_current_folder_is_told_to_be_another_than_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDirectory.create(tmp_path, "a", datetime.now())
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    began, here = tmp_path / "began", tmp_path / "here"
+    for folder in (began, here):
+        (folder / "package").mkdir(parents=True)
+        for name in ("task.py", "wraps.py", "named.py", "json.py", "package/net.py"):
+            (folder / name).touch()
+    (began / "only_there.py").touch()
+    run.versions.write_text(json.dumps([{"modules_in": str(began)}]))
+    run.config.write_text(
+        "name: named\n"
+        "environment: {id: 'task:Mine', modules: [only_there, wraps, json], kwargs: {a: named}}\n"
+        "algorithm: {name: ppo, network: 'package.net:Net'}\n"
+    )
+    monkeypatch.chdir(here)
+    for _ in range(2):
+        run.look_where_it_began()
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition("'")[2].partition("'")[0] for text in told] == [
+        "task",
+        "wraps",
+        "package.net",
+    ]
+    assert all(f"{here}, not" in text and str(began) in text for text in told)
+    caplog.clear()
+    monkeypatch.chdir(began)
+    run.look_where_it_began()
+    monkeypatch.chdir(tmp_path)
+    run.look_where_it_began()
+    assert not caplog.records
