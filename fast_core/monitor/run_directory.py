@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
@@ -22,7 +21,7 @@ from fast_core.system.surroundings import expanded
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
 _FIRST_YEAR = 2000  # a run of before is none of ours, and may have no Unix time
-_NAMED = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?P<name>:\w+)?")
+_NAMED = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?P<name>:[^\W\d][\w./-]*)?")
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 ENVIRONMENT_FILE = "environment.pkl"
@@ -143,7 +142,7 @@ class RunDirectory:
             for part in reversed(parts):
                 folders += part.get("modules_in", "").split("\n")
         look_in_too(folders)
-        for module in self._modules() if folders else ():
+        for module in self._modules() if any(folders) else ():
             own = hidden_by_current_folder(module, folders)
             if own and (module, own) not in _told:
                 _told.add((module, own))
@@ -171,8 +170,14 @@ class RunDirectory:
                 if match and (match["name"] or key == "modules"):
                     found.append(match["module"])
 
-        with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
-            look(yaml.safe_load(self.config.read_text("utf-8")))
+        with contextlib.suppress(OSError, ValueError):
+            text = self.config.read_text("utf-8")
+            import yaml  # here, because a policy file does without
+
+            # Text alone, which is quicker, and no tag fails.
+            loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+            with contextlib.suppress(yaml.YAMLError, RecursionError):
+                look(yaml.load(text, loader))
         return list(dict.fromkeys(found))
 
     @property

@@ -96,14 +96,18 @@ def hidden_by_current_folder(module: str, folders: Iterable[str]) -> str:
         here = os.getcwd()
     except OSError:  # it was removed
         return ""
-    if first in sys.stdlib_module_names or here in folders or not _lies_in(Path(here), module):
+    if first in sys.stdlib_module_names or not _lies_in(here, module):
         return ""
-    return next((each for each in folders if each and _lies_in(Path(each), module)), "")
+    for each in folders:
+        if os.path.isabs(each) and _lies_in(each, module):
+            return "" if os.path.realpath(each) == os.path.realpath(here) else each
+    return ""
 
 
-def _lies_in(folder: Path, module: str) -> bool:
-    path = folder.joinpath(*module.split("."))
-    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
+def _lies_in(folder: str, module: str) -> bool:
+    # Not `Path.is_file`, which raises where a folder can't be looked into.
+    path = os.path.join(folder, *module.split("."))
+    return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))
 
 
 def own(path: str) -> Any:
@@ -118,7 +122,7 @@ def _import_from_here(first: str, name: str) -> None:
         here = Path.cwd()
     except OSError:  # it was removed
         return
-    if not _lies_in(here, name):
+    if not _lies_in(str(here), name):
         return
     spec = PathFinder.find_spec(first, [str(here)])
     assert spec is not None, f"{name} lies in {here}"

@@ -144,7 +144,7 @@ def test_module_of_the_current_folder_is_told_to_be_another_than_the_runs(
     run.versions.write_text(json.dumps([{"modules_in": str(began)}]))
     run.config.write_text(
         "name: named\n"
-        "environment: {id: 'task:Mine', modules: [only_there, wraps, json], kwargs: {a: named}}\n"
+        "environment: {id: 'task:Mine-v0', modules: [only_there, wraps, json], kwargs: {a: b}}\n"
         "algorithm: {name: ppo, network: 'package.net:Net'}\n"
     )
     monkeypatch.chdir(here)
@@ -162,4 +162,25 @@ def test_module_of_the_current_folder_is_told_to_be_another_than_the_runs(
     run.look_where_it_began()
     monkeypatch.chdir(tmp_path)
     run.look_where_it_began()
+    assert not caplog.records
+
+
+def test_what_cannot_be_looked_at_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also the same folder by another path, and what is no module's name."""
+    run = RunDirectory.create(tmp_path, "a", datetime.now())
+    here, link = tmp_path / "here", tmp_path / "link"
+    here.mkdir()
+    link.symlink_to(here)
+    (here / "task.py").touch()
+    (here / "cuda.py").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(here)
+    run.versions.write_text(json.dumps([{"modules_in": f"{link}\n.\n{tmp_path}"}]))
+    (tmp_path / "cuda.py").touch()
+    configs = ("id: task:Mine", f"id: {'t' * 300}:Mine", "device: cuda:0", "n: !!int ''", "{", "\0")
+    for config in configs:
+        run.config.write_text(config)
+        run.look_where_it_began()
     assert not caplog.records

@@ -282,6 +282,8 @@ def digests(run: Path) -> dict[int, str]:
 
 # --- configurations ------------------------------------------------------------------------------
 
+_EARLY = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "LD_", "LC_")
+
 TOY: dict[str, Any] = {
     "name": "toy",
     "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs"]},
@@ -359,7 +361,7 @@ class Workplace:
         fresh: bool = False,
     ) -> Launched:
         # What Python and numerical libraries read as they start is for one that is executed.
-        early = any(name.startswith(("PYTHON", "OMP_")) for name in environment)
+        early = any(name.startswith(_EARLY) for name in environment)
         if fresh or early:
             arguments = ["-m", "fast_core.cli", *arguments]
             return self.start(arguments, home=home, environment=environment, ignore=ignore)

@@ -3,8 +3,10 @@
 To import it all takes a launcher and its fork server 0.4 s of a core each, more than a short run
 takes, and hundreds of tests start one. A launcher that is forked here leads its own session, has
 its own surroundings, folder, streams and signals, and begins with `fast_core.cli`, as `python -m`
-has it begin. Its fork server is a copy from before that beginning. What else it starts (watchdog,
-what environments execute) is executed anew, as ever.
+has it begin. Its fork server is a copy from before that beginning, which waits from then on, also
+where none is started. What else it starts (watchdog, what environments execute) is executed anew.
+All that is forked here has one seed of hashes: what must not depend on that is compared with a
+launcher that is executed (``fresh=True``).
 """
 
 from __future__ import annotations
@@ -277,6 +279,10 @@ def _take_copy_for_fork_server(copy: socket.socket, pid: int) -> None:
     def popen(command: list[str], **how: Any) -> Any:
         if "fork_server import main" not in " ".join(command) or copy.fileno() == -1:
             return subprocess.Popen(command, **how)
+        # A copy has these anyway; one that is executed has them only if it is given them.
+        assert how["process_group"] == 0 and how["stdin"] == subprocess.DEVNULL
+        assert how["env"]["SPT_NOENV"] == "1"
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {*interrupts.STOP_SIGNALS}
         (control,) = how["pass_fds"]
         request = {"words": command[4:], "path": sys.path, "surroundings": dict(how["env"])}
         with copy, contextlib.suppress(OSError):  # it was killed, which its status tells

@@ -60,7 +60,7 @@ def test_signal_that_reaches_a_fork_server_which_is_starting_is_not_its_end(
     workplace: Workplace,
 ) -> None:
     """One to the group may reach it before it has a group of its own."""
-    launched = workplace.toy("", "stop={env_steps: 100}")
+    launched = workplace.toy("", "stop={env_steps: 100}", fresh=True)
     server = eventually(
         lambda: [each for each in launched.members() if "fork_server" in each.command],
         "the fork server",

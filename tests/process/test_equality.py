@@ -66,7 +66,7 @@ def test_processes_equal_inline_bit_for_bit(
 ) -> None:
     """What is computed has nothing to do with how many share the shards: once for all counts."""
     config = TASKS[name]
-    reference = finished(workplace.launch("mode=inline", config=config))
+    reference = finished(workplace.launch("mode=inline", config=config, fresh=True))
     for count in counts:
         launched = workplace.launch(
             f"nodes.env.count={count}", "diagnostics.delay_ms=3", config=config
@@ -78,7 +78,7 @@ def test_processes_equal_inline_bit_for_bit(
 def test_torch_learner_is_equal_too(workplace: Workplace) -> None:
     given = ["algorithm.gradient=autograd", "policy.backend=torch"]
     config = TASKS["continuous, normalised"]
-    reference = finished(workplace.launch("mode=inline", *given, config=config))
+    reference = finished(workplace.launch("mode=inline", *given, config=config, fresh=True))
     launched = workplace.launch("nodes.env.count=2", *given, config=config)
     assert finished(launched) == reference
 

@@ -47,7 +47,7 @@ class Inline(dict[str, Launched]):
         self._place = place
 
     def __missing__(self, name: str) -> Launched:
-        self[name] = self._place.launch("mode=inline", config=TASKS[name])
+        self[name] = self._place.launch("mode=inline", config=TASKS[name], fresh=True)
         return self[name]
 
 

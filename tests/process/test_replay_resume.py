@@ -48,7 +48,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     tickets = 24 if name == "own networks" else TICKETS
     config = saving(PICTURES if name == "pictures" else TASKS[name])
     config |= {"stop": {"env_steps": tickets * ROWS}}
-    whole = workplace.launch(config=config)
+    whole = workplace.launch(config=config, fresh=True)
     finished(whole, tickets)
 
     cut = workplace.launch("diagnostics.delay_ms=2", config=config)

@@ -106,7 +106,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
 ) -> None:
     """CKPT-01, CKPT-04, CKPT-09: also with another number of env nodes."""
-    whole = workplace.launch("nodes.env.count=2", config=config(name))
+    whole = workplace.launch("nodes.env.count=2", config=config(name), fresh=True)
     assert whole.wait() == 0, whole.screen
 
     # Slowed, so that it can't end before it is killed; delays change nothing else.
