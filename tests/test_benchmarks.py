@@ -58,7 +58,10 @@ SHORTER: dict[str, dict[str, Any]] = {
             "cartpole": replace(gops.CASES["cartpole"], first=10, quick_last=300, quick_updates=10)
         },
     },
-    "rounds": {"TASKS": {"pendulum": replace(PENDULUM, quick_last=10_000)}},
+    "rounds": {
+        "TASKS": {"pendulum": replace(PENDULUM, first=2_000, quick_last=6_000)},
+        "LONGER": 2,
+    },
     "startup": {"SETTINGS": startup.SETTINGS[:1], "QUICK_ROUNDS": 1},
     "ring": {
         "QUICK_ROUNDS": 1,

@@ -21,7 +21,7 @@ from tests.process.test_policy_node import ECHO
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 LONG_S = float(os.environ.get("FASTLOOP_STORM_S", "0"))
-LASTS_S, EVERY_S = (LONG_S, 2.0) if LONG_S else (5.0, 0.4)
+LASTS_S, EVERY_S = (LONG_S, 2.0) if LONG_S else (3.5, 0.4)
 BUDGET = 10_000
 COMMON: dict[str, Any] = {
     "supervision": {
