@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -361,6 +362,22 @@ def test_validate_says_what_is_valid(
     launcher.result = ConfigError("no such environment")
     assert main(["config", "validate", config]) == 2
     assert capsys.readouterr() == ("", "fastloop: no such environment\n")
+
+
+def test_configuration_of_a_run_finds_the_modules_of_that_run(
+    launcher: Launcher, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run, modules = tmp_path / "run", tmp_path / "modules"
+    for folder in (run, modules):
+        folder.mkdir()
+    (run / "versions.json").write_text(json.dumps([{"modules_in": str(modules)}]))
+    (run / "config.yaml").write_bytes(Path(config).read_bytes())
+    (modules / "only_of_the_run.py").write_text(
+        "from fast_core.algos.ppo.config import PPOConfig\n\n\nclass Mine(PPOConfig): ...\n"
+    )
+    given = [str(run / "config.yaml"), "algorithm.name=only_of_the_run:Mine"]
+    assert main(["config", "validate", *given]) == 0
 
 
 def test_validate_can_show_every_default(

@@ -177,7 +177,8 @@ def test_what_cannot_be_looked_at_is_passed_over(
     (here / "cuda.py").touch()
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(here)
-    run.versions.write_text(json.dumps([{"modules_in": f"{link}\n.\n{tmp_path}"}]))
+    run.versions.write_text(json.dumps([{"modules_in": f"..\n{link}\n{tmp_path}"}]))
+    (tmp_path / "task.py").touch()
     (tmp_path / "cuda.py").touch()
     configs = ("id: task:Mine", f"id: {'t' * 300}:Mine", "device: cuda:0", "n: !!int ''", "{", "\0")
     for config in configs:
