@@ -159,6 +159,11 @@ def named(path: str, key: str) -> object:
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, vars(module), n=1)
         hint = f"Did you mean {near[0]!r}?" if near else classes_hint(module)
+        if module_name == "__main__":
+            hint = (
+                f"A node has a main program of its own: put {name} into a file beside yours, "
+                f"own.py for instance, and name 'own:{name}'."
+            )
         raise ConfigError(
             f"{key} {path!r} can't be imported: module {module_name!r} has no {name!r}. {hint}"
         )

@@ -43,6 +43,11 @@ def test_missing_name_suggests_the_nearest(folder: Path) -> None:
         named("mine_near:CountBonis", "key")
 
 
+def test_class_of_a_script_that_a_node_lacks_says_where_to_put_it() -> None:
+    with pytest.raises(ConfigError, match=r"main program of its own: put Net .* name 'own:Net'"):
+        named("__main__:Net", "key")
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [
