@@ -52,7 +52,7 @@ def test_what_callbacks_change_is_the_same_inline_and_after_a_kill(workplace: Wo
         "asked for by listening:Curriculum.on_checkpoint",
     ]
 
-    cut = workplace.launch("diagnostics.delay_ms=2", config=config("Curriculum"))
+    cut = workplace.launch("diagnostics.delay_ms=8", config=config("Curriculum"))
     kill_after(cut, TICKETS // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait(60) == 0, resumed.screen

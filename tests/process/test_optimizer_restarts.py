@@ -22,7 +22,7 @@ from tests.process.test_resume import ROWS, TICKETS, config, has_run
 pytestmark = pytest.mark.process
 
 ONCE = "supervision.restarts.optimizer=1"
-SLOWED = "diagnostics.delay_ms=2"  # so that it can't end before it is killed
+SLOWED = "diagnostics.delay_ms=8"  # so that it can't end before it is killed
 
 
 def kill(launched: Launched, node: str, tickets: int, checkpoints: int = 1) -> None:

@@ -81,7 +81,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplac
     given = config("discrete, normalised")
     whole = workplace.launch(NODE, config=given)
     assert whole.wait() == 0, whole.screen
-    cut = workplace.launch(NODE, "diagnostics.delay_ms=2", config=given)
+    cut = workplace.launch(NODE, "diagnostics.delay_ms=8", config=given)
     kill_after(cut, TICKETS // 2)
     resumed = workplace.resume(cut, "nodes.policy.count=2")
     assert resumed.wait() == 0, resumed.screen

@@ -48,7 +48,7 @@ def kill(launched: Launched) -> None:
 def test_killed_replay_node_comes_back_with_every_bit(workplace: Workplace, name: str) -> None:
     """RB-14: rows, priorities, what was drawn and not learnt from, and the ratio, at degree 0."""
     whole = finished(workplace.launch(config=TASKS[name]))
-    cut = workplace.launch("diagnostics.delay_ms=2", config=restarting(TASKS[name], 99))
+    cut = workplace.launch("diagnostics.delay_ms=8", config=restarting(TASKS[name], 99))
     eventually(lambda: has_run(cut) and len(digests(cut.run)) > WARM_UP, f"learning\n{cut.screen}")
     kills = 0
     while len(digests(cut.run)) < TICKETS // 2:  # the run must not end before its last kill

@@ -110,7 +110,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     assert whole.wait() == 0, whole.screen
 
     # Slowed, so that it can't end before it is killed; delays change nothing else.
-    cut = workplace.launch("nodes.env.count=2", "diagnostics.delay_ms=2", config=config(name))
+    cut = workplace.launch("nodes.env.count=2", "diagnostics.delay_ms=8", config=config(name))
     kill_after(cut, TICKETS // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait() == 0, resumed.screen
@@ -135,7 +135,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
 def test_resumed_run_counts_on(workplace: Workplace) -> None:
     """CKPT-04: totals, names and the time axis go on; metrics neither repeat nor go back."""
     values = config("discrete", metrics={"interval_s": 0.01, "tensorboard": False})
-    cut = workplace.launch("diagnostics.delay_ms=2", config=values)
+    cut = workplace.launch("diagnostics.delay_ms=8", config=values)
     kill_after(cut, TICKETS // 2)
     before = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
     resumed = workplace.resume(cut)
