@@ -157,8 +157,13 @@ class RunDirectory:
     def _modules(self) -> list[str]:
         """Modules that its configuration names, in ``environment.modules`` or as module:name."""
         found: list[str] = []
+        seen: set[int] = set()  # an alias of YAML stands for the same object again
 
         def look(value: object, key: object = "") -> None:
+            if isinstance(value, dict | list):
+                if id(value) in seen:
+                    return
+                seen.add(id(value))
             if isinstance(value, dict):
                 for name, each in value.items():
                     look(each, name)

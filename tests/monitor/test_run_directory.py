@@ -181,6 +181,8 @@ def test_what_cannot_be_looked_at_is_passed_over(
     (tmp_path / "task.py").touch()
     (tmp_path / "cuda.py").touch()
     configs = ("id: task:Mine", f"id: {'t' * 300}:Mine", "device: cuda:0", "n: !!int ''", "{", "\0")
+    shared = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
+    configs += (f"a0: &a0 [task]\n{shared}", "a: &a [*a]")
     for config in configs:
         run.config.write_text(config)
         run.look_where_it_began()
