@@ -26,6 +26,8 @@ from tests.process.starter import MARK, Started, Starter
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = Path("/dev/shm")
 GONE_WITHIN_S = 5.0  # what FastLoop promises
+# Variables that Python, the linker or numerical libraries read as they start.
+READ_EARLY = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "LD_", "LC_")
 PATIENCE_S = 60.0  # for what has no limit of its own: a busy machine is slow, which is no failure
 
 
@@ -148,7 +150,7 @@ class Launched:
         found = []
         for process in processes():
             marks = [line for line in _environ(process.pid) if line.startswith(start)]
-            # Without it the number of the session tells, which is anothers' once this one is gone.
+            # Without it the number of the session tells, which is another's once this one is gone.
             if mark in marks or (process.session == self.pid and not marks):
                 found.append(process)
         return found
@@ -282,8 +284,6 @@ def digests(run: Path) -> dict[int, str]:
 
 # --- configurations ------------------------------------------------------------------------------
 
-_EARLY = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "LD_", "LC_")
-
 TOY: dict[str, Any] = {
     "name": "toy",
     "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs"]},
@@ -360,8 +360,7 @@ class Workplace:
         ignore: Iterable[signal.Signals] = (),
         fresh: bool = False,
     ) -> Launched:
-        # What Python and numerical libraries read as they start is for one that is executed.
-        early = any(name.startswith(_EARLY) for name in environment)
+        early = any(name.startswith(READ_EARLY) for name in environment)
         if fresh or early:
             arguments = ["-m", "fast_core.cli", *arguments]
             return self.start(arguments, home=home, environment=environment, ignore=ignore)
