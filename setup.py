@@ -38,17 +38,16 @@ BROWSER = ["playwright", "axe-playwright-python"]
 ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
-    name="fastloop",
+    # Imported as fast_core; `fastloop` is somebody else's on the index.
+    name="fastloop-rl",
     version="0.1.0",
     description="Trains reinforcement-learning policies as fast as the machine allows.",
     license="Apache-2.0",
     python_requires=">=3.11",
     # `algos/` and `configs/` are linked into fast_core: a user's own folders of these names are
     # others, wherever they stand.
-    # `fastloop` is another name of it, for who imports what they have installed.
-    packages=["fastloop", *find_packages(include=["fast_core", "fast_core.*"])],
+    packages=find_packages(include=["fast_core", "fast_core.*"]),
     package_data={
-        "fastloop": ["py.typed", "__init__.pyi"],
         "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
         "fast_core.dashboard": ["page/*"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],

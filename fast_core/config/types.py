@@ -550,7 +550,7 @@ class EvaluationConfig(Section, frozen=True):
         Count | None,
         Meta(
             description="Every so many evaluations, film the first episode into `videos/` of the "
-            "run directory; null films none. Needs `pip install imageio-ffmpeg`."
+            "run directory; null films none. Needs the extra video."
         ),
     ] = None
     videos_kept: Annotated[Count, Meta(description="Newest videos to keep.")] = 20

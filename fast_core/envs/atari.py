@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fast_core.config import AtariConfig
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 
 Frame = NDArray[np.uint8]
 State = Any  # ale_py.ALEState; the package is optional and has no types
@@ -257,7 +258,7 @@ def import_ale() -> None:
     except ImportError as error:
         raise ConfigError(
             "Atari games need ale-py and OpenCV, which can't be imported "
-            f"({error}): pip install ale-py opencv-python-headless"
+            f"({error}). Run {to_install('atari')}."
         ) from error
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
@@ -301,8 +302,8 @@ def _resizer(size: int) -> Callable[[Frame], Frame]:
         cv2 = importlib.import_module("cv2")
     except ImportError as error:
         raise ConfigError(
-            f"environment.atari needs OpenCV, which can't be imported ({error}): "
-            "pip install opencv-python-headless"
+            f"environment.atari needs OpenCV, which can't be imported ({error}). Run "
+            f"{to_install('atari')}."
         ) from error
     cv2.setNumThreads(0)
     cv2.ocl.setUseOpenCL(False)

@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 
 Frame = NDArray[np.uint8]
 Pressed = list[Frame]  # buttons ``[n]`` of each player
@@ -213,7 +214,7 @@ def _import(module: str, package: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             "console games need stable-retro and OpenCV, which can't be imported "
-            f"({error}): pip install stable-retro opencv-python-headless"
+            f"({error}). Run {to_install('retro')}."
         ) from error
 
 

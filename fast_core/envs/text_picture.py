@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 
 WIDTH, HEIGHT = 560, 420  # pixels
 # Colours and the like, as terminals know them, and whatever else has no letter.
@@ -46,7 +47,7 @@ def _pillow() -> tuple[Any, Any]:
         draw, font = (importlib.import_module(f"PIL.{name}") for name in ("ImageDraw", "ImageFont"))
     except ImportError as error:
         raise ConfigError(
-            f"a text game is drawn with Pillow, which can't be imported ({error}): "
-            "pip install pillow"
+            f"a text game is drawn with Pillow, which can't be imported ({error}). Run "
+            f"{to_install('textgame')}."
         ) from error
     return draw, font.load_default(size=_SIZE)

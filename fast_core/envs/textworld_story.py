@@ -12,6 +12,7 @@ import gymnasium
 from fast_core.envs.stored_stories import stored
 from fast_core.envs.text_game import Scene, TextGame
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 
 _TELL = ("look", "inventory")  # commands that tell something and change nothing, as does examine
 
@@ -153,7 +154,7 @@ def _textworld() -> Any:
     except ImportError as error:
         raise ConfigError(
             "fastloop/TextGame-v0 needs TextWorld and jericho, which can't be imported "
-            f"({error}): pip install textworld jericho"
+            f"({error}). Run {to_install('textgame')}."
         ) from error
 
 

@@ -30,6 +30,7 @@ from fast_core.envs.vector_source import (
     without_stack,
 )
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 from fast_core.system.text import error_text
 
 Flags = NDArray[np.bool_]
@@ -236,7 +237,7 @@ def _import() -> Any:
     except ImportError as error:
         raise ConfigError(
             "environment.backend envpool needs EnvPool, which can't be imported "
-            f"({error}): pip install envpool"
+            f"({error}). Run {to_install('envpool')}."
         ) from error
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.system.extras import to_install
 
 Frame = NDArray[np.uint8]
 SUFFIXES = (".mp4", ".gif")
@@ -171,6 +172,6 @@ def import_encoder(what: str) -> ModuleType:
         module.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
-            f"{what} needs ffmpeg: {error}. Run `pip install imageio-ffmpeg`, which brings it."
+            f"{what} needs ffmpeg: {error}. Run {to_install('video')}, which brings it."
         ) from error
     return module

@@ -19,6 +19,7 @@ from fast_core.export.header import find_compiler, open_header, write_header
 from fast_core.export.interface import Interface
 from fast_core.export.program import arrays, first_line, make_program, quiet, tensors
 from fast_core.export.samples import Answer, Sample
+from fast_core.system.extras import to_install
 
 METADATA = "fastloop"  # under which files hold `Interface.metadata`
 PT2_METADATA = f"{METADATA}.json"
@@ -114,8 +115,7 @@ def _need_onnx() -> None:
     if missing:
         raise ExportError(
             f"a .onnx file needs {', '.join(missing)}, which is not installed: "
-            "pip install 'fastloop[onnx]' (in a checkout: pip install -e '.[onnx]'). "
-            ".pt2 and .ts need nothing more."
+            f"run {to_install('onnx')}. .pt2 and .ts need nothing more."
         )
     release = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if release < OLDEST_FOR_ONNX:

@@ -13,6 +13,7 @@ from typing import Any
 from fast_core.errors import ConfigError
 from fast_core.metrics import MetricsRow, RunEnd, RunStart
 from fast_core.system.durable import write_durably
+from fast_core.system.extras import to_install
 
 STEP = "env_steps"
 OURS = ("config", "dir", "id", "reinit", "resume")
@@ -37,7 +38,8 @@ class WandbSink:
             self._wandb: Any = importlib.import_module("wandb")
         except ImportError as error:
             raise ConfigError(
-                f"'wandb' needs Weights & Biases: {error}. Run `pip install wandb`, or take it out."
+                f"'wandb' needs Weights & Biases: {error}. Run {to_install('wandb')}, or take it "
+                "out."
             ) from error
         known = inspect.signature(self._wandb.init).parameters
         for name in init:

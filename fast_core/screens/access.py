@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
+from fast_core.system.extras import to_install
 
 TOKEN = "FASTLOOP_DASHBOARD_TOKEN"
 LEAST_TOKEN = 16
@@ -59,8 +60,7 @@ def check_page(config: DashboardConfig) -> None:
     if lacking:
         raise ConfigError(
             f"the page (dashboard.enabled) needs {', '.join(lacking)}: run "
-            "`pip install 'fastloop[dashboard]'` (in a checkout: pip install -e '.[dashboard]'), "
-            "or go without it (dashboard.enabled=false)."
+            f"{to_install('dashboard')}, or go without it (dashboard.enabled=false)."
         )
     if token() and len(token()) < LEAST_TOKEN:
         raise ConfigError(

@@ -23,6 +23,7 @@ from fast_core.config import (
 )
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.system import remains, resources
+from fast_core.system.extras import DISTRIBUTION, to_install
 from fast_core.system.threads import default_threads
 
 _MIB = 1 << 20
@@ -30,7 +31,7 @@ _GIB = 1 << 30
 
 # (distribution, oldest version that works)
 VERSIONS = (
-    ("fastloop", (0, 1)),
+    (DISTRIBUTION, (0, 1)),
     ("torch", (2, 4)),
     ("numpy", (1, 26)),
     ("gymnasium", (1, 0)),
@@ -38,14 +39,16 @@ VERSIONS = (
     ("msgspec", (0, 18)),
 )
 
-# (module, what needs it, what to install); several distributions may bring a module
+# (module, what needs it, the extra that brings it); several distributions may bring a module
 OPTIONAL = (
-    ("ale_py", "Atari", "ale-py"),
-    ("cv2", "Atari", "opencv-python-headless"),
-    ("mujoco", "MuJoCo", "gymnasium[mujoco]"),
+    ("ale_py", "Atari", "atari"),
+    ("cv2", "Atari", "atari"),
+    ("mujoco", "MuJoCo", "mujoco"),
+    ("Box2D", "LunarLander and the like", "box2d"),
     ("envpool", "environment.backend envpool", "envpool"),
-    ("pygame", "pictures of Gymnasium's classics", "gymnasium[classic-control]"),
-    ("imageio_ffmpeg", "--video", "imageio-ffmpeg"),
+    ("imageio_ffmpeg", "--video", "video"),
+    ("onnx", "exports to ONNX", "onnx"),
+    ("uvicorn", "the page", "dashboard"),
 )
 
 _PROBE = """
@@ -193,9 +196,9 @@ def check_python(version: tuple[int, int, int]) -> Finding:
     return Finding("python", ".".join(map(str, version)), advice)
 
 
-def check_optional(module: str, use: str, package: str, *, present: bool) -> Finding:
+def check_optional(module: str, use: str, extra: str, *, present: bool) -> Finding:
     """Whether an optional module is there; without it nothing is wrong."""
-    absent = f"not installed; {use} needs it: pip install '{package}'"
+    absent = f"not installed; {use} needs it: {to_install(extra)}"
     return Finding(module, f"present, for {use}" if present else absent)
 
 
@@ -205,7 +208,7 @@ def check_version(name: str, oldest: tuple[int, ...], installed: str | None) -> 
     if installed is None:
         advice = f"Run `pip install '{name}>={needed}'`."
         return Finding(
-            name, "not installed", "Run `pip install .`." if name == "fastloop" else advice
+            name, "not installed", "Run `pip install .`." if name == DISTRIBUTION else advice
         )
     numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[: len(oldest)])
     return Finding(name, installed, "" if numbers >= oldest else f"Install {needed} or newer.")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import fast_core
-import fastloop
 from fast_core.config import RunConfig
 
 ROOT = Path(__file__).parents[2]
@@ -83,8 +82,7 @@ MINIMAL = {
 def test_public_names_are_these() -> None:
     top = {name for name in SIGNATURES if "." not in name}
     assert set(fast_core.__all__) == top
-    assert set(fastloop.__all__) == set(fast_core.__all__)
-    assert set(fast_core.__all__) <= set(dir(fast_core)) and "train" in dir(fastloop)
+    assert top <= set(dir(fast_core))
 
 
 @pytest.mark.parametrize("name", [name for name, text in SIGNATURES.items() if text])
@@ -106,24 +104,15 @@ def test_public_attributes_are_these(tmp_path: Path) -> None:
     assert {name for name in fields if not name.startswith("_")} == ATTRIBUTES["Result"]
 
 
-@pytest.mark.parametrize("name", sorted(SIGNATURES))
-def test_both_names_give_the_same_objects(name: str) -> None:
-    first = name.partition(".")[0]
-    assert getattr(fastloop, first) is getattr(fast_core, first)
-    assert not hasattr(fastloop, "__path__") or "errors" not in vars(fastloop)
-
-
 def test_unknown_name_is_an_attribute_error() -> None:
-    for module in (fast_core, fastloop):
-        with pytest.raises(AttributeError, match="has no attribute 'trian'"):
-            module.trian  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        fast_core.trian  # noqa: B018
 
 
 def test_stub_lists_the_public_names() -> None:
-    for module in ("fast_core", "fastloop"):
-        text = (ROOT / module / "__init__.pyi").read_text()
-        stubbed = {line.rpartition(" as ")[2] for line in text.splitlines() if " as " in line}
-        assert stubbed - {"__version__"} == set(fast_core.__all__), module
+    text = (ROOT / "fast_core" / "__init__.pyi").read_text()
+    stubbed = {line.rpartition(" as ")[2] for line in text.splitlines() if " as " in line}
+    assert stubbed - {"__version__"} == set(fast_core.__all__)
 
 
 def python(code: str, folder: Path, **environment: str) -> str:
@@ -136,13 +125,12 @@ def python(code: str, folder: Path, **environment: str) -> str:
 
 def test_importing_loads_nothing_and_training_no_torch(tmp_path: Path) -> None:
     # Some installations import importlib when Python starts, and some do not.
-    code = "import importlib, sys; before = set(sys.modules); import fast_core, fastloop; "
+    code = "import importlib, sys; before = set(sys.modules); import fast_core; "
     new = python(code + "print(*sorted(set(sys.modules) - before))", tmp_path).split()
-    assert set(new) == {"fast_core", "fastloop"}
+    assert set(new) == {"fast_core"}
     heavy = "print(*{'torch', 'gymnasium', 'cloudpickle', 'pandas', 'rich'} & set(sys.modules))"
-    assert (
-        python(f"import sys; from fastloop import Run, train; {heavy}", tmp_path) == "cloudpickle\n"
-    )
+    code = f"import sys; from fast_core import Run, train; {heavy}"
+    assert python(code, tmp_path) == "cloudpickle\n"
 
 
 def test_folder_called_fastloop_of_a_users_is_theirs(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import functools
 
 import gymnasium
 
-from fastloop import Config, Result, Run, RunFailed, RunInterrupted, make_env, train
+from fast_core import Config, Result, Run, RunFailed, RunInterrupted, make_env, train
 
 
 def make(gain: float) -> gymnasium.Env[object, object]:

@@ -71,5 +71,5 @@ def test_environment_that_fails_to_draw_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_missing_encoder_is_refused_with_the_line_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ConfigError, match=r"video_every needs ffmpeg.*pip install imageio-ffmpeg"):
+    with pytest.raises(ConfigError, match=r"video_every needs ffmpeg.*pip install -e '.\[video\]'"):
         probe_all(CARTPOLE, {}, 0, filmed=True)

@@ -123,7 +123,7 @@ def test_missing_package_is_named_with_the_command(
     if not THERE and missing == "textworld":
         pytest.skip("jericho, which is looked for first, is missing too")
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ConfigError, match=rf"{missing}.*: pip install textworld jericho"):
+    with pytest.raises(ConfigError, match=rf"{missing}.*pip install -e '.\[textgame\]'"):
         TextWorldGame()
 
 

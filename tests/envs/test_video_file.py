@@ -132,7 +132,7 @@ def test_missing_encoder_says_what_to_install(
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(video.importlib, "import_module", missing)
-    with pytest.raises(ConfigError, match="pip install imageio-ffmpeg"):
+    with pytest.raises(ConfigError, match=r"pip install -e '.\[video\]'"):
         VideoFile(tmp_path / "play.mp4")
 
 

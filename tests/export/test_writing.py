@@ -172,7 +172,7 @@ def test_missing_library_is_named_with_how_to_install_it(
     monkeypatch.setattr(formats_module, "find_spec", find)
     said = refused(tmp_path, "p.onnx", own(torch.tanh))
     assert "needs onnx, onnxscript, onnxruntime, which is not installed" in said
-    assert "pip install 'fastloop[onnx]'" in said
+    assert "pip install -e '.[onnx]'" in said
 
 
 def test_old_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_dockerfile_builds_a_wheel_that_runs_without_a_compiler(
         else:
             assert word in ("COPY", "RUN", "USER", "WORKDIR", "CMD"), word
     (wheel,) = places["wheels"].iterdir()
-    assert re.fullmatch(rf"fastloop-.*-cp311-abi3-{platform()}\.whl", wheel.name)
+    assert re.fullmatch(rf"fastloop_rl-.*-cp311-abi3-{platform()}\.whl", wheel.name)
 
     where = {"PATH": bare, "HOME": str(places["work"]), "TMPDIR": str(places["work"])}
     program = str(python.parent / entry[0])

@@ -119,7 +119,7 @@ def test_wandb_that_is_not_installed_is_refused_with_the_line_to_run(
     config = {**TOLD, "metrics": {"sinks": ["wandb"]}}
     launched = workplace.launch(config=config, environment={"PYTHONPATH": str(tmp_path)})
     assert launched.wait() == 2
-    assert "pip install wandb" in launched.screen and "no wandb here" in launched.screen
+    assert "pip install -e '.[wandb]'" in launched.screen and "no wandb here" in launched.screen
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_what_no_name_is_would_let_nobody_in_and_is_said(name: str) -> None:
 
 def test_missing_package_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "find_spec", lambda name: None if name == "PIL" else name)
-    remedy = re.escape("needs pillow: run `pip install 'fastloop[dashboard]'`")
+    remedy = re.escape("needs pillow: run `pip install -e '.[dashboard]'` in ")
     with pytest.raises(ConfigError, match=remedy):
         check_page(DashboardConfig())
 

@@ -232,5 +232,5 @@ def test_png_is_drawn_or_says_what_is_missing(
         files.write(compare([two]), tmp_path / "out.png")
         assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="pip install matplotlib"):
+    with pytest.raises(ConfigError, match=r"pip install -e '.\[plot\]'"):
         files.check(tmp_path / "out.png")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.envs import making
+from fast_core.system.extras import to_install
 from fast_core.system.resources import Cores, Memory
 from fast_core.tools.doctor import (
     VERSIONS,
@@ -178,7 +179,7 @@ def test_oldest_versions_agree_with_the_requirements() -> None:
 
 
 def test_missing_optional_module_is_no_fault_but_says_how_to_get_it() -> None:
-    absent = check_optional("cv2", "Atari", "opencv-python-headless", present=False)
+    absent = check_optional("cv2", "Atari", "atari", present=False)
     assert absent.ok
-    assert absent.value == "not installed; Atari needs it: pip install 'opencv-python-headless'"
+    assert absent.value == f"not installed; Atari needs it: {to_install('atari')}"
     assert check_optional("cv2", "Atari", "x", present=True).value == "present, for Atari"

@@ -16,6 +16,7 @@ import msgspec
 from fast_core.errors import ConfigError
 from fast_core.monitor.svg_chart import COLORS, Curve, svg_curves
 from fast_core.system.durable import write_durably
+from fast_core.system.extras import to_install
 from fast_core.tools.compare.compare import Comparison, Row
 
 
@@ -33,8 +34,8 @@ def check(path: Path) -> None:
         raise ConfigError(f"-o {str(path)!r}: there is no folder {str(path.parent)!r}. Make it.")
     if path.suffix == ".png" and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(
-            "a .png needs matplotlib: `pip install matplotlib` (the extra `plot`). Or write an "
-            ".svg, which every browser shows."
+            f"a .png needs matplotlib: run {to_install('plot')}. Or write an .svg, which every "
+            "browser shows."
         )
 
 
