@@ -108,6 +108,8 @@ class Coordinator:
         self._collected = self._collected_rows = self._merged_rows = 0
         self._due = False
         self._evaluating: int | None = None  # the version of the evaluation that runs
+        self._wanted: int | None = None  # the newest one of which one was wanted
+        self._begun: int | None = None  # the one that the last evaluation began with
         self._evaluated = self._coalesced = 0
         self._stopped = ""
         self.decisions: list[str] = []
@@ -140,6 +142,11 @@ class Coordinator:
     def can_evaluate(self) -> bool:
         """Whether an evaluation is wanted, and none runs."""
         return self._due and self._evaluating is None
+
+    @property
+    def evaluates_newest(self) -> bool:
+        """Whether the weights of now were wanted evaluated already, or are or were being so."""
+        return self.updates in (self._wanted, self._begun)
 
     @property
     def evaluation(self) -> tuple[bool, int | None]:
@@ -288,13 +295,14 @@ class Coordinator:
         """Evaluate the newest weights as soon as no other evaluation runs; not after a stop."""
         if not self._stopped:
             self._coalesced += self._due
-            self._due = True
+            self._due, self._wanted = True, self.updates
 
     def start_evaluation(self, version: int) -> bool:
         """Begin the evaluation that is wanted, of ``version``; False if none is, or one runs."""
         if not self.can_evaluate():
             return False
         self._due, self._evaluating = False, version
+        self._begun = version
         return True
 
     def evaluated(self, *, stop: bool = False) -> None:

@@ -15,7 +15,7 @@ from fast_core.errors import NodeFailed
 from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
 from fast_core.integrations.hosts import Collected, Learning, Weights
-from fast_core.integrations.results import Verdict
+from fast_core.integrations.results import Verdict, without_ours
 from fast_core.system.text import error_text
 
 Step = Callable[[], None]
@@ -72,8 +72,10 @@ class Loop:
         self._ask_for_evaluation()
 
     def _ask_for_evaluation(self) -> None:
-        asks = self._team.evaluator is not None and not self.coordinator.finished
-        wanted = asks and self._team.should_eval(self.coordinator.updates)
+        coordinator = self.coordinator
+        # A round in which nothing was trained, as while a buffer warms up, leaves nothing to learn.
+        asks = self._team.evaluator is not None and not coordinator.evaluates_newest
+        wanted = asks and not coordinator.finished and self._team.should_eval(coordinator.updates)
         # An evaluation is of the newest weights; and a degree that has fallen asks for them, too.
         exchange, weights = wanted or self.coordinator.exchange_due, self._weights
         if exchange and weights is not None and weights.version != self.coordinator.updates:
@@ -267,7 +269,8 @@ class Crew:
         except BaseException as error:  # the end of a thread of the user's code
             me.busy = False
             if not isinstance(error, NodeFailed):
-                text = f"{me.name} raised in {me.call}:\n{traceback.format_exc()}"
+                told = "".join(traceback.format_exception(without_ours(error)))
+                text = f"{me.name} raised in {me.call}:\n{told}"
                 error = _caused(NodeFailed(text), error)
             self._end(error)
 

@@ -27,6 +27,7 @@ import cloudpickle
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Weights, check, hook
 from fast_core.integrations.parcels import pack
+from fast_core.integrations.results import without_ours
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
 from fast_core.launcher.processes.interrupts import STOP_SIGNALS, held_back, undisturbed
@@ -324,7 +325,8 @@ class _Served:
                 )
                 failure = _failure("gave what can't be sent, in", error, text)
         except BaseException as error:  # the end of a process of the user's code
-            failure = _failure("raised in", error, traceback.format_exc())
+            text = "".join(traceback.format_exception(without_ours(error)))
+            failure = _failure("raised in", error, text)
         self._link.send(failure, self._answer)
         return failure is None
 

@@ -10,11 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from numbers import Real
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, FastLoopError
+
+_PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,15 @@ def rows(data: object) -> int:
     """How many environment steps something is, if its collector does not say so.
 
     Raises:
-        ConfigError: It has columns, and they are not equally long.
+        ConfigError: It is a tuple, or has columns that are not equally long.
     """
+    if isinstance(data, tuple):
+        raise ConfigError(
+            f"a collector whose collect() gives a tuple, here of {len(data)}, needs a method "
+            "count_env_steps(data): a tuple may be columns (observations, actions, rewards) or "
+            "steps, which len() can't tell. Add it, or give a mapping of columns or a list of "
+            "steps."
+        )
     if not isinstance(data, Mapping):
         length = _length(data)
         return 1 if length is None else length
@@ -74,6 +84,19 @@ def rows(data: object) -> int:
             f"unless all that is in it has the same length; got {told}"
         )
     return cast("int", found.pop()) if found else 0
+
+
+def without_ours(error: BaseException) -> BaseException:
+    """``error``, its traceback without FastLoop's calls before the first of a user's.
+
+    One of FastLoop's own has none left; a fault of FastLoop's keeps all.
+    """
+    own = error.__traceback__
+    while own is not None and Path(own.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        own = own.tb_next
+    if own is None and not isinstance(error, FastLoopError):
+        return error
+    return error.with_traceback(own)
 
 
 def whole(name: str, given: object) -> int:

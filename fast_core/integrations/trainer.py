@@ -37,6 +37,7 @@ from fast_core.integrations.options import (
 )
 from fast_core.integrations.questions import Questions
 from fast_core.integrations.remote import Household, Remote
+from fast_core.integrations.results import without_ours
 from fast_core.integrations.statistics import Statistics
 from fast_core.integrations.transport import Parcel
 from fast_core.seeding import Role, draw_seed
@@ -131,8 +132,9 @@ class AsyncTrainer:
                 newest weights.
             buffer_size: Rows of the buffer, for "legacy-auto" alone.
             batch_size: Rows of a batch, likewise.
-            should_eval: Asked with the number of updates before each round whether to evaluate;
-                the evaluator's own `should_eval` where it is in this process, else always.
+            should_eval: Asked with the number of updates before each round whether to evaluate,
+                unless these weights were evaluated already; the evaluator's own `should_eval` where
+                it is in this process, else always.
             on_evaluation: Told in this process of the version that an evaluation begins with, with
                 None, and then of that version with what `eval` returned; by the evaluator's thread.
             seed: What factories' seeds are derived from.
@@ -191,6 +193,12 @@ class AsyncTrainer:
         }
         self._changed, self._running = threading.Condition(), threading.Lock()
         self.coordinator = Questions(self._begin(), self._changed)
+        for name, said in (("should_eval", should_eval), ("on_evaluation", on_evaluation)):
+            if said is not None and evaluator is None:
+                raise ConfigError(
+                    f"{name} is about evaluations, and there is no evaluator: nothing would be "
+                    f"evaluated. Give evaluator=..., or leave {name} out."
+                )
         for part, given in self._parts.items():
             if given is not None:
                 self._check_part(part, given)
@@ -222,6 +230,8 @@ class AsyncTrainer:
             )
         try:
             return self._run(max_env_step, max_train_iter)
+        except BaseException as error:
+            raise without_ours(error)  # noqa: B904 - it is the same one
         finally:
             self._running.release()
 

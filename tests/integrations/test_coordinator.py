@@ -238,6 +238,24 @@ def test_stop_of_an_evaluation_leaves_no_other_one_waiting() -> None:
     assert not core.can_evaluate() and core.finished
 
 
+def test_weights_that_an_evaluation_is_or_was_about_are_known() -> None:
+    core = coordinator(async_eval=True, degree=1)
+    assert not core.evaluates_newest
+    core.want_evaluation()
+    assert core.evaluates_newest and core.start_evaluation(0)
+    for version in (1, 2):
+        (order,) = core.start_collections(float(version))
+        core.collected(order.shard, version - 1, 1, float(version))
+        assert core.start_training(float(version))
+        core.trained(1, float(version))
+        assert not core.evaluates_newest
+        if version == 1:
+            core.want_evaluation()
+            assert core.evaluates_newest
+    core.evaluated()
+    assert core.start_evaluation(2) and core.evaluates_newest, "it began with newer ones"
+
+
 def test_requests_that_come_while_an_evaluation_runs_coalesce() -> None:
     core = coordinator(async_eval=True)
     for _ in range(4):

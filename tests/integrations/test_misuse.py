@@ -87,6 +87,21 @@ def test_columns_count_as_their_rows() -> None:
             steps(odd)
 
 
+def test_fields_of_a_tuple_are_not_counted_as_steps() -> None:
+    class Columns(Collector):
+        def collect(self) -> Any:
+            return np.zeros((7, 4)), np.zeros(7), np.zeros(7)
+
+    with pytest.raises(NodeFailed, match=r"a tuple, here of 3, needs a method count_env_steps"):
+        run(1, collector=Columns())
+
+    class Counting(Columns):
+        def count_env_steps(self, data: Any) -> int:
+            return len(data[0])
+
+    assert run(1, collector=Counting()).stats.env_steps_collected == 7
+
+
 @pytest.mark.parametrize("method", ["count_env_steps", "count_updates"])
 def test_counts_are_whole_numbers(method: str) -> None:
     def counted(told: Any) -> Any:

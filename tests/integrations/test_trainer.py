@@ -7,12 +7,14 @@ import math
 import os
 import threading
 import time
+import traceback
 from typing import Any
 
 import pytest
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations import AsyncTrainer
+from fast_core.integrations.coordinator import Coordinator
 from tests.integrations.toy_hosts import Collector, Evaluator, Learner, Raising
 
 
@@ -207,6 +209,32 @@ def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
     assert trainer.run(max_train_iter=4).stats.updates == 4 and len(buffer) == 4
 
 
+@pytest.mark.parametrize("how", [("inline", 0), ("thread", 0), ("thread", 1)])
+def test_weights_are_evaluated_once_while_nothing_is_trained(how: tuple[Any, int]) -> None:
+    class Warming(list[Any]):
+        push = list.append
+
+        def sample(self) -> Any:
+            return self[-1]
+
+        def is_trainable(self) -> bool:
+            return len(self) > 6
+
+    backend, degree = how
+    result = AsyncTrainer(
+        collector=Collector(),
+        learner=Learner(),
+        evaluator=Evaluator(),
+        buffer=Warming(),
+        backend=backend,
+        off_policy_degree=degree,
+        replay_ratio="1/8",  # an update every other round
+    ).run(max_train_iter=3)
+    versions = [version for version, _ in result.evaluations]
+    assert versions[0] == 0 and versions == sorted(set(versions))
+    assert degree or versions == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -233,6 +261,8 @@ def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
         ({"work_timeout_s": "60"}, "seconds, or None for no limit; got '60'"),
         ({"work_timeout_s": math.inf}, "seconds, or None for no limit; got inf"),
         ({"enable_async_eval": "no"}, "enable_async_eval must be True or False; got 'no'"),
+        ({"should_eval": bool}, "should_eval is about evaluations, and there is no evaluator"),
+        ({"on_evaluation": print}, "Give evaluator=..., or leave on_evaluation out."),
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
@@ -411,6 +441,23 @@ def test_error_of_a_collector_reaches_the_caller() -> None:
     assert "toy_hosts.py" in text and "ZeroDivisionError: the third one" in text
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     assert not threads()
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread", "process"])
+def test_error_of_a_collector_is_shown_without_the_calls_that_led_to_it(backend: Any) -> None:
+    with pytest.raises((ZeroDivisionError, NodeFailed)) as failed:
+        AsyncTrainer(collector=Raising, learner=Learner(), backend=backend).run(max_env_step=99)
+    shown = "".join(traceback.format_exception(failed.value))
+    ours = [line for line in shown.splitlines() if "fast_core" in line and "File" in line]
+    assert len(ours) == 1 and "in run" in ours[0], shown
+    assert "in collect" in shown
+
+
+def test_fault_of_fastloops_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinator, "start_training", lambda *_: None)
+    with pytest.raises(AssertionError, match="somebody can work") as failed:
+        AsyncTrainer(collector=Collector(), learner=Learner(), backend="inline").run(max_env_step=9)
+    assert "in run_inline" in "".join(traceback.format_exception(failed.value))
 
 
 def test_call_that_does_not_come_back_is_named() -> None:
