@@ -17,6 +17,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fast_core.system.decoding import from_json
+
 _BLOCK = 256
 _SEED_MASK = 0x7FFF_FFFF
 
@@ -78,7 +80,7 @@ def save_stream(generator: np.random.Generator) -> bytes:
 def load_stream(state: bytes) -> np.random.Generator:
     """Generator that continues where `save_stream` was called."""
     bits = np.random.PCG64(0)
-    bits.state = json.loads(state)
+    bits.state = from_json(state)
     return np.random.Generator(bits)
 
 

@@ -1,6 +1,7 @@
 """The layer rule of the architecture, read from the imports of every module."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -244,6 +245,21 @@ def test_messages_are_never_pickled(graph: Imports) -> None:
         "fast_core.algos.nets_torch.chain",
         *senders,
     }
+
+
+def test_only_one_module_decodes_what_others_may_have_written() -> None:
+    """msgspec raises `RecursionError` at deep nesting, which no reader of damage expects."""
+    decodes = re.compile(r"msgspec\.(json|msgpack)\.(decode|Decoder)\b|\bjson\.loads?\(")
+    trusted = {  # what a process of FastLoop's own, or the learner itself, wrote a moment ago
+        "fast_core.algos.ppo.learner",
+        "fast_core.algos.replay.learner",
+        "fast_core.envs.envpool_drawing",
+        "fast_core.launcher.processes.fork_server",
+        "fast_core.launcher.processes.tree",
+        "fast_core.tools.doctor",
+    }
+    found = {name for name, text in read(ROOT).items() if decodes.search(text)}
+    assert found - trusted == {"fast_core.system.decoding"}
 
 
 # --- the checks themselves -----------------------------------------------------------------------

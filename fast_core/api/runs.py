@@ -29,6 +29,7 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
 from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
+from fast_core.system.decoding import from_json
 
 if TYPE_CHECKING:
     from fast_core.policy import Policy
@@ -103,7 +104,7 @@ class Run:
         for name in complete_names(self._files.checkpoints):
             path = self._files.checkpoints / name
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # dropped meanwhile
-                manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+                manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
                 found.append(Checkpoint(path, manifest.version, manifest.env_steps))
         return found
 
@@ -114,7 +115,7 @@ class Run:
             text = self._files.versions.read_bytes()
         except FileNotFoundError:  # it has just begun
             return []
-        return msgspec.json.decode(text, type=list[dict[str, str]])
+        return from_json(text, list[dict[str, str]])
 
     @property
     def crash(self) -> str | None:
@@ -165,7 +166,7 @@ class Run:
             ConfigError: It does not run, has trained nothing yet, or can't be saved; says why.
         """
         path = Path(client.save(self._files).path)
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+        manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
         return Checkpoint(path, manifest.version, manifest.env_steps)
 
     def __fspath__(self) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fast_core.screens.pace import Rhythm
+from fast_core.system.decoding import JsonDecoder
 
 Mode = Literal["rgb", "obs", "both"]
 
@@ -45,19 +46,16 @@ class Enlarge(Said, frozen=True, tag="enlarge"):
     tile: Number | None
 
 
-_said: msgspec.json.Decoder[Watch | Ack | Enlarge] = msgspec.json.Decoder(Watch | Ack | Enlarge)
+_said: JsonDecoder[Watch | Ack | Enlarge] = JsonDecoder(Watch | Ack | Enlarge)
 
 
 def understand(text: str | bytes) -> Watch | Ack | Enlarge:
     """What a browser says.
 
     Raises:
-        ValueError: It is nothing that the page would.
+        msgspec.DecodeError: It is nothing that the page would; a `ValueError`.
     """
-    try:
-        return _said.decode(text)
-    except RecursionError as error:
-        raise ValueError("JSON is nested too deeply") from error
+    return _said.decode(text)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from fast_core.metrics import MetricsRow
 from fast_core.monitor.journal import JournalEntry
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.tail import Tail
+from fast_core.system.decoding import JsonDecoder
 
 MOST_EVENTS = 200  # that are told first
 MOST_POINTS = 2_000  # of a chart's history
@@ -29,8 +30,8 @@ _EVALUATED = "eval/quarantined_share"  # which every evaluation's row has
 
 T = TypeVar("T")
 
-_rows = msgspec.json.Decoder(MetricsRow)
-_entries = msgspec.json.Decoder(JournalEntry)
+_rows = JsonDecoder(MetricsRow)
+_entries = JsonDecoder(JournalEntry)
 
 
 class History:
@@ -173,9 +174,9 @@ class Feed:
                 self.end = entry.why
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
+def _decoded(decoder: JsonDecoder[T], line: bytes) -> T | None:
     """What a line says; None where it is none of ours, such as one that was cut short."""
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None

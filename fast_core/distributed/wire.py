@@ -20,6 +20,7 @@ from fast_core.events import (
     WireCommand,
     WireEvent,
 )
+from fast_core.system.decoding import MsgpackDecoder
 
 PROTOCOL_VERSION = 1
 # Of a user's message. Thousands may wait for a node that is busy, so this bounds the memory.
@@ -27,8 +28,8 @@ MESSAGE_LIMIT_BYTES = 65_536
 
 _VERSION_BYTE = bytes([PROTOCOL_VERSION])
 _encoder = msgspec.msgpack.Encoder()
-_commands: msgspec.msgpack.Decoder[WireCommand] = msgspec.msgpack.Decoder(WireCommand)
-_events: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(WireEvent)
+_commands: MsgpackDecoder[WireCommand] = MsgpackDecoder(WireCommand)
+_events: MsgpackDecoder[WireEvent] = MsgpackDecoder(WireEvent)
 
 
 def encode(message: Message) -> bytes:
@@ -116,8 +117,8 @@ class MessageReader:
         Raises:
             TypeError: A field has a type that msgspec can't decode.
         """
-        self._decoders: Mapping[str, msgspec.msgpack.Decoder[UserMessage]] = {
-            kind_of(kind): msgspec.msgpack.Decoder(kind)
+        self._decoders: Mapping[str, MsgpackDecoder[UserMessage]] = {
+            kind_of(kind): MsgpackDecoder(kind)
             for kind in consumes
             if issubclass(kind, UserMessage)
         }

@@ -17,6 +17,7 @@ from fast_core.envs.no_reward import NoReward
 from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.errors import CheckpointError
 from fast_core.spec import SpaceSpec
+from fast_core.system.decoding import from_msgpack
 
 VERSION = 1
 NOT_KEPT = "its actions were not kept"
@@ -127,7 +128,7 @@ def decode_state(data: bytes, *, id: str, envs: int) -> BatchState:
         CheckpointError: It is damaged, of another version, or of other environments.
     """
     try:
-        state = msgspec.msgpack.decode(data, type=BatchState)
+        state = from_msgpack(data, BatchState)
     except msgspec.MsgspecError as error:
         raise CheckpointError(f"the saved state of the environments is damaged: {error}") from error
     if state.version != VERSION:

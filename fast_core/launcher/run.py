@@ -51,6 +51,7 @@ from fast_core.monitor.screen import make_progress
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.screens.access import check_page
+from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
@@ -199,7 +200,7 @@ def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
     saved = manifest.identity.get("rollout")
     if config.rollout.steps != "auto" or saved is None:
         return config
-    steps = msgspec.json.decode(saved, type=RolloutConfig).steps
+    steps = from_json(saved, RolloutConfig).steps
     rollout = msgspec.structs.replace(config.rollout, steps=steps)
     return msgspec.structs.replace(config, rollout=rollout)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
+from fast_core.system.decoding import JsonDecoder
 from fast_core.system.text import encodable
 
 SUMMARY = "summary"
@@ -27,7 +28,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     facts: dict[str, Fact] = {}
 
 
-_decoder = msgspec.json.Decoder(JournalEntry)
+_decoder = JsonDecoder(JournalEntry)
 
 
 def read_entries(path: Path) -> Iterator[JournalEntry]:
@@ -36,7 +37,7 @@ def read_entries(path: Path) -> Iterator[JournalEntry]:
         return
     with path.open("rb") as file:
         for line in file:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError):
                 yield _decoder.decode(line)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from fast_core.metrics import MetricsRow
+from fast_core.system.decoding import JsonDecoder
 from fast_core.system.durable import write_durably
 
-_decoder = msgspec.json.Decoder(MetricsRow)
+_decoder = JsonDecoder(MetricsRow)
 
 
 def read_rows(path: Path) -> Iterator[MetricsRow]:
@@ -61,5 +62,5 @@ def decode_row(line: bytes) -> MetricsRow | None:
     """A row as it stands in the file; None for what is none."""
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None

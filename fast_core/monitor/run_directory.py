@@ -14,6 +14,7 @@ import msgspec
 
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_lock import RunLock
+from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 from fast_core.system.importing import hidden_by_current_folder, look_in_too
 from fast_core.system.surroundings import expanded
@@ -138,7 +139,7 @@ class RunDirectory:
         """
         folders: list[str] = []
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-            parts = msgspec.json.decode(self.versions.read_bytes(), type=list[dict[str, str]])
+            parts = from_json(self.versions.read_bytes(), list[dict[str, str]])
             for part in reversed(parts):
                 folders += part.get("modules_in", "").split("\n")
         look_in_too(folders)

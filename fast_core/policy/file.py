@@ -25,6 +25,7 @@ from fast_core.algorithm import Array, Backend, Precision
 from fast_core.config import RunConfig, Section
 from fast_core.errors import CheckpointError
 from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.system.decoding import check_levels, from_msgpack
 from fast_core.system.durable import write_durably
 
 FORMAT = 1
@@ -152,7 +153,7 @@ def describe(
 
 def _plain(section: Section) -> dict[str, Any]:
     """Keys and values as they come back from a file; what no file can hold, by its name."""
-    plain: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(section, enc_hook=str))
+    plain: dict[str, Any] = from_msgpack(msgspec.msgpack.encode(section, enc_hook=str))
     return plain
 
 
@@ -201,7 +202,7 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
     if not data.startswith(_BEGINNING):
         return _read_bare(path, data)
     try:
-        written = msgspec.msgpack.decode(data, type=_Format).fastloop_policy
+        written = from_msgpack(data, _Format).fastloop_policy
     except msgspec.MsgspecError as error:
         raise _damaged(path, f"{len(data)} bytes that end or go on where they must not") from error
     if written > FORMAT:
@@ -212,11 +213,13 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
     if written < 1:
         raise _damaged(path, f"its format is {written}")
     try:
-        envelope = msgspec.msgpack.decode(data, type=_Envelope)
+        envelope = from_msgpack(data, _Envelope)
         inner = memoryview(envelope.policy)
         if hashlib.sha256(inner).digest() != envelope.sha256:
             raise _damaged(path, "its contents differ from their SHA-256")
-        return _whole(path, msgspec.msgpack.decode(inner, type=PolicyFile))
+        policy = from_msgpack(inner, PolicyFile)
+        check_levels((policy.algorithm, policy.played))
+        return _whole(path, policy)
     except msgspec.MsgspecError as error:
         raise _damaged(path, str(error)) from error
 
@@ -231,7 +234,7 @@ def _whole(path: Path, policy: PolicyFile) -> PolicyFile:
 
 def _read_bare(path: Path, data: bytes) -> BareFile:
     try:
-        return msgspec.msgpack.decode(data, type=BareFile)
+        return from_msgpack(data, BareFile)
     except msgspec.MsgspecError as error:
         what = "it is empty" if not data else f"it begins with {data[:8]!r}"
         raise CheckpointError(

@@ -12,6 +12,7 @@ from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Valu
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.events import Value
+from fast_core.system.decoding import from_json
 
 _KINDS = (bool, (int, float), str, list, dict)
 ALGORITHM, ATTRIBUTES = "algorithm.", "environment.attributes."
@@ -92,7 +93,7 @@ def checked(config: RunConfig, key: str, value: object) -> Value:
 def _checked_attribute(key: str, value: object, configured: Value) -> Value:
     """A value of the kind that the configuration gives; null may become anything."""
     try:
-        plain: Value = msgspec.json.decode(msgspec.json.encode(value))  # any YAML, and finite
+        plain: Value = from_json(msgspec.json.encode(value))  # any YAML, and finite
     except (TypeError, msgspec.MsgspecError) as error:
         raise ConfigError(
             f"{key} must be a number, text, true or false, or a list or group of those; "

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import CheckpointError
+from fast_core.system.decoding import from_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -74,7 +75,7 @@ def check(
         CheckpointError: It is of another format.
     """
     try:
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+        manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
     except (OSError, msgspec.MsgspecError) as error:
         raise DamagedCheckpoint(
             f"checkpoint {path.name} has no readable manifest: {error}"

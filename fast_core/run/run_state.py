@@ -20,6 +20,7 @@ from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory, named_as_run
 from fast_core.monitor.run_lock import holder
 from fast_core.run.checkpoint_files import complete_names
+from fast_core.system.decoding import JsonDecoder
 from fast_core.system.regular_file import open_regular, read_regular
 
 RETURN, TRAINING_RETURN = "eval/return_mean", "rollout/return_mean"
@@ -30,8 +31,8 @@ _CAUSE = 300
 
 State = Literal["running", "finished", "failed", "interrupted"]
 
-_entries = msgspec.json.Decoder(JournalEntry)
-_rows = msgspec.json.Decoder(MetricsRow)
+_entries = JsonDecoder(JournalEntry)
+_rows = JsonDecoder(MetricsRow)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +178,7 @@ def _end(events: Path) -> JournalEntry | None:
     for line in reversed(_tail(events).splitlines()):
         try:
             entry = _entries.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except msgspec.DecodeError:
             continue
         if entry.what in ("start", "resume"):
             return None
@@ -199,7 +200,7 @@ def _figures(
             continue
         try:
             row = _rows.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except msgspec.DecodeError:
             continue
         newest = newest or row
         mean = row.values.get(RETURN)

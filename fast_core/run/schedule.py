@@ -20,6 +20,7 @@ import msgspec
 
 from fast_core.errors import CheckpointError
 from fast_core.events import LauncherEvent, Moment, WireEvent
+from fast_core.system.decoding import MsgpackDecoder, from_msgpack
 
 P = TypeVar("P")
 FORMAT = 1
@@ -279,20 +280,20 @@ def read_schedule(path: Path) -> Schedule:
                 f"nothing whole stands in the recorded schedule {path}: the run was killed before "
                 "it was written, or the file was cut off"
             )
-        header = msgspec.msgpack.decode(pieces[0], type=ScheduleHeader)
+        header = from_msgpack(pieces[0], ScheduleHeader)
         if header.format != FORMAT:
             raise CheckpointError(
                 f"{path} has format {header.format}, this FastLoop reads {FORMAT}. Run it again "
                 f"with FastLoop {header.fingerprint.get('fastloop', 'of then')}"
             )
-        decode = msgspec.msgpack.Decoder(Entry).decode
+        decode = MsgpackDecoder(Entry).decode
         return Schedule(header, [decode(piece) for piece in pieces[1:]])
     except msgspec.MsgspecError as error:
         raise _unreadable(path, error) from error
 
 
 def _read(path: Path, kind: type[P]) -> list[P]:
-    decode = msgspec.msgpack.Decoder(kind).decode
+    decode = MsgpackDecoder(kind).decode
     try:
         return [decode(piece) for piece in _pieces_of(path)]
     except msgspec.MsgspecError as error:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from fast_core.errors import CheckpointError
+from fast_core.system.decoding import from_msgpack
 
 FORMAT = 1
 
@@ -70,7 +71,7 @@ class SavedState:
             CheckpointError: They are damaged.
         """
         try:
-            return msgspec.msgpack.decode(self._data, type=kind)
+            return from_msgpack(self._data, kind)
         except msgspec.MsgspecError as error:
             raise CheckpointError(
                 f"the scheduler's part of the checkpoint is damaged: {error}; "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from fast_core.system.decoding import from_json
 from fast_core.system.regular_file import read_regular
 
 
@@ -50,8 +51,8 @@ class Served(msgspec.Struct, frozen=True):
 def read_served(path: Path) -> Served | None:
     """What a file says; None where there is none, or one that says nothing."""
     try:
-        return msgspec.json.decode(read_regular(path), type=Served)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return from_json(read_regular(path), Served)
+    except (OSError, msgspec.DecodeError):
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from fast_core.system.process_state import is_stopped
 from tests.forms import slow_but
 from tests.process.harness import (
+    PATIENCE_S,
     Launched,
     Workplace,
     eventually,
@@ -38,9 +40,9 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
 ) -> None:
     launched = workplace.toy("", f"mode={mode}", step_s=0.001)
     launched.await_training()
-    socket = (launched.run / "control.sock").stat()
-    assert stat.S_ISSOCK(socket.st_mode)
-    assert stat.S_IMODE(socket.st_mode) == 0o600
+    listening = (launched.run / "control.sock").stat()
+    assert stat.S_ISSOCK(listening.st_mode)
+    assert stat.S_IMODE(listening.st_mode) == 0o600
 
     rows = json.loads(said(workplace, launched, "ps", "--json"))  # others may go on, too
     (row,) = [row for row in rows if row["path"] == str(launched.run)]
@@ -65,6 +67,20 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
     assert launched.leftovers() == []
     assert not os.path.lexists(launched.run / "control.sock")
     assert len(list((launched.run / "checkpoints").glob("*/manifest.json"))) == 2
+
+
+def test_run_survives_a_deeply_nested_line_at_its_control_socket(workplace: Workplace) -> None:
+    launched = workplace.toy("", step_s=0.001)
+    launched.await_training()
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(PATIENCE_S)
+        link.connect(os.readlink(launched.run / "control.sock"))
+        link.sendall(b'{"x":' + b"[" * 4000 + b"\n")
+        assert b"nested too deeply" in link.recv(4096)
+    said(workplace, launched, "stop", str(launched.run.relative_to(launched.home)))
+    assert launched.wait() == 130, launched.screen
+    assert tracebacks(launched) == 0
+    assert list((launched.run / "checkpoints").glob("*/manifest.json"))
 
 
 @pytest.mark.slow

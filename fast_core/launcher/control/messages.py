@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from fast_core.errors import TransportError
+from fast_core.system.decoding import JsonDecoder
 
 REQUEST_BYTES = 4096  # of one request; no honest one comes near
 
@@ -112,8 +113,8 @@ class Answer(msgspec.Struct, frozen=True):
     status: Status | None = None
 
 
-_request: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
-_answer = msgspec.json.Decoder(Answer)
+_request: JsonDecoder[AnyRequest] = JsonDecoder(AnyRequest)
+_answer = JsonDecoder(Answer)
 
 
 def encode(message: Request | Answer) -> bytes:
@@ -129,7 +130,7 @@ def decode_request(line: bytes) -> AnyRequest:
     """
     try:
         return _request.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise TransportError(f"this is no request: {error}") from error
 
 
@@ -141,5 +142,5 @@ def decode_answer(line: bytes) -> Answer:
     """
     try:
         return _answer.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise TransportError(f"the run gave no answer that can be read: {error}") from error

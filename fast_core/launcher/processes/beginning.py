@@ -15,6 +15,7 @@ from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail, unframe
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.decoding import from_msgpack
 
 PROBE = "probe"
 # How long the news of a child's death may take from the kernel through the fork server.
@@ -72,7 +73,7 @@ def ask_probe(
         )
     if answer is None:
         raise _probe_death(tree, child, start)
-    result = msgspec.msgpack.decode(answer, type=ProbeAnswer)
+    result = from_msgpack(answer, ProbeAnswer)
     if result.config_error:
         own = f"the environment raised:\n{result.traceback}" if result.traceback else ""
         raise ConfigError(own + result.config_error)

@@ -14,6 +14,7 @@ import msgspec
 import fast_core
 from fast_core.launcher.processes.tree import git_commit
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 from fast_core.system.importing import began_in
 
@@ -39,7 +40,7 @@ def write_versions(run: RunDirectory, now: datetime) -> None:
     """
     before: list[dict[str, str]] = []
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        before = msgspec.json.decode(run.versions.read_bytes(), type=list[dict[str, str]])
+        before = from_json(run.versions.read_bytes(), list[dict[str, str]])
     this = versions() | {"modules_in": "\n".join(began_in())}
     if before and {**before[-1], "since": ""} == {"since": "", **this}:
         return

@@ -20,6 +20,7 @@ from fast_core.launcher.sizing.placement import Choice, Parts, Shape, choose
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.decoding import from_msgpack
 
 MEASURE, SERVE = "measure", "measure-policy"
 MEASURE_TARGET = "fast_core.launcher.sizing.measuring:measure_main"
@@ -134,7 +135,7 @@ def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
         raise NodeFailed(
             f"the measurement {describe_exit(asking.status)}; its output is in logs/fork-server.log"
         )
-    return msgspec.msgpack.decode(answer, type=Parts)
+    return from_msgpack(answer, Parts)
 
 
 def _end(tree: ProcessTree) -> None:

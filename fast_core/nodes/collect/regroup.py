@@ -10,6 +10,7 @@ from fast_core.envs.batch import FinishedEpisodes
 from fast_core.envs.batch_state import BatchState, decode_state, encode_state
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.env_group import GroupState
+from fast_core.system.decoding import from_msgpack
 
 _NOTHING = FinishedEpisodes([], [], 0)
 
@@ -45,7 +46,7 @@ def regrouped(saved: Sequence[GroupState], sizes: Sequence[int]) -> list[GroupSt
 
 def _decode(state: GroupState) -> BatchState:
     try:
-        name = msgspec.msgpack.decode(state.batch, type=_Named).id
+        name = from_msgpack(state.batch, _Named).id
     except msgspec.MsgspecError as error:
         raise CheckpointError(f"the saved state of the environments is damaged: {error}") from error
     return decode_state(state.batch, id=name, envs=state.envs)

@@ -25,6 +25,7 @@ from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
+from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
 
 # Members of enumerations cost more than the stores.
@@ -55,7 +56,7 @@ def shard_file(directory: str | Path, shard: int) -> Path:
 
 def _read(path: Path, shard: int) -> ShardState:
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=ShardState)
+        return from_msgpack(path.read_bytes(), ShardState)
     except (OSError, msgspec.MsgspecError) as error:
         raise CheckpointError(f"can't read the state of shard {shard}: {error}") from error
 
