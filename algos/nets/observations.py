@@ -117,26 +117,22 @@ class _Numbers:
     """Encodes one part of an observation."""
 
     def __init__(self, space: SpaceSpec) -> None:
-        self._start = space.start
-        self._one_hot: F32 | None = None
-        self._offsets: I64 | None = None
+        self._offsets: I64 | None = None  # from a choice to its place in a row
         self.size = space.size
         if space.kind == "discrete":
             self.size = space.n
-            self._one_hot = np.eye(space.n, dtype=np.float32)
+            self._offsets = np.array([-space.start])
         elif space.kind == "multi_discrete":
             self.size = sum(space.counts)
             first = np.cumsum((0, *space.counts[:-1]))
             self._offsets = first - np.asarray(space.starts or np.zeros_like(first))
 
     def encode(self, obs: Array) -> F32:
-        if self._one_hot is not None:
-            rows: F32 = self._one_hot[obs.reshape(-1) - self._start]
-            return rows
         if self._offsets is not None:
+            # no table of one row for each choice, which has n * n numbers
             rows = np.zeros((len(obs), self.size), np.float32)
             choices = obs.reshape(len(obs), -1).astype(np.int64, copy=False)
-            np.put_along_axis(rows, choices + self._offsets, 1, axis=1)
+            rows[np.arange(len(obs))[:, None], choices + self._offsets] = 1
             return rows
         return obs.reshape(len(obs), self.size).astype(np.float32, copy=False)
 

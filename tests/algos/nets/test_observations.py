@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,21 @@ def test_parts_become_numbers_in_their_order_without_images_and_mask():
     (camera,) = encoder.images(obs)
     assert camera.shape == (2, 1, 16, 20, 3) and (camera[1] == 9).all()
     assert np.shares_memory(camera, obs), "images are never copied to be looked at"
+
+
+@pytest.mark.parametrize("space", [
+    SpaceSpec("discrete", (), "int64", n=10_000),
+    SpaceSpec("multi_discrete", (1,), "int64", counts=(10_000,)),
+])  # fmt: skip
+def test_many_choices_need_no_table_of_each_by_each(space):
+    env = EnvironmentSpec("Test-v0", space, ACTION)
+    tracemalloc.start()
+    try:
+        got = ObservationEncoder(env, ()).vector(np.full((2, *space.shape), 9_999))
+        assert tracemalloc.get_traced_memory()[1] < 1e6, "that table has 400 MB"
+    finally:
+        tracemalloc.stop()
+    assert np.flatnonzero(got).tolist() == [9_999, 19_999]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bool", "float32"])
