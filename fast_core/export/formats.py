@@ -24,6 +24,7 @@ from fast_core.system.extras import to_install
 METADATA = "fastloop"  # under which files hold `Interface.metadata`
 PT2_METADATA = f"{METADATA}.json"
 OPSET = 18
+IR_VERSION = 8  # the oldest that has this opset; what exporters write is refused by old runtimes
 OLDEST_FOR_ONNX = (2, 6)  # before, the exporter was another one, which names nothing
 OPERATION = re.compile(r"OpOverload\(op='([\w.:]+)'")
 
@@ -82,9 +83,12 @@ def _write_onnx(job: Job, path: Path) -> None:
     from onnxscript import ir
 
     model = made.model
+    model.ir_version = IR_VERSION
     model.metadata_props[METADATA] = job.interface.metadata()
-    for node in model.graph:
-        node.metadata_props.clear()  # what the exporter saw, of use to nobody else
+    values = [value for node in model.graph for value in node.outputs]
+    values += [*model.graph.inputs, *model.graph.initializers.values()]
+    for each in (model.graph, *model.graph, *values):
+        each.metadata_props.clear()  # what the exporter saw: of use to nobody, and of IR version 10
     for value in (*model.graph.inputs, *model.graph.outputs):
         assert value.shape is not None, "torch.export knows every shape"
         value.shape = ir.Shape(["batch", *list(value.shape)[1:]])
