@@ -21,7 +21,14 @@ from fast_core import __version__
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
 from fast_core.export.c_code import INDENT, Translation, copied_into
-from fast_core.export.c_names import identifier, number_type, signature, sizes
+from fast_core.export.c_names import (
+    DTYPES,
+    identifier,
+    number_type,
+    observation_type,
+    signature,
+    sizes,
+)
 from fast_core.export.interface import STATE, Interface, Port
 from fast_core.export.program import make_program, quiet
 from fast_core.export.samples import Answer, Sample
@@ -31,7 +38,7 @@ WIDTH = 92
 
 
 class _Flat(nn.Module):
-    """A policy over one float array of all numbers of an observation, and a state."""
+    """A policy over one array of all numbers of an observation, and a state."""
 
     def __init__(self, policy: nn.Module, interface: Interface) -> None:
         super().__init__()
@@ -54,6 +61,7 @@ def write_header(module: nn.Module, interface: Interface, example: Sample, stem:
 
     Raises:
         UnknownInC: The policy computes something that isn't written in C here.
+        ExportError: As `flattened`.
     """
     name = identifier(stem)
     flat = Sample(example.obs, None, tuple(flattened(interface, example.rows(0, 1).inputs)))
@@ -92,9 +100,13 @@ def write_header(module: nn.Module, interface: Interface, example: Sample, stem:
 
 
 def flattened(interface: Interface, inputs: Sequence[Array]) -> list[Array]:
-    """One float array ``[B, N]`` of all parts of observations, and the state after it."""
-    count = len(inputs) - bool(interface.state_size)
-    columns = [each.reshape(len(each), -1).astype(np.float32) for each in inputs[:count]]
+    """One array ``[B, N]`` of all parts of observations as C takes them, and the state after it.
+
+    Raises:
+        ExportError: No type of C has all their numbers.
+    """
+    count, dtype = len(inputs) - bool(interface.state_size), DTYPES[observation_type(interface)]
+    columns = [each.reshape(len(each), -1).astype(dtype) for each in inputs[:count]]
     return [np.concatenate(columns, axis=1), *inputs[count:]]
 
 
@@ -160,7 +172,7 @@ def open_header(path: Path, interface: Interface, compiler: Sequence[str]) -> An
     source, library = path.with_suffix(".try.c"), path.with_suffix(".try.so")
     source.write_text(
         f'#include "{path.name}"\n'
-        f"int try_it(const float *obs, {state_parameter}{number} *action)\n"
+        f"int try_it(const {observation_type(interface)} *obs, {state_parameter}{number} *action)\n"
         f"{{ return {name}_act(obs, {state_argument}action); }}\n",
         "utf-8",
     )
@@ -182,11 +194,10 @@ def open_header(path: Path, interface: Interface, compiler: Sequence[str]) -> An
             "a compiler for this machine, and write to a folder from which programs may run."
         ) from error
     port = interface.outputs[0]
-    dtype = np.float32 if number == "float" else np.int32
 
     def answer(inputs: Sequence[Array]) -> Sequence[Array]:
         obs, *states = flattened(interface, inputs)
-        action = np.zeros((len(obs), math.prod(port.shape)), dtype)
+        action = np.zeros((len(obs), math.prod(port.shape)), DTYPES[number])
         after = [np.array(each) for each in states]
         for row in range(len(obs)):
             pointers = [each[row].ctypes.data_as(ctypes.c_void_p) for each in (obs, *after, action)]

@@ -49,6 +49,11 @@ MIXED = SpaceSpec.composite(
     ]
 )
 TUPLE = SpaceSpec.composite([("0", box(3, low=-5, high=5)), ("1", discrete(3, dtype="int32"))])
+# Whole numbers that a float would round to others, and choices beyond C's int.
+FAR = SpaceSpec.composite(
+    [("0", discrete(4, start=2**25)), ("1", multi((3, 2), starts=(2**40, 1 - 2**53)))]
+)
+FAR_ACTION = multi((3, 2), starts=(2**31 - 2, -(2**40)))
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "ppo_mixed": lambda: ppo(MIXED, discrete(3)),
     "ppo_tuple": lambda: ppo(TUPLE, ODD_BOX),
     "ppo_discrete": lambda: ppo(discrete(7, start=2), discrete(3), normalize_observations=False),
+    "ppo_far": lambda: ppo(FAR, FAR_ACTION, normalize_observations=False),
     "ppo_frames": lambda: ppo(box(3, 4), discrete(3), frames=3),
     "ppo_pixels_flat": lambda: ppo(SEEN["small"][0], discrete(3), frames=2, network="mlp"),
     "ppo_gru": lambda: ppo(FIVE, discrete(3), recurrent="gru", recurrent_size=6),

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fast_core.export import Exported, write
-from fast_core.export.c_names import number_type
+from fast_core.export.c_names import DTYPES, number_type, observation_type
 from tests.export.cases import CASES, Case, answers, observations, parts, states
 from tests.forms import slow_but
 
@@ -24,7 +24,7 @@ Answer = Callable[[list[np.ndarray]], list[np.ndarray]]
 ROWS = 200
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 # Every format, and every kind of input, head and memory once; the others in the long form.
-QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = {"ppo_multi_masked"}, {"ppo_lstm"}, {"ppo_multi_masked"}
+QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = {"ppo_multi_masked"}, {"ppo_lstm"}, {"ppo_multi_masked", "ppo_far"}
 # Tracing takes a tenth of the time of other formats.
 KINDS = (
     *("ppo_box_stretched", "ppo_box_half", "ppo_binary", "ppo_tuple", "ppo_frames", "ppo_gru"),
@@ -123,11 +123,12 @@ def test_header_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
     exported = written(case, tmp_path / "controller.h")
     assert exported.difference is not None and exported.difference < 1e-5
     act = compiled(tmp_path, exported)
-    kind = np.int32 if number_type(exported.interface) == "int" else np.float32
+    kind = DTYPES[number_type(exported.interface)]
+    taken = DTYPES[observation_type(exported.interface)]
 
     def answer(given: list[np.ndarray]) -> list[np.ndarray]:
         count = len(given) - bool(exported.interface.state_size)
-        obs = [each.reshape(len(each), -1).astype(np.float32) for each in given[:count]]
+        obs = [each.reshape(len(each), -1).astype(taken) for each in given[:count]]
         state = [each.copy() for each in given[count:]]
         rows = [np.ascontiguousarray(np.concatenate(obs, axis=1)), *state]
         action = np.zeros((len(rows[0]), *case.environment.action.shape), kind)
@@ -142,10 +143,11 @@ def test_header_does_what_the_policy_does(name: str, tmp_path: Path) -> None:
 def compiled(folder: Path, exported: Exported) -> Any:
     """The function of a header ``controller.h``, by a C compiler and with all warnings."""
     state = "float *state, " if exported.interface.state_size else ""
+    taken, given = observation_type(exported.interface), number_type(exported.interface)
     (folder / "use.c").write_text(
         '#include "controller.h"\n#include "controller.h"\n'
-        f"int use(const float *obs, {state}{number_type(exported.interface)} *action);\n"
-        f"int use(const float *obs, {state}{number_type(exported.interface)} *action)\n"
+        f"int use(const {taken} *obs, {state}{given} *action);\n"
+        f"int use(const {taken} *obs, {state}{given} *action)\n"
         f"{{ return controller_act(obs, {'state, ' if state else ''}action); }}\n"
     )
     library = folder / "use.so"

@@ -263,6 +263,13 @@ def test_variants_of_operations_that_are_not_written_in_c_are_refused(
     assert "plain C has no operation 'aten.round.decimals' here" in said
 
 
+def test_choices_that_no_number_of_c_can_tell_are_refused(tmp_path: Path) -> None:
+    case = ppo(choice(4, start=2**53), choice(2), normalize_observations=False)
+    with pytest.raises(ExportError, match=r"exact up to 2\^53, and choices of 'Test-v0' go beyond"):
+        written(case, tmp_path / "p.h")
+    assert written(case, tmp_path / "p.ts").difference == 0.0, "as the message says"
+
+
 @pytest.mark.native
 def test_header_refuses_what_is_not_finite_and_describes_itself(tmp_path: Path) -> None:
     case = CASES["ppo_box_half"]()
