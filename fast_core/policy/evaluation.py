@@ -182,7 +182,7 @@ class Playing:
         return Actor(
             policy.config,
             policy.environment,
-            policy.acting,
+            policy.make_acting(),
             envs,
             explore_seed=self.seed if explore else None,
         )

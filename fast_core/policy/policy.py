@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -25,6 +26,9 @@ from fast_core.system.surroundings import expanded
 
 if TYPE_CHECKING:
     import gymnasium
+
+MOST_IDLE = 32  # networks that are kept ready: one for each call at a time
+_BUILDING = RLock()  # modules of a user's draw from torch's only random stream when they are made
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +57,27 @@ class PolicyState:
         return replace(self, fresh=fresh)
 
 
+class _Acting(NamedTuple):
+    """What computes one call at a time, with the arrays that it writes.
+
+    Attributes:
+        policy: The networks.
+        row: ``[1, ...]``, a single plain observation.
+    """
+
+    policy: CheckedPolicy
+    row: Array
+
+
 class Policy:
     """Acts as in evaluations of its run; has no process and no simulator.
 
-    ``action, state = policy(obs, state)``. One thread may use it at a time.
+    ``action, state = policy(obs, state)``.
+
+    Concurrency: any number of threads may call it at once. What acts overwrites its own arrays, so
+    each call takes one that is idle, or builds another, and puts it back; popping and appending are
+    atomic. So there are as many as calls were ever under way at once, whichever threads made them,
+    and nobody waits.
     """
 
     def __init__(
@@ -86,7 +107,7 @@ class Policy:
         environment = file.environment
         self._check_fields()
         backend = file.backend if device == "cpu" else "torch"
-        self.acting = self._make(PolicySetup(backend, device, file.precision))
+        self._setup = PolicySetup(backend, device, file.precision)
         self._noise = self.config.noise(environment)
         self._state_size = self.config.state_size(environment)
         self._frames = environment.frames
@@ -99,12 +120,16 @@ class Policy:
         plain = space.kind == "box" and not self._state_size and self._frames == 1
         self._plain_shape = space.shape if plain else None
         self._plain_dtype = space.row_dtype
-        self._row: Array = np.zeros((1, *space.shape), space.row_dtype)
+        self._idle: list[_Acting] = []
+        self._give_back(self._take())
 
-    def _make(self, setup: PolicySetup) -> CheckedPolicy:
+    def make_acting(self) -> CheckedPolicy:
+        """What acts, for a caller alone: answers are overwritten by its next call."""
+        setup = self._setup
         try:
-            acting = make_policy(self.config, self.environment, setup)
-            acting.load(self.file.arrays())
+            with _BUILDING:
+                acting = make_policy(self.config, self.environment, setup)
+                acting.load(self.file.arrays())
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
@@ -120,6 +145,18 @@ class Policy:
                 f"device {setup.device!r} can't be used: {said}. Use device='cpu'."
             ) from error
         return acting
+
+    def _take(self) -> _Acting:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            space = self.environment.observation
+            row = np.zeros((1, *space.shape), space.row_dtype)
+            return _Acting(self.make_acting(), row)
+
+    def _give_back(self, acting: _Acting) -> None:
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append(acting)
 
     def _check_fields(self) -> None:
         wanted = {field.name: field.shape for field in self.config.policy_fields(self.environment)}
@@ -166,28 +203,38 @@ class Policy:
             and obs.dtype == self._plain_dtype
             and state is None
         ):
-            self._row[0] = obs
-            output = self.acting.act(self._row, noise=self._quiet, explore=False)
-            return _copied(self.acting.environment_action(output.action)[0]), None
+            acting = self._take()
+            policy, row = acting
+            try:
+                row[0] = obs
+                output = policy.act(row, noise=self._quiet, explore=False)
+                return _copied(policy.environment_action(output.action)[0]), None
+            finally:
+                self._give_back(acting)
         rows, single = self._reader.read(obs)
         action, after = self._act(rows, self._checked(state, len(rows)), deterministic)
-        return (_copied(action[0]) if single else action.copy()), after
+        return (action[0] if single else action), after
 
     def _act(
         self, rows: Array, state: PolicyState | None, deterministic: bool
     ) -> tuple[Array, PolicyState | None]:
         stack = self._stacked(rows, state) if self._frames > 1 else None
         memory = self._remembered(len(rows), state) if self._state_size else None
-        output = self.acting.act(
-            rows if stack is None else stack,
-            noise=self._draw(len(rows), deterministic),
-            explore=not deterministic,
-            state=memory,
-        )
-        action = self.acting.environment_action(output.action)
+        noise = self._draw(len(rows), deterministic)
+        acting = self._take()
+        try:
+            output = acting.policy.act(
+                rows if stack is None else stack,
+                noise=noise,
+                explore=not deterministic,
+                state=memory,
+            )
+            action = acting.policy.environment_action(output.action).copy()
+            after = None if output.state is None else output.state.copy()
+        finally:
+            self._give_back(acting)
         if stack is None and memory is None:
             return action, None
-        after = None if output.state is None else output.state.copy()
         return action, PolicyState(after, stack)
 
     def _stacked(self, rows: Array, state: PolicyState | None) -> Array:
@@ -236,11 +283,13 @@ class Policy:
         shape = (count, *self._noise.shape)
         if deterministic:
             return self._quiet if count == 1 else np.zeros(shape, np.float32)
-        if self._stream is None:  # when it is needed, since importing NumPy's takes a while
-            self._stream = stream(self._seed, Role.ACTION_NOISE)
+        drawn = self._stream
+        if drawn is None:  # when it is needed, since importing NumPy's takes a while
+            with _BUILDING:
+                drawn = self._stream = self._stream or stream(self._seed, Role.ACTION_NOISE)
         if self._noise.kind == "uniform":
-            return self._stream.random(shape, dtype=np.float32)
-        return self._stream.standard_normal(shape, dtype=np.float32)
+            return drawn.random(shape, dtype=np.float32)
+        return drawn.standard_normal(shape, dtype=np.float32)
 
     def seed(self, seed: int) -> None:
         """Begin the random stream of ``deterministic=False`` anew.
@@ -250,7 +299,8 @@ class Policy:
         """
         if seed < 0:
             raise PolicyError(f"seed must be at least 0; got {seed!r}.")
-        self._seed, self._stream = seed, None
+        with _BUILDING:
+            self._seed, self._stream = seed, None
 
     # --- what it is ------------------------------------------------------------------------------
 

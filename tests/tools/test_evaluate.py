@@ -81,7 +81,7 @@ def test_best_policy_plays_fresh_episodes_or_those_of_the_runs_evaluations(
         msgspec.structs.replace(config, id=DRAWING), episodes=EPISODES, envs=ENVS, seed=0
     )
     policy = load_policy(run.path)
-    while own.step(Actor(policy.config, policy.environment, policy.acting, ENVS)):
+    while own.step(Actor(policy.config, policy.environment, policy.make_acting(), ENVS)):
         pass
     assert evaluated(capsys, run, repeat=True)["return_mean"] == np.mean(own.returns)
     assert result["return_mean"] != np.mean(own.returns)
