@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -18,13 +19,16 @@ _MAKERS = ("alg", "buffer", "evaluator", "sampler")
 _MARK = "fast_core_original"
 
 
-def install(*, serial: bool = False, tensorboard: bool = True, **options: Any) -> None:
+def install(*, serial: bool = False, tensorboard: bool = True, **options: Any) -> list[str]:
     """Have GOPS's trainers be FastLoop's, in this process, before scripts import them.
 
     Args:
         serial: Whether off_serial_trainer and on_serial_trainer are too.
         tensorboard: Whether scripts' `start_tensorboard` starts a server, as in GOPS.
         **options: See `Options`; arguments of a trainer's own win.
+
+    Returns:
+        The names of the trainers of here that were made, growing as they are.
 
     Raises:
         ConfigError: GOPS can't be imported, or an option is unknown or wrong.
@@ -44,15 +48,23 @@ def install(*, serial: bool = False, tensorboard: bool = True, **options: Any) -
     for name, module in [*sys.modules.items()]:
         if name.startswith("gops.") and "ray" in vars(module):
             vars(module)["ray"] = STAND_IN
+    made: list[str] = []
     for name in taken:
         kind = OwnSamplesTrainer if name.startswith("on_") else FastLoopTrainer
-        trainers.register(trainer=name, entry_point=functools.partial(kind, defaults=defaults))
+        make = functools.partial(_noted, made, functools.partial(kind, defaults=defaults))
+        trainers.register(trainer=name, entry_point=make)
     for name, module in makers.items():
         wrap = _sampler_maker if name == "sampler" else _maker
         _replace(module, f"create_{name}", functools.partial(wrap, taken, defaults))
     _replace(settings, "init_args", functools.partial(_init_args, taken))
     if not tensorboard:
         _replace(board, "start_tensorboard", lambda original: _nothing)
+    return made
+
+
+def _noted(made: list[str], make: Callable[..., Any], *parts: Any, **kwargs: Any) -> Any:
+    made.append(kwargs["trainer"])
+    return make(*parts, **kwargs)
 
 
 def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -83,10 +95,41 @@ def _sampler_maker(taken: tuple[str, ...], defaults: Options, original: Any) -> 
                 # For processes of their own, with the seeds that GOPS gives them there.
                 apart = "off_async_trainer" if name.startswith("off_") else "on_sync_trainer"
                 kwargs |= {"trainer": apart, "num_samplers": options.num_samplers or 1}
+        if name in taken and kwargs["trainer"] == "on_sync_trainer":
+            kwargs["sample_batch_size"] = _rows_of_each(kwargs)
         with standing_in(taking_over=name in taken):
             return original(**kwargs)
 
     return create
+
+
+def _rows_of_each(given: Mapping[str, Any]) -> int:
+    """Rows that each of several samplers collects for an update.
+
+    GOPS's PPO learns from ``sample_batch_size`` of the rows that it is given, the first ones, and
+    all samplers together collect just those. Others learn from whatever comes, as in GOPS.
+
+    Raises:
+        ConfigError: They can't be shared out evenly.
+    """
+    algorithm, rows, samplers = (
+        given[name] for name in ("algorithm", "sample_batch_size", "num_samplers")
+    )
+    kinds = [getattr(sys.modules[each], algorithm, None) for each in _algorithms()]
+    if not any(kind and "sample_batch_size" in signature(kind).parameters for kind in kinds):
+        return int(rows)
+    if rows % samplers:
+        raise ConfigError(
+            f"sample_batch_size must be divisible by num_samplers with {algorithm}, which learns "
+            f"from sample_batch_size rows in all; got {rows} and {samplers}. Take "
+            f"{rows - rows % samplers or samplers} or {rows + samplers - rows % samplers} rows, "
+            "num_mini_batch and mini_batch_size to match, or other samplers."
+        )
+    return int(rows // samplers)
+
+
+def _algorithms() -> list[str]:
+    return [name for name in [*sys.modules] if name.startswith("gops.algorithm.")]
 
 
 def _init_args(taken: tuple[str, ...], original: Any) -> Any:

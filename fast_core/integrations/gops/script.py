@@ -12,6 +12,7 @@ from typing import Any
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.gops.installation import install
+from fast_core.integrations.gops.options import PARALLEL, SERIAL
 from fast_core.integrations.scripts import as_main, run_as_main, status_of
 
 _PLENTY = 1024
@@ -37,8 +38,16 @@ def run_script(script: Path, arguments: Sequence[str], **options: Any) -> int:
             "file, such as one of GOPS's example_train."
         )
     with as_main(script, arguments), _plenty_of_cores():
-        install(serial=True, **options)
-        return status_of(functools.partial(run_as_main, script))
+        made = install(serial=True, **options)
+        status = status_of(functools.partial(run_as_main, script))
+    if not made:
+        print(
+            f"fastloop gops: {script} made none of the trainers that FastLoop takes over "
+            f"({', '.join((*SERIAL, *PARALLEL))}) by create_trainer, so all that it did was "
+            "GOPS's own, as with python.",
+            file=sys.stderr,
+        )
+    return status
 
 
 @contextmanager

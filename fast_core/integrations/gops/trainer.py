@@ -202,7 +202,9 @@ class FastLoopTrainer:
         count = 1 if self._inline else len(self._samplers)
         updates: dict[str, Any] = {"update_per_collect": samples * self.sample_interval}
         if not self._replays:  # one for the round of all samplers
-            updates = {"replay_ratio": Fraction(1, count * size)}
+            actors = [each for each in self._samplers if isinstance(each, Actor)]
+            rows = sum(each.recipe.keywords["sample_batch_size"] for each in actors)
+            updates = {"replay_ratio": Fraction(1, size if self._inline else rows)}
         trainer = functools.partial(
             AsyncTrainer,
             buffer=self._store,

@@ -27,7 +27,7 @@ assert multiprocessing.cpu_count() > 100 and beside.cores() < 1000
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     given: list[Any] = []
-    monkeypatch.setattr(script, "install", lambda **options: given.append(options))
+    monkeypatch.setattr(script, "install", lambda **options: given.append(options) or ["one"])
     (tmp_path / "beside.py").write_text(
         "import multiprocessing\ndef cores():\n    return multiprocessing.cpu_count()\n"
     )
@@ -60,6 +60,17 @@ def test_script_ends_as_python_would_end_it(
     path.write_text(text)
     assert script.run_script(path, []) == status
     assert capsys.readouterr().err.strip() == said
+
+
+def test_script_that_makes_no_trainer_is_said_to_have_run_without_fastloop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "install", lambda **options: [])
+    path = tmp_path / "play.py"
+    path.write_text("print('played')")
+    assert script.run_script(path, []) == 0
+    told = capsys.readouterr()
+    assert told.out == "played\n" and "play.py made none of the trainers" in told.err
 
 
 def test_missing_script_is_named_before_gops_is_looked_for() -> None:

@@ -98,6 +98,23 @@ def test_samples_of_the_policy_reach_an_algorithm_without_a_buffer(
     assert different(*(networks(tmp_path / str(ours), 30) for ours in (False, True))) == []
 
 
+ON = {"trainer": "on_serial_trainer", "sampler_name": "on_sampler", "eval_interval": NEVER}
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_is_left")
+def test_rows_that_ppo_learns_from_are_shared_out_among_samplers(make: Make) -> None:
+    how = {**ON, "algorithm": "PPO", "max_iteration": 3, "sample_batch_size": 16}
+    trainer = make(num_samplers=2, **how)
+    given: list[int] = []
+    own = trainer._alg.compute
+    trainer._alg.compute = lambda data: given.append(len(data["rew"])) or own(data)
+    trainer.train()
+    assert given == [16, 16, 16] and trainer.result.stats.env_steps_collected == 48
+    with pytest.raises(ConfigError, match=r"got 16 and 3. Take 15 or 18 rows"):
+        make(num_samplers=3, **how)
+
+
 def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> None:
     make(max_iteration=20, apprfunc_save_interval=10, eval_interval=NEVER).train()
     found = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}

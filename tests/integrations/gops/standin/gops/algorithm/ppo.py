@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 from torch.optim import Adam
 
@@ -23,7 +24,12 @@ class ApproxContainer(nn.Module):
 class PPO(AlgorithmBase):
     container = ApproxContainer
 
+    def __init__(self, *, sample_batch_size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.indices = np.arange(sample_batch_size)  # of what it learns from, as GOPS's
+
     def compute(self, data: dict[str, Tensor]) -> dict[str, float]:
+        data = {name: value[self.indices] for name, value in data.items()}
         distribution = Gaussian(self.networks.policy(data["obs"]))
         ratio = (distribution.log_prob(data["act"]) - data["logp"]).exp()
         advantage = data["rew"] - data["rew"].mean()
