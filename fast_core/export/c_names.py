@@ -54,9 +54,7 @@ def _greatest(space: SpaceSpec) -> float:
         return max(map(abs, (*space.low, *space.high)), default=0) if whole else 0
     counts = space.counts or (space.n,)
     starts = space.starts or (space.start,) * len(counts)
-    return max(
-        max(-start, start + count - 1) for start, count in zip(starts, counts, strict=True)
-    )
+    return max(max(-start, start + count - 1) for start, count in zip(starts, counts, strict=True))
 
 
 def sizes(interface: Interface) -> dict[str, int]:

@@ -24,7 +24,11 @@ Answer = Callable[[list[np.ndarray]], list[np.ndarray]]
 ROWS = 200
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 # Every format, and every kind of input, head and memory once; the others in the long form.
-QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = {"ppo_multi_masked"}, {"ppo_lstm"}, {"ppo_multi_masked", "ppo_far"}
+QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = (
+    {"ppo_multi_masked"},
+    {"ppo_lstm"},
+    {"ppo_multi_masked", "ppo_far"},
+)
 # Tracing takes a tenth of the time of other formats.
 KINDS = (
     *("ppo_box_stretched", "ppo_box_half", "ppo_binary", "ppo_tuple", "ppo_frames", "ppo_gru"),
