@@ -25,8 +25,10 @@ class ProgressWord(enum.IntEnum):
     """Layout of the 64-bit words in which a batch keeps where it is.
 
     The words may lie in shared memory, so that they can still be read after a simulator took
-    its process down. ``EPISODE`` begins ``envs`` words with each environment's episode, and as
-    many follow with the value of ``STEP`` when that episode began.
+    its process down. ``BEGUN`` begins ``envs`` words with how many episodes each environment has
+    begun, the open one being the last of them, and as many follow with the value of ``STEP`` when
+    that began. What was begun stays until the batch begins another: one that is only made leaves
+    it to who comes after.
 
     ``ENV`` is the environment that is being stepped, or `ALL_ENVS` where one call steps them all.
 
@@ -36,12 +38,12 @@ class ProgressWord(enum.IntEnum):
 
     ENV = 0
     STEP = 1
-    EPISODE = 2
+    BEGUN = 2
 
 
 def progress_words(envs: int) -> int:
     """Number of 64-bit words for the progress of ``envs`` environments."""
-    return ProgressWord.EPISODE + 2 * envs
+    return ProgressWord.BEGUN + 2 * envs
 
 
 class FinishedEpisodes(NamedTuple):

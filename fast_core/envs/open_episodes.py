@@ -9,7 +9,7 @@ from fast_core.envs.drawable import Present
 from fast_core.seeding import EpisodeSeeds, Role
 
 _STEP = int(ProgressWord.STEP)  # arithmetic on enumeration members takes five times as long
-_EPISODE = int(ProgressWord.EPISODE)
+_BEGUN = int(ProgressWord.BEGUN)
 
 
 class OpenEpisodes:
@@ -30,9 +30,7 @@ class OpenEpisodes:
         self.start = [0] * len(seeds)
         self.words = words
         self._seeds = seeds
-        self._start_word = _EPISODE + len(seeds)
-        for place in range(len(seeds)):
-            words[_EPISODE + place] = -1
+        self._start_word = _BEGUN + len(seeds)
 
     def begin(self, place: int, episode: int, start: int) -> int:
         """Note that ``episode`` began at ``start``; returns the seed to reset with.
@@ -41,7 +39,7 @@ class OpenEpisodes:
         """
         self.episode[place] = episode
         self.start[place] = start
-        self.words[_EPISODE + place] = episode
+        self.words[_BEGUN + place] = episode + 1
         self.words[self._start_word + place] = start
         return self._seeds[place][episode]
 
@@ -78,10 +76,10 @@ def read_progress(
     are stepped at once, any of them may be the one.
     """
     place, step = words[ProgressWord.ENV], words[ProgressWord.STEP]
-    envs = (len(words) - ProgressWord.EPISODE) // 2
+    envs = (len(words) - ProgressWord.BEGUN) // 2
     if place == ALL_ENVS:
         return {"environment": f"{first_env} to {first_env + envs - 1}", "shard": str(shard)}
-    episode = words[ProgressWord.EPISODE + place]
+    episode = words[ProgressWord.BEGUN + place] - 1
     index = first_env + place
     at = {"environment": str(index), "shard": str(shard)}
     if episode < 0:
@@ -89,5 +87,5 @@ def read_progress(
     return at | {
         "episode": str(episode),
         "seed": str(EpisodeSeeds(seed, role, shard, index)[episode]),
-        "step": str(step - words[ProgressWord.EPISODE + envs + place]),
+        "step": str(step - words[ProgressWord.BEGUN + envs + place]),
     }

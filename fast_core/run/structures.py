@@ -104,7 +104,7 @@ def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:
     for group in range(plan.groups):
         name, rows = f"{shard}.{group}", len(plan.group_envs(group))
         words = (progress_words(rows),)
-        left = "the last position, shown in the crash report"
+        left = "the last position, for the crash report, and what was begun, for its successor"
         yield Structure(f"progress/{name}", Trace, words, EXECUTOR, left)
         if plan.policy_nodes:
             asked = Request, request_fields(plan), rows

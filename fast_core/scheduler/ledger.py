@@ -108,6 +108,7 @@ class Ledger:
         self._running: list[Rollout | None] = [None] * shards
         self._idle: list[tuple[int, int, int]] = []
         self._held_back: set[int] = set()
+        self._unbegun: set[int] = set()  # moved, and its node may still be making environments
         self.actors = [0] * shards
 
     def state(self) -> ShardCounts:
@@ -141,10 +142,19 @@ class Ledger:
         """Whether some node has the shard and collects none of its rollouts."""
         return bool(self.owners[shard]) and self._running[shard] is None
 
+    def may_move(self, shard: int) -> bool:
+        """Whether it rests, and the node that has it is known to have begun it.
+
+        One that it came to tells so with its first rollout. Until then two nodes could make its
+        environments at once, and neither would know which episodes the other has begun.
+        """
+        return self.rests(shard) and shard not in self._unbegun
+
     def move(self, shard: int, node: str) -> Assign:
-        """Give a shard that rests to another node, as its next incarnation."""
-        assert self.rests(shard)
+        """Give a shard that may move to another node, as its next incarnation."""
+        assert self.may_move(shard)
         self.held[self.owners[shard]].remove(shard)
+        self._unbegun.add(shard)
         return Assign(shard, self.assign(shard, node).incarnation, True)
 
     def _begin(self, shard: int, node: str) -> None:
@@ -211,6 +221,7 @@ class Ledger:
             return None
         self._running[shard] = None
         self.running -= 1
+        self._unbegun.discard(shard)
         rollout.result = event
         if rollout.place is Place.RUNNING:
             rollout.place = Place.STAGED
@@ -227,6 +238,7 @@ class Ledger:
         dropped = []
         for shard in self.held.get(node, ()):
             self.owners[shard] = ""
+            self._unbegun.discard(shard)  # who comes back has begun it when it is ready
             self.incarnations[shard] += 1
             rollout, self._running[shard] = self._running[shard], None
             if rollout is not None:

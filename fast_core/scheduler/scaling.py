@@ -150,8 +150,8 @@ def move(run: Run) -> None:
 def _move_executors(run: Run) -> None:
     """Let shards go to other env nodes.
 
-    Not while nodes save or change values: every node must know its shards then. A node gets what
-    was sent before in order, so the one that lets go of a shard writes nothing of it any more.
+    Not while nodes save or change values: every node must know its shards then. The one that lets
+    go of a shard has begun it and collects nothing, so it writes nothing of it any more.
     """
     crew, ledger = run.crew, run.ledger
     if (
@@ -162,7 +162,7 @@ def _move_executors(run: Run) -> None:
         return
     for shard, node in list(crew.moves.items()):
         source = ledger.owners[shard]
-        if not source or node in run.restarts.away or not ledger.rests(shard):
+        if not source or node in run.restarts.away or not ledger.may_move(shard):
             continue
         del crew.moves[shard]
         run.send(source, Release(shard))

@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.config import EnvironmentConfig, PolicyConfig, RolloutConfig, SupervisionConfig
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
+from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
 from fast_core.nodes.collect.env import EnvNode
+from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, drain, make_config, order, ref
@@ -161,7 +163,7 @@ def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
 ) -> None:
     stage = make_stage(tmp_path, backend=backend)
     optimizer, first, second = make_nodes(stage)
-    progress = stage.memory.progress(1)[ProgressWord.EPISODE :][:2]
+    progress = stage.memory.progress(1)[ProgressWord.BEGUN :][:2]
     stage.hub.send("env-1", Collect((order(1),)))
     drain(second)
     played = stage.memory.rollouts(1).slot(0)["obs"][0].copy()
@@ -176,4 +178,69 @@ def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
     assert not (begun == played).all(axis=1).any()
     for node in (optimizer, first, second):
         node.close()
+    stage.close()
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this runs."""
+
+
+class Fate:
+    """Lets a process pass so many points, and notes the seeds with which it begins episodes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left, self.seeds = 10**6, list[int]()
+        begin = OpenEpisodes.begin
+
+        def begin_or_die(episodes: OpenEpisodes, place: int, episode: int, start: int) -> int:
+            self.pass_point()
+            self.seeds.append(begin(episodes, place, episode, start))
+            self.pass_point()
+            return self.seeds[-1]
+
+        def make_or_die(*args: object, **kwargs: object) -> EnvBatch:
+            self.pass_point()
+            made = make_batch(*args, **kwargs)  # type: ignore[arg-type]
+            self.pass_point()
+            return made
+
+        monkeypatch.setattr(OpenEpisodes, "begin", begin_or_die)
+        monkeypatch.setattr("fast_core.nodes.collect.env_group.make_batch", make_or_die)
+
+    def pass_point(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "gymnasium_vector"])
+def test_no_episode_is_begun_twice_wherever_one_successor_after_another_dies(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: Literal["gymnasium", "gymnasium_vector"],
+) -> None:
+    """What an incarnation has begun stays known until the next one has begun what follows."""
+    config = make_config(
+        environment=EnvironmentConfig(id="CartPole-v1", backend=backend),
+        rollout=RolloutConfig(shards=1, envs_per_shard=4, steps=8),
+        policy=PolicyConfig(placement="node", groups=2),
+    )
+    fate, stage, deaths = Fate(monkeypatch), Stage(tmp_path, config), 0
+    words = stage.memory.stats("env-0").words
+    first = Shard(stage.plan, stage.memory, 0, 1, words)
+    first.begin()
+    first.groups[1].reset()
+    first.close()
+    while True:
+        fate.left = deaths
+        try:
+            last = Shard(stage.plan, stage.memory, 0, 2 + deaths, words, taken_over=True)
+            last.begin()
+        except Killed:
+            deaths += 1
+        else:
+            break
+    last.close()
+    assert deaths == 2 * 2 + 4 * 2, "before and after each group is made, and each episode begins"
+    assert len(set(fate.seeds)) == len(fate.seeds)
     stage.close()

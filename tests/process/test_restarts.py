@@ -6,11 +6,13 @@ import itertools
 import os
 import re
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from fast_core.run.run_state import read_state
+from fast_core.seeding import EpisodeSeeds, Role
 from tests.forms import slow_but
 from tests.process import handover_faults
 from tests.process.harness import (
@@ -21,10 +23,13 @@ from tests.process.harness import (
     digests,
     eventually,
 )
+from tests.process.test_control import said
+from tests.process.test_policy_node import ECHO
 
 pytestmark = pytest.mark.process
 
 TICKET = 2 * 2 * 8
+GROUPS = {"envs_per_shard": 6, "steps": 7}
 PATIENT: dict[str, Any] = {
     **TOY,
     "environment": {**TOY["environment"], "kwargs": {"step_s": 0.002, "length": 50}},
@@ -34,12 +39,16 @@ PATIENT: dict[str, Any] = {
 }
 
 
+def decided(launched: Launched, what: str) -> list[str]:
+    return [event["why"] for event in launched.events() if event["what"] == what]
+
+
 def lost(launched: Launched) -> list[str]:
-    return [event["why"] for event in launched.events() if event["what"] == "node lost"]
+    return decided(launched, "node lost")
 
 
 def back(launched: Launched) -> list[str]:
-    return [event["why"] for event in launched.events() if event["what"] == "node back"]
+    return decided(launched, "node back")
 
 
 def kill(launched: Launched, node: str) -> None:
@@ -82,6 +91,73 @@ def test_death_beyond_the_budget_ends_the_run_with_its_cause(workplace: Workplac
     launched.assert_gone()
     report = (launched.run / "crash.txt").read_text()
     assert "env-2 was killed by SIGKILL" in report
+
+
+# --- no start is met twice -----------------------------------------------------------------------
+
+
+def launch_starts(workplace: Workplace, *overrides: str, **kwargs: Any) -> Launched:
+    """A run whose learner refuses a row that it has trained on; ``starts`` are the seeds begun."""
+    home = workplace.folder()
+    environment = {
+        "id": "fastloop/Starts-v0",
+        "modules": ["starts"],
+        "kwargs": {"folder": str(home), **kwargs},
+    }
+    config = ECHO | {"environment": environment, "rollout": {"shards": 2, **GROUPS}}
+    launched = workplace.launch(
+        "stop={time_s: 60}", "diagnostics.delay_ms=9", *overrides, config=config, home=home
+    )
+    launched.await_training()
+    return launched
+
+
+def assert_no_start_was_met_twice(workplace: Workplace, launched: Launched) -> None:
+    eventually(lambda: len(seeds(launched)) > 200, "more episodes")
+    said(workplace, launched, "stop", str(launched.run.relative_to(launched.home)))
+    assert launched.wait() == 130, launched.screen
+    twice = [seed for seed, count in Counter(seeds(launched)).items() if count > 1]
+    assert not twice, f"{len(twice)} of {len(seeds(launched))} episodes were begun twice"
+
+
+def seeds(launched: Launched) -> list[int]:
+    """Those with which shards began episodes; nodes try environments out with others."""
+    keys = itertools.product(range(2), range(GROUPS["envs_per_shard"]))
+    each = [EpisodeSeeds(0, Role.ENVIRONMENT_EPISODE, *key) for key in keys]
+    known = {seed for of_env in each for seed in (of_env[episode] for episode in range(1024))}
+    begun = [int(line) for line in (launched.home / "starts").read_text().splitlines()]
+    return [seed for seed in begun if seed in known]
+
+
+def test_successor_that_is_killed_while_it_makes_its_second_group_forgets_no_start(
+    workplace: Workplace,
+) -> None:
+    launched = launch_starts(
+        workplace,
+        "nodes.env.count=1",
+        "supervision={restarts: {env: 2, backoff_s: 0.01}}",
+        dies_at=GROUPS["envs_per_shard"],
+    )
+    (launched.home / "die").touch()
+    kill(launched, "env-0")
+    eventually(lambda: len(back(launched)) == 1, "the successor's successor")
+    assert len(lost(launched)) == 2
+    assert_no_start_was_met_twice(workplace, launched)
+
+
+@pytest.mark.slow
+def test_shards_that_move_there_and_back_at_once_meet_no_start_twice(workplace: Workplace) -> None:
+    """They rest, as the learner lags, and the new node has not made their environments yet."""
+    launched = launch_starts(workplace, "nodes.env.count=1")
+    (launched.home / "slow").touch()
+    run, learner = str(launched.run.relative_to(launched.home)), launched.node("optimizer-0")
+    os.kill(learner, signal.SIGSTOP)
+    said(workplace, launched, "scale", run, "env=2")
+    scale = workplace.start(["-m", "fast_core.cli", "scale", run, "env=1"], home=launched.home)
+    eventually(lambda: len(decided(launched, "scale")) == 2, "what was asked for")
+    os.kill(learner, signal.SIGCONT)
+    assert scale.wait() == 0, scale.screen
+    assert_no_start_was_met_twice(workplace, launched)
 
 
 # --- errors and hangs ----------------------------------------------------------------------------

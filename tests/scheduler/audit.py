@@ -68,6 +68,7 @@ class Audit:
         self.merged = settled
         self.started = settled * settings.shards
         self.owner: dict[int, str] = {}
+        self.unbegun: set[int] = set()  # moved, and nothing heard of it from where it is now
         self.incarnation: dict[int, int] = dict(before.incarnation) if before else {}
         self.last_rollout: dict[int, int] = dict(before.last_rollout) if before else {}
         self.running: dict[int, tuple[int, int]] = {}  # shard -> slot, rollout id
@@ -127,6 +128,7 @@ class Audit:
         match event:
             case RolloutReady():
                 slot, rollout_id = self.running.pop(event.shard)
+                self.unbegun.discard(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
                 key = (event.shard, event.rollout_id)
                 if key in self.late:
@@ -210,6 +212,7 @@ class Audit:
             self.told_to_leave.discard(shard)
             del self.actor[shard]
         for shard in self._shards(event.node):
+            self.unbegun.discard(shard)
             self.incarnation[shard] += 1
             if shard in self.running:
                 slot, rollout_id = self.running.pop(shard)
@@ -278,6 +281,7 @@ class Audit:
             match command:
                 case Release(shard):
                     assert self.owner.pop(shard) == node and shard not in self.running
+                    assert shard not in self.unbegun, "two nodes may be making its environments"
                     assert not self.changing and self.saving <= {self.settings.replay}
                     moving.add(shard)
                 case Leave(shard):
@@ -306,6 +310,8 @@ class Audit:
                     assert command.incarnation == self.incarnation.get(command.shard, 0) + 1
                     assert node not in self.away and command.shard not in self.running
                     self.owner[command.shard] = node
+                    if command.taken_over:
+                        self.unbegun.add(command.shard)
                     self.incarnation[command.shard] = command.incarnation
                 case Collect():
                     assert node not in told, "two Collects for one node in one decision"

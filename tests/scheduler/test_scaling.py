@@ -97,6 +97,31 @@ def test_retired_nodes_collect_what_they_began_then_give_their_shards_away_and_s
     assert world.audit.merged == 2
 
 
+def test_shard_moves_on_when_the_node_that_it_came_to_has_begun_it() -> None:
+    """That node may still be making its environments, and two must not do so at once."""
+    world = scaling_world(env_nodes=1, shards=2)
+    scale(world, 2)
+    work(world, "env1")
+    work(world, "env0")
+    assert loads(world) == [1, 1]
+    scale(world, 1)
+    assert loads(world) == [1, 1] and commands(world.log, Retire) == []
+    train_one(world)
+    work(world, "env1")
+    assert loads(world) == [2] and commands(world.log, Retire) == [(LAUNCHER, Retire("env1"))]
+
+
+def test_shard_that_a_dead_node_had_not_begun_moves_on_when_that_is_back() -> None:
+    world = scaling_world(env_nodes=1, shards=2, restarts={"env": 1})
+    scale(world, 2)
+    work(world, "env1")
+    work(world, "env0")
+    scale(world, 1)
+    world.kill("env1")
+    work(world, "env1")
+    assert loads(world) == [2], "one that comes back is ready when it has begun all its shards"
+
+
 def test_node_that_was_retired_comes_back_under_its_name_with_a_new_life() -> None:
     world = scaling_world(env_nodes=2)
     scale(world, 1)

@@ -23,7 +23,7 @@ MISSED_S = 6 * PULSE_PERIOD_S
 # Work that was done before may take so many times the longest of its kind, and so many times what
 # the first of its kind took, which may have compiled or tuned something.
 PATIENCE, FIRST_PATIENCE = 20.0, 2.0
-PLACE_WORDS = int(ProgressWord.EPISODE)
+PLACE_WORDS = int(ProgressWord.BEGUN)
 _STEPPING = (NodeState.STEPPING, NodeState.EVALUATING, NodeState.TRYING)
 _WORK = {
     NodeState.WAITING: "it did not come back from a turn of its own",

@@ -66,14 +66,14 @@ class EnvGroup:
     ) -> None:
         """Make the environments; `reset`, `take_over` or `end_restore` begins.
 
-        ``progress`` is where they are, and until now where the node before this one left them. A
-        ``studio`` shows those that are tiles.
+        ``progress`` is where they are, and until each begins an episode where the node before this
+        one left it. A ``studio`` shows those that are tiles.
         """
         environment = plan.environment
         self.index, self.plan = index, plan
         self.envs = plan.group_envs(index)
         count = len(self.envs)
-        self._left = progress[ProgressWord.EPISODE :][:count].tolist()
+        self._begun = progress[ProgressWord.BEGUN :][:count]
         self.goes_on = [False] * count
         config = replace(plan.config.environment, attributes=attributes(plan.config, plan.changed))
         self.batch: EnvBatch = make_batch(
@@ -174,7 +174,8 @@ class EnvGroup:
 
         With episode 0 again, the shard would play once more what was trained on already.
         """
-        restore(self.batch, lost_episodes(self.batch.spec.id, self._left), self.obs)
+        left = [begun - 1 for begun in self._begun]
+        restore(self.batch, lost_episodes(self.batch.spec.id, left), self.obs)
         self._begin_episodes(np.ones(len(self.obs), np.bool_))
 
     def change(self, plan: RunPlan) -> None:

@@ -76,7 +76,7 @@ def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
     words[StatsColumn.SLOT], words[StatsColumn.STEP] = 0, 4
     progress = stage.memory.progress(1)
     progress[0], progress[1] = 1, 12  # environment 1, step 12 of the batch
-    progress[2], progress[3], progress[4], progress[5] = 2, 3, 0, 9
+    progress[2], progress[3], progress[4], progress[5] = 3, 4, 0, 9
     stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
     report = describe_death(stage.plan, stage.memory, "env-0", "was killed by SIGKILL", "tail")
     assert report.error == "env-0 was killed by SIGKILL"
@@ -105,7 +105,7 @@ def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) 
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, 4, 1
     progress = stage.memory.progress(1, 1)
-    progress[0], progress[1], progress[2], progress[3] = 0, 12, 3, 9
+    progress[0], progress[1], progress[2], progress[3] = 0, 12, 4, 9
     stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
@@ -121,7 +121,7 @@ def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_ac
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
     progress = stage.memory.progress(1)
     progress[0], progress[1] = 1, 12
-    progress[2], progress[3], progress[4], progress[5] = 2, 3, 0, 9
+    progress[2], progress[3], progress[4], progress[5] = 3, 4, 0, 9
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert "last action" not in at, "it lay in the memory of the dead node"

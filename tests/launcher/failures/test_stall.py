@@ -196,7 +196,7 @@ def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched
     watched.words(ENV_ROW)[StatsColumn.SHARD] = 1
     progress = watched.stage.memory.progress(1)
     progress[0], progress[1] = 1, 30  # environment 1 is in step 30
-    progress[2], progress[3] = 5, 6  # episodes
+    progress[2], progress[3] = 6, 7  # episodes begun
     progress[4], progress[5] = 0, 10  # when they began
     assert watched.run(STEP_LIMIT_S) is None
     failure = watched.run(3)
