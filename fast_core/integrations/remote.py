@@ -30,9 +30,10 @@ from fast_core.integrations.parcels import pack
 from fast_core.integrations.results import without_ours
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import STOP_SIGNALS, held_back, undisturbed
+from fast_core.launcher.processes.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
-from fast_core.system import remains
+from fast_core.system import forks, remains
+from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 from fast_core.system.text import error_text
 
 _REAP_S = 5.0
@@ -255,6 +256,8 @@ def serve(descriptor: int, parent: int) -> None:
     die_with_parent(parent)
     # What is made here can be interrupted, and what that starts ended, as in any program.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in WARNINGS:  # those are the program's to understand
+        forks.take(number, forks.leave_to_parent)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     end = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)  # a simulator's own programs have no use for it

@@ -8,6 +8,7 @@ go on ignoring.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -19,7 +20,14 @@ from types import FrameType
 
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
 
-STACK_SIGNAL = signal.SIGUSR1  # a process writes the stacks of its threads to descriptor 2
+# Batch systems say with them that time is running out, some again and again (the kernel does, of a
+# limit of CPU time): Slurm's `--signal`, Grid Engine's `-notify`. They ask for an end in order.
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+# A terminal or a batch system may send them to every process of a job at once. What follows from
+# them is decided in one place, the launcher, so every other process leaves them to it.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *WARNINGS)
+# A process writes the stacks of its threads to descriptor 2. No batch system sends a real-time one.
+STACK_SIGNAL = signal.SIGRTMIN + 1
 
 _ours: dict[int, Handler] = {}
 _outside: dict[int, Handler] = {}
@@ -31,6 +39,23 @@ _process = os.getpid()
 
 def nothing(number: int, frame: FrameType | None) -> None:
     """Handle a signal by doing nothing."""
+
+
+def leave_to_parent(number: int, frame: FrameType | None) -> None:
+    """Handle a stop signal: nothing, but that CPU time runs out here only this process is told."""
+    parent = os.getppid()
+    if number == signal.SIGXCPU and _catches(parent, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(parent, number)
+
+
+def _catches(pid: int, number: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def take(number: int, handler: Handler) -> Handler:

@@ -18,6 +18,7 @@ import pytest
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations import AsyncTrainer
+from fast_core.system.forks import WARNINGS
 from tests.integrations.toy_hosts import (
     Collector,
     Evaluator,
@@ -26,6 +27,7 @@ from tests.integrations.toy_hosts import (
     Learner,
     Raising,
     Simulating,
+    Warned,
 )
 from tests.process.harness import GONE_WITHIN_S, ROOT, eventually, processes, read_process
 
@@ -93,6 +95,18 @@ def test_traceback_shows_the_lines_of_what_is_no_module_of_its_process() -> None
 def test_killed_collector_is_named() -> None:
     failed = str(failure(Killed, off_policy_degree=1, num_collectors=2))
     assert "was killed by SIGKILL in collect()" in failed
+
+
+def test_collector_leaves_the_warnings_of_a_batch_system_to_the_caller() -> None:
+    heard: list[int] = []
+    before = {each: signal.signal(each, lambda n, _: heard.append(n)) for each in WARNINGS}
+    try:
+        trainer = AsyncTrainer(collector=Warned, learner=Learner(), backend="process")
+        trainer.run(max_train_iter=3)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert {*heard} == {signal.SIGXCPU}, "which the kernel sends to that process alone"
 
 
 @pytest.mark.slow

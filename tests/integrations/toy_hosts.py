@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fast_core.system.forks import WARNINGS
+
 
 class Collector:
     """Gives four steps, of the version that acted."""
@@ -49,6 +51,15 @@ class Killed(Collector):
     def collect(self) -> Any:
         if self.calls == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        return super().collect()
+
+
+class Warned(Collector):
+    """Gets what a batch system sends to all processes of a job."""
+
+    def collect(self) -> Any:
+        for number in WARNINGS:
+            os.kill(os.getpid(), number)
         return super().collect()
 
 

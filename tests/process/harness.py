@@ -181,6 +181,14 @@ class Launched:
 
         eventually(trains, f"training\n{self.screen}", within_s)
 
+    def await_update(self) -> None:
+        """Wait until it has trained on something, and so has something to save.
+
+        It must write its figures soon: ``metrics.interval_s``.
+        """
+        self.await_training()
+        eventually(lambda: read_lines(self.run / "metrics.jsonl"), "a row of metrics")
+
     # --- what is done to it --------------------------------------------------------------------
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
@@ -234,6 +242,13 @@ class Launched:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def signal_everybody(launched: Launched, number: signal.Signals) -> None:
+    """Send a signal to every process of it, as batch systems do."""
+    for process in launched.members():
+        with contextlib.suppress(ProcessLookupError):  # the first may have ended the others
+            os.kill(process.pid, number)
 
 
 def surroundings() -> dict[str, str]:

@@ -32,7 +32,7 @@ from typing import Any
 
 import setproctitle
 
-from fast_core.launcher.processes import fork_server, interrupts, tree
+from fast_core.launcher.processes import fork_server, tree
 from fast_core.system import forks, remains
 
 PACKET = 65_536
@@ -222,7 +222,7 @@ def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
     for number in request["ignore"]:
         signal.signal(number, signal.SIG_IGN)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.STOP_SIGNALS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forks.STOP_SIGNALS)
     server = os.fork()
     if server == 0:
         control.close()
@@ -282,7 +282,7 @@ def _take_copy_for_fork_server(copy: socket.socket, pid: int) -> None:
         # A copy has these anyway; one that is executed has them only if it is given them.
         assert how["process_group"] == 0 and how["stdin"] == subprocess.DEVNULL
         assert how["env"]["SPT_NOENV"] == "1"
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {*interrupts.STOP_SIGNALS}
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {*forks.STOP_SIGNALS}
         (control,) = how["pass_fds"]
         request = {"words": command[4:], "path": sys.path, "surroundings": dict(how["env"])}
         with copy, contextlib.suppress(OSError):  # it was killed, which its status tells

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 from tests.forms import slow_but
 from tests.process.harness import (
     Launched,
@@ -17,6 +18,7 @@ from tests.process.harness import (
     assert_first_cause_is_last,
     eventually,
     read_process,
+    signal_everybody,
     tracebacks,
 )
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.process
 STOPPED_S = (0.05, 0.2, 0.5, 1.0, 1.5)
 KILLED_S = (0.1, 0.35, 0.75, 1.5, 2.0)
 INTERRUPTED = 130
+FIGURES = "metrics.interval_s=0.05"
 
 
 # --- orderly ends ------------------------------------------------------------------------------
@@ -82,9 +85,8 @@ def test_ctrl_c_while_the_environment_is_looked_at_leaves_no_run_directory(
 
 
 def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
-    time.sleep(0.3)
+    launched = workplace.toy("", FIGURES, step_s=0.001)
+    launched.await_update()
     launched.signal(signal.SIGINT)
     begun_s = time.monotonic()
     assert launched.wait() == INTERRUPTED
@@ -95,43 +97,64 @@ def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     assert list((launched.run / "checkpoints").glob("*/manifest.json"))
 
 
-@pytest.mark.parametrize("number", slow_but([signal.SIGTERM], [signal.SIGTERM, signal.SIGHUP]))
-def test_other_stop_signals_end_the_run_in_order(
+@pytest.mark.parametrize("number", slow_but([signal.SIGTERM, signal.SIGUSR1], STOP_SIGNALS))
+def test_signal_to_the_launcher_ends_the_run_in_order(
     workplace: Workplace, number: signal.Signals
 ) -> None:
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
+    launched = workplace.toy("", FIGURES, step_s=0.001)
+    launched.await_update()
     launched.signal(number)
-    assert launched.wait() == 128 + number
+    assert launched.wait() == 128 + number, launched.screen
     assert launched.leftovers() == []
-    assert f"signal {number.name}" in launched.screen
+    assert ("Ctrl-C" if number == signal.SIGINT else f"signal {number.name}") in launched.screen
     assert tracebacks(launched) == 0
-
-
-def signal_everybody(launched: Launched, number: signal.Signals) -> None:
-    for process in launched.members():
-        with contextlib.suppress(ProcessLookupError):  # the first may have ended the others
-            os.kill(process.pid, number)
-
-
-def test_sigterm_to_everybody_counts_as_a_stop(workplace: Workplace) -> None:
-    """Batch systems signal every process of a job, so nodes die beside the launcher."""
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
-    time.sleep(0.3)
-    signal_everybody(launched, signal.SIGTERM)
-    assert launched.wait() == 128 + signal.SIGTERM, launched.screen
-    launched.assert_gone()
-    assert not (launched.run / "crash.txt").exists(), launched.screen
     assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
 
 
+@pytest.mark.parametrize("number", slow_but([signal.SIGTERM, signal.SIGUSR2], STOP_SIGNALS))
+def test_signal_to_everybody_counts_as_one_to_the_launcher(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    """Batch systems signal every process of a job, so nodes die beside the launcher."""
+    launched = workplace.toy("", FIGURES, step_s=0.001)
+    launched.await_update()
+    signal_everybody(launched, number)
+    assert launched.wait() == 128 + number, launched.screen
+    launched.assert_gone()
+    assert not (launched.run / "crash.txt").exists(), launched.screen
+    assert "watchdog" not in launched.screen
+    assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
+
+
+@pytest.mark.parametrize("number", slow_but([signal.SIGUSR1], WARNINGS))
+def test_warning_to_those_who_are_starting_ends_nobody(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    """It comes at any time, also while nodes import and have none of their handlers yet."""
+    launched = workplace.toy("", "stop={env_steps: 100}", fresh=True)
+    launched.node("fork server")
+    for _ in range(40):
+        for process in launched.members():
+            if process.pid != launched.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
+        time.sleep(0.01)
+    status = launched.wait()
+    heard = number == signal.SIGXCPU  # of a node's own time
+    assert status in ((0, 128 + number) if heard else (0,)), launched.screen
+    assert "watchdog" not in launched.screen
+
+
 @pytest.mark.slow
-def test_sigint_to_everybody_counts_as_ctrl_c(workplace: Workplace) -> None:
+def test_job_that_is_suspended_goes_on(workplace: Workplace) -> None:
+    """As Slurm does it, and what it sends that means nothing."""
     launched = workplace.toy("", step_s=0.001)
     launched.await_training()
-    signal_everybody(launched, signal.SIGINT)
-    assert launched.wait() == INTERRUPTED, launched.screen
+    for number in (signal.SIGTSTP, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH):
+        signal_everybody(launched, number)
+        time.sleep(0.3)
+    signal_everybody(launched, signal.SIGTERM)
+    assert launched.wait() == 128 + signal.SIGTERM, launched.screen
     launched.assert_gone()
     assert not (launched.run / "crash.txt").exists(), launched.screen
 

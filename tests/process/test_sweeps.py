@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +17,6 @@ from tests.process.harness import TOY, Launched, Workplace, digests, eventually,
 
 pytestmark = pytest.mark.process
 
-INTERRUPTED = 130
 CONFIG = {
     **TOY,
     "environment": {**TOY["environment"], "kwargs": {"step_s": 0.002}},
@@ -52,11 +53,21 @@ def resumed(run: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_interrupted_sweep_goes_on_where_it_was(workplace: Workplace) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_interrupted_sweep_goes_on_where_it_was(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    """By a terminal, which tells the sweep alone, and by a batch system, which tells its runs too.
+
+    What the sweep tells them then is nothing new to them, however late it comes.
+    """
     sweep = start(workplace, seeds=3)
     eventually(lambda: training(sweep, 2), f"two runs train\n{sweep.screen}")
-    sweep.signal(signal.SIGINT, group=True)
-    assert sweep.wait() == INTERRUPTED, sweep.screen
+    sweep.signal(number, group=True)
+    for process in sweep.members() if number == signal.SIGUSR1 else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+    assert sweep.wait() == 128 + number, sweep.screen
     sweep.assert_gone()
     first = runs(sweep)
     assert set(first) == {"toy seed0", "toy seed1"}

@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
+from fast_core.system.forks import WARNINGS
 from tests.forms import slow_but
-from tests.process.harness import Launched, Workplace, eventually, read_lines
+from tests.process.harness import Launched, Workplace, signal_everybody
 
 pytestmark = pytest.mark.process
 
@@ -62,12 +63,6 @@ def result(launched: Launched, status: int = 0) -> dict[str, object]:
     launched.assert_gone()
     found: dict[str, object] = json.loads((launched.home / "result.json").read_text())
     return found
-
-
-def await_figures(launched: Launched) -> None:
-    """Wait until there is something to save."""
-    launched.await_training()
-    eventually(lambda: read_lines(launched.run / "metrics.jsonl"), "a row of metrics")
 
 
 @pytest.mark.slow
@@ -221,7 +216,7 @@ except RunInterrupted as error:
 @pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
 def test_ctrl_c_raises_after_the_run_has_ended_in_order(workplace: Workplace, mode: str) -> None:
     launched = start(workplace, INTERRUPTED, mode)
-    await_figures(launched)
+    launched.await_update()
     launched.signal(signal.SIGINT)
     found = result(launched)
     assert found["reason"] == "interrupted"
@@ -232,15 +227,44 @@ def test_ctrl_c_raises_after_the_run_has_ended_in_order(workplace: Workplace, mo
 
 
 @pytest.mark.slow
-def test_sigterm_ends_the_run_in_order_and_then_the_program(workplace: Workplace) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_signal_ends_the_run_in_order_and_then_the_program(
+    workplace: Workplace, number: signal.Signals
+) -> None:
     text = "train({**BASE, 'stop': {'time_s': 60}})\nprint('went on')"
     launched = start(workplace, text)
-    await_figures(launched)
-    launched.signal(signal.SIGTERM)
-    assert launched.wait() == 143, launched.screen
+    launched.await_update()
+    launched.signal(number)
+    assert launched.wait() == 128 + number, launched.screen
     launched.assert_gone()
     assert list((launched.run / "checkpoints").iterdir())
     assert "went on" not in launched.screen
+
+
+@pytest.mark.parametrize("number", slow_but([signal.SIGUSR2], WARNINGS))
+def test_program_that_handles_a_batch_systems_warning_decides_what_follows(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    text = """
+import json, signal
+heard = []
+signal.signal(int(sys.argv[1]), lambda number, frame: heard.append(number))
+
+class Ending:
+    def on_metrics(self, metrics, run):
+        if heard:
+            run.stop("asked for by the batch system")
+
+found = train({**BASE, "stop": {"time_s": 60}}, callbacks=[Ending()])
+json.dump([found.reason, found.message, len(found.run.checkpoints)], open("result.json", "w"))
+"""
+    launched = start(workplace, text, str(int(number)))
+    launched.await_update()
+    signal_everybody(launched, number)
+    reason, message, checkpoints = result(launched)
+    assert (reason, checkpoints) == ("finished", 1)
+    assert message.startswith("asked for by the batch system")
+    assert "watchdog" not in launched.screen
 
 
 @pytest.mark.slow

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from fast_core.system.forks import exit_status
+from fast_core.system.forks import STACK_SIGNAL, exit_status
 
 # A process that handles signals as a node does, and of which user code makes a copy. SIGTERM
 # reaches the copy as early as it can: before it has begun to run.
@@ -78,10 +79,33 @@ print(signal.getsignal(signal.SIGTERM) is forks.nothing, signal.pthread_sigmask(
 def test_signal_for_stacks_is_not_the_copys() -> None:
     text = """
 if (pid := os.fork()) == 0:
-    os.kill(os.getpid(), signal.SIGUSR1)
-print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGUSR1)
+    os.kill(os.getpid(), forks.STACK_SIGNAL)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -forks.STACK_SIGNAL)
 """
     assert run(text) == "True"
+
+
+def test_signal_for_stacks_is_none_that_batch_systems_send() -> None:
+    assert STACK_SIGNAL not in signal.Signals.__members__.values()
+
+
+def test_parent_is_told_that_cpu_time_runs_out_only_if_it_listens() -> None:
+    text = """
+def told():
+    if (pid := os.fork()) == 0:
+        for number in (signal.SIGUSR1, signal.SIGXCPU):
+            forks.leave_to_parent(number, None)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+told()
+heard = []
+for number in (signal.SIGUSR1, signal.SIGXCPU):
+    signal.signal(number, lambda number, frame: heard.append(signal.Signals(number).name))
+told()
+print(heard)
+"""
+    assert run(text) == "['SIGXCPU']"
 
 
 def test_pool_ends_when_it_is_terminated() -> None:

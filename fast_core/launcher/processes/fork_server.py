@@ -42,16 +42,13 @@ PACKET = 65_536
 _LIBRARIES = ("torch", "envpool")  # a stray file of a user's must not stand in for them
 FAILED_STATUS = 1
 NO_NODE = "000000"  # as long as every `mark`
-# A terminal or a batch system may send them to every process of a job at once; what follows from
-# them is decided in one place, so the server must still be there to carry it out.
-LAUNCHER_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(descriptor: int, launcher: int, preload: list[str]) -> None:
     """Serve requests on ``descriptor`` until the launcher closes its end."""
-    for number in LAUNCHER_DECIDES:
-        forks.take(number, forks.nothing)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, LAUNCHER_DECIDES)  # held back until now
+    for number in forks.STOP_SIGNALS:
+        forks.take(number, forks.leave_to_parent)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, forks.STOP_SIGNALS)  # held back until now
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     die_with_parent(launcher)
     forks.write_stacks()
@@ -62,8 +59,9 @@ def main(descriptor: int, launcher: int, preload: list[str]) -> None:
             return _refuse(control, module, what)
     # After the imports, which may set handlers of their own, or block signals.
     wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    for number in (signal.SIGCHLD, *LAUNCHER_DECIDES):
-        forks.take(number, forks.nothing)
+    forks.take(signal.SIGCHLD, forks.nothing)
+    for number in forks.STOP_SIGNALS:
+        forks.take(number, forks.leave_to_parent)
     forks.take_wakeup(wake_out)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     names: dict[int, str] = {}
@@ -179,7 +177,7 @@ def _reap(control: socket.socket, names: dict[int, str]) -> None:
 def _fork(request: dict[str, object], descriptor: int, ours: tuple[int, ...]) -> int:
     """Fork a child for ``request``; it keeps ``descriptor`` and closes ``ours``."""
     server = os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, LAUNCHER_DECIDES)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forks.STOP_SIGNALS)
     pid = os.fork()
     if pid == 0:
         status = FAILED_STATUS
@@ -188,7 +186,8 @@ def _fork(request: dict[str, object], descriptor: int, ours: tuple[int, ...]) ->
             die_with_parent(server)
             _take_mark(int(str(request["number"])))
             forks.own()
-            forks.take(signal.SIGINT, forks.nothing)
+            for number in {*forks.STOP_SIGNALS} - {signal.SIGTERM}:  # which ends one that imports
+                forks.take(number, forks.leave_to_parent)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for each in ours:
                 os.close(each)

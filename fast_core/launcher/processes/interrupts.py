@@ -13,10 +13,10 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from fast_core.system import forks
+from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 
 # Programs that run others (timeout, make) pass a signal on that the terminal sent to all of them.
 SAME_PRESS_S = 0.2
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -25,6 +25,8 @@ class Interrupted(Exception):
 
 class Interrupts:
     """Counts stop signals while it is entered; later ones mean "at once".
+
+    But a warning says nothing new then, and is left to a handler that the program has of its own.
 
     Attributes:
         count: Stop signals so far.
@@ -53,7 +55,10 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._previous_wakeup = forks.take_wakeup(self._wake_out)
             for number in STOP_SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                before = signal.getsignal(number)
+                # nohup means it; and who handles warnings says by a callback what follows
+                left = before is signal.SIG_IGN or (number in WARNINGS and before != signal.SIG_DFL)
+                if not left:
                     self._previous[number] = forks.take(number, self._handle)
         return self
 
@@ -122,7 +127,8 @@ class Interrupts:
     @property
     def again(self) -> str:
         """What ends the run at once, for people."""
-        return "Ctrl-C" if self._asked else f"{self.text} once more"
+        never_again = self._asked or self.number in WARNINGS
+        return "Ctrl-C" if never_again else f"{self.text} once more"
 
     @property
     def exit_code(self) -> int:
@@ -137,14 +143,15 @@ class Interrupts:
         if self.count == 0:
             self.number = signal.Signals(number)
         self.signal = self.signal or signal.Signals(number)
-        if self.count > 0 and now_s - self._counted_s < SAME_PRESS_S:
+        same = number in WARNINGS or now_s - self._counted_s < SAME_PRESS_S
+        if self.count > 0 and same:
             return
         self.count += 1
         self._counted_s = now_s
         if self.count == 1:
             # From here, because in inline mode the loop may hang in an environment.
             with contextlib.suppress(OSError):
-                os.write(2, f"\n{self.text}: ending; once more to end at once\n".encode())
+                os.write(2, f"\n{self.text}: ending; {self.again} ends at once\n".encode())
         if self.raises and (self.count > 1 or self.at_once):
             raise KeyboardInterrupt
 

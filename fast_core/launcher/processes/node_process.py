@@ -23,7 +23,6 @@ from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
-from fast_core.launcher.processes.fork_server import LAUNCHER_DECIDES
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.memory import Pulse
@@ -93,8 +92,8 @@ def node_main(name: str, link: socket.socket) -> int:
     link.close()
     assert isinstance(start, NodeStart)
     # A batch system signals every process of a job; the launcher then ends the run in order.
-    for number in LAUNCHER_DECIDES:
-        forks.take(number, forks.nothing)
+    for number in forks.STOP_SIGNALS:
+        forks.take(number, forks.leave_to_parent)
     _redirect_output(Path(start.plan.run_directory) / "logs" / f"{name}.log")
     setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
     sys.setswitchinterval(SWITCH_INTERVAL_S)

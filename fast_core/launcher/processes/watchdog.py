@@ -18,18 +18,18 @@ import sys
 import time
 
 _KILL_FOR_S = 1.0
-# Sent to every process of a job at once, they must not leave the launcher without its watchdog.
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
     """Reclaim, follow the launcher's lines until they end, then clean up."""
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
     root, directory = sys.argv[1:]
     sys.path.append(root)  # last: nothing in it may stand in for the standard library
-    from fast_core.system import remains
+    from fast_core.system import forks, remains
 
+    # Sent to every process of a job at once, they must not leave the launcher without its watchdog;
+    # until here they are held back.
+    for number in forks.STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     for line in remains.reclaim():
         with contextlib.suppress(OSError):  # the launcher may be gone by now
             os.write(1, f"{line}\n".encode("utf-8", "backslashreplace"))

@@ -46,14 +46,20 @@ class Child:
                 process_group=0,
             )
         self.pid = self._process.pid
+        self._warned = False
 
     def status(self) -> int | None:
         """Its exit status, negative for a signal; None while it lives."""
         return self._process.poll()
 
     def interrupt(self) -> None:
-        """Press Ctrl-C: the first time it ends with a checkpoint, the second time at once."""
-        self._send(signal.SIGINT)
+        """The first time it ends with a checkpoint, the second time at once.
+
+        First with a warning, which means nothing more to a run that was told by others too: a batch
+        system may signal every process of a job.
+        """
+        self._send(signal.SIGINT if self._warned else signal.SIGUSR1)
+        self._warned = True
 
     def kill(self) -> None:
         """Kill it, and its nodes with it; wait until it is gone."""

@@ -16,6 +16,7 @@ from fast_core.monitor.figures import cut
 from fast_core.monitor.run_directory import RunDirectory, runs_in
 from fast_core.run.run_state import RunState, read_state
 from fast_core.system.durable import write_durably
+from fast_core.system.forks import STOP_SIGNALS
 from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.sweep.child import Child
 from fast_core.tools.sweep.file import Sweep, Variant
@@ -129,7 +130,7 @@ class Task:
             self.status = "finished"
         elif state == "failed" and self.state is not None:
             self.status, self.cause = "failed", self.state.text
-        elif stopping or status in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        elif stopping or status - 128 in STOP_SIGNALS:
             self.status = "interrupted"
         else:
             self.status, self.cause = "failed", self._last_words(status)

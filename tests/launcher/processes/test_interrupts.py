@@ -14,6 +14,7 @@ import pytest
 
 from fast_core.launcher.processes import interrupts as module
 from fast_core.launcher.processes.interrupts import Interrupted, Interrupts, undisturbed
+from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 
 
 @pytest.fixture
@@ -26,9 +27,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture(autouse=True)
 def before() -> Iterator[None]:
     """Nothing may leak out of a test: a later Ctrl-C must reach pytest."""
-    handlers = [signal.getsignal(number) for number in module.STOP_SIGNALS]
+    handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
     yield
-    assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == handlers
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == handlers
 
 
 def send(number: signal.Signals) -> None:
@@ -39,7 +40,7 @@ def readable(interrupts: Interrupts) -> bool:
     return bool(select.select([interrupts], [], [], 0)[0])
 
 
-@pytest.mark.parametrize("number", module.STOP_SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_signal_is_counted_and_wakes(number: signal.Signals) -> None:
     with Interrupts() as interrupts:
         interrupts.check()
@@ -72,6 +73,33 @@ def test_echo_of_a_signal_counts_once(clock: list[float]) -> None:
         clock[0] += 0.2
         send(signal.SIGTERM)
         assert interrupts.count == 2
+
+
+@pytest.mark.parametrize("number", WARNINGS)
+def test_warning_is_never_the_second_signal(number: signal.Signals, clock: list[float]) -> None:
+    """The kernel repeats one every second, and a batch system sends it before SIGTERM."""
+    with Interrupts() as interrupts:
+        for _ in range(3):
+            send(number)
+            clock[0] += 1
+        assert (interrupts.count, interrupts.text) == (1, f"signal {number.name}")
+        assert interrupts.again == "Ctrl-C"
+        send(signal.SIGTERM)
+        assert interrupts.count == 2
+
+
+@pytest.mark.parametrize("number", WARNINGS)
+def test_warning_that_the_program_handles_is_left_to_it(number: signal.Signals) -> None:
+    heard: list[int] = []
+    previous = signal.signal(number, lambda number, _: heard.append(number))
+    try:
+        with Interrupts() as interrupts:
+            send(number)
+            interrupts.keep()
+            send(number)
+            assert (interrupts.count, heard) == (0, [number, number])
+    finally:
+        signal.signal(number, previous)
 
 
 def test_ignored_signal_stays_ignored() -> None:
@@ -138,7 +166,7 @@ def test_request_after_a_signal_changes_nothing(clock: list[float]) -> None:
 
 
 def test_wakeup_descriptor_is_given_back_also_when_every_signal_is_ignored() -> None:
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in module.STOP_SIGNALS}
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in STOP_SIGNALS}
     try:
         with Interrupts():
             pass
